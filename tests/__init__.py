@@ -1,0 +1,1 @@
+"""Tests of eagerflow; the folders mirror the package."""

@@ -1,0 +1,236 @@
+"""Imports go down: a module imports only from its own level or below, at module level."""
+
+import ast
+import graphlib
+import itertools
+
+import pytest
+
+from tests.structure.sources import PACKAGE, module_name, package_sources
+
+LEVELS = {
+    name: level
+    for level, names in enumerate(
+        [
+            ["errors", "tree"],
+            ["dims", "dtypes", "spec", "devices"],
+            ["op", "graph"],
+            ["backends", "kernels"],
+            ["tensor", "variable", "dispatch"],
+            ["ops"],
+            ["tape", "transforms"],
+            ["capture"],
+            ["nn", "data"],
+            ["distributed", "serving", "summary", "testing", "cli"],
+        ]
+    )
+    for name in names
+}
+TOP = len(LEVELS)  # eagerflow/__init__.py stands above all
+
+
+def level_of(module):
+    """The level of a dotted module name, None if its top-level name is not in the table."""
+    parts = module.split(".")
+    return TOP if len(parts) == 1 else LEVELS.get(parts[1])
+
+
+class ImportFinder(ast.NodeVisitor):
+    """Collects (line, target module, enclosing functions) of every import of our own package."""
+
+    def __init__(self, path, modules):
+        self.module = module_name(path)
+        self.is_package = path.endswith("__init__.py")
+        self.modules = modules
+        self.functions = []
+        self.found = []
+
+    def visit_FunctionDef(self, node):
+        self.functions.append(node.name)
+        self.generic_visit(node)
+        self.functions.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node):
+        self.functions.append("<lambda>")
+        self.generic_visit(node)
+        self.functions.pop()
+
+    def visit_Import(self, node):
+        for alias in node.names:
+            self.add(node.lineno, alias.name)
+
+    def visit_ImportFrom(self, node):
+        base = self.absolute("." * node.level + (node.module or ""))
+        for alias in node.names:
+            child = f"{base}.{alias.name}"
+            self.add(node.lineno, child if child in self.modules else base)
+
+    def visit_Call(self, node):
+        # importlib.import_module("eagerflow.x") is an import too, also as an f-string.
+        name = getattr(node.func, "attr", getattr(node.func, "id", None))
+        if name in ("import_module", "__import__") and node.args:
+            text = node.args[0]
+            if isinstance(text, ast.JoinedStr) and text.values:
+                text = text.values[0]
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                self.add(node.lineno, self.absolute(text.value).rstrip("."))
+        self.generic_visit(node)
+
+    def absolute(self, name):
+        dots = len(name) - len(name.lstrip("."))
+        if not dots:
+            return name
+        up = dots - 1 if self.is_package else dots
+        parts = self.module.split(".")
+        base = ".".join(parts[: len(parts) - up])
+        return f"{base}.{name[dots:]}" if name[dots:] else base
+
+    def add(self, line, target):
+        if target == PACKAGE or target.startswith(PACKAGE + "."):
+            self.found.append((line, target, tuple(self.functions)))
+
+
+def find_imports(sources):
+    """Path to its imports of our own package, for every file of a source map."""
+    modules = {module_name(path) for path in sources}
+    imports = {}
+    for path, text in sources.items():
+        finder = ImportFinder(path, modules)
+        finder.visit(ast.parse(text, path))
+        imports[path] = finder.found
+    return imports
+
+
+def level_violations(sources):
+    """Imports that go up, and modules that no level is stated for."""
+    problems = [
+        f"{path}: unknown top-level module {module_name(path)!r}: add it to the level table"
+        for path in sources
+        if level_of(module_name(path)) is None
+    ]
+    for path, imports in find_imports(sources).items():
+        own = level_of(module_name(path))
+        for line, target, _ in imports:
+            level = level_of(target)
+            if level is None:
+                problems.append(f"{path}:{line}: imports {target!r}: add it to the level table")
+            elif own is not None and level > own:
+                problems.append(f"{path}:{line}: level {own} imports {target!r} of level {level}")
+    return problems
+
+
+def late_imports(sources):
+    """Imports of our own package inside functions, outside the two places that may."""
+    return [
+        f"{path}:{line}: imports {target!r} inside {'.'.join(functions)}()"
+        for path, imports in find_imports(sources).items()
+        for line, target, functions in imports
+        if functions
+        and not path.startswith(f"{PACKAGE}/backends/")
+        and not (path == f"{PACKAGE}/__init__.py" and functions == ("__getattr__",))
+    ]
+
+
+def find_cycle(sources):
+    """Modules that import each other in a circle, first and last the same; else None."""
+    edges = {
+        module_name(path): {target for _, target, _ in imports}
+        for path, imports in find_imports(sources).items()
+    }
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        # In graphlib's cycle each module is imported by the next; reversed, each imports the next.
+        return list(reversed(error.args[1]))
+    return None
+
+
+def test_imports_go_down():
+    assert level_violations(package_sources()) == []
+
+
+def test_no_import_inside_a_function():
+    assert late_imports(package_sources()) == []
+
+
+def test_no_import_cycle():
+    assert find_cycle(package_sources()) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from eagerflow.tensor import Tensor",
+        "from eagerflow import tensor",
+        "from .tensor import Tensor",
+        "from . import tensor",
+        "import eagerflow.tensor as t",
+        "import eagerflow",
+        "from eagerflow import Tensor",
+        "import importlib; importlib.import_module('eagerflow.tensor')",
+        "import importlib; importlib.import_module('.tensor', __package__)",
+        "import importlib; importlib.import_module(f'eagerflow.{name}')",
+    ],
+)
+def test_planted_import_upwards_is_found(line):
+    planted = {"eagerflow/tensor.py": "", "eagerflow/spec.py": f"import numpy\n{line}\n"}
+    (problem,) = level_violations(planted)
+    assert problem.startswith("eagerflow/spec.py:2: level 1 imports 'eagerflow")
+
+
+def test_planted_relative_import_in_a_package_is_found():
+    planted = {
+        "eagerflow/nn/__init__.py": "",
+        "eagerflow/ops/__init__.py": "from .. import nn\nfrom . import fft\n",
+        "eagerflow/ops/fft.py": "from ..nn import Layer\n",
+    }
+    assert level_violations(planted) == [
+        "eagerflow/ops/__init__.py:1: level 5 imports 'eagerflow.nn' of level 8",
+        "eagerflow/ops/fft.py:1: level 5 imports 'eagerflow.nn' of level 8",
+    ]
+
+
+def test_planted_unknown_module_is_found():
+    (problem,) = level_violations({"eagerflow/helpers.py": ""})
+    assert "add it to the level table" in problem
+
+
+def test_imports_down_and_sideways_pass():
+    planted = {
+        "eagerflow/__init__.py": "from eagerflow.cli import main\n",
+        "eagerflow/errors.py": "import numpy\n",
+        "eagerflow/tree.py": "from eagerflow.errors import ShapeError\n",
+        "eagerflow/cli/__init__.py": "from eagerflow.tree import flatten\n",
+    }
+    assert level_violations(planted) == []
+    assert find_cycle(planted) is None
+
+
+def test_planted_late_import_is_found():
+    planted = {
+        "eagerflow/tape.py": "class T:\n    def f(self):\n        from eagerflow.tree import g\n",
+        "eagerflow/backends/__init__.py": "def load():\n    from eagerflow.backends import cupy\n",
+        "eagerflow/__init__.py": (
+            "def __getattr__(name):\n    import eagerflow.nn\n\ndef f():\n    import eagerflow.nn\n"
+        ),
+    }
+    assert late_imports(planted) == [
+        "eagerflow/tape.py:3: imports 'eagerflow.tree' inside f()",
+        "eagerflow/__init__.py:5: imports 'eagerflow.nn' inside f()",
+    ]
+
+
+def test_planted_cycle_is_found():
+    planted = {
+        "eagerflow/tensor.py": "from eagerflow.dispatch import call\n",
+        "eagerflow/dispatch.py": "from eagerflow import variable\n",
+        "eagerflow/variable.py": "from eagerflow.tensor import Tensor\n",
+    }
+    cycle = find_cycle(planted)
+    assert cycle[0] == cycle[-1]
+    assert len(cycle) == 4
+    follows = {"tensor": "dispatch", "dispatch": "variable", "variable": "tensor"}
+    names = [module.removeprefix("eagerflow.") for module in cycle]
+    assert all(follows[a] == b for a, b in itertools.pairwise(names))

@@ -1,0 +1,103 @@
+"""Size budgets: files, functions and the core stay small enough to read."""
+
+import ast
+
+from tests.structure.sources import docstring_lines, module_name, package_sources, read_sources
+from tests.structure.test_levels import LEVELS
+
+FILE_LINES = 600
+FUNCTION_LINES = 60  # one screen
+CORE_LINES = 2_600
+# Levels 0 to 4 without the two packages that stand on libraries, and the tape.
+CORE = {name for name, level in LEVELS.items() if level <= 4} - {"backends", "kernels"} | {"tape"}
+FOLDERS = ("eagerflow", "tests", "benchmarks", "tutorials")
+
+
+def count_lines(text):
+    return len(text.splitlines())
+
+
+def function_sizes(sources):
+    """(lines without the docstring, path:line, name) of every function, largest first."""
+    sizes = [
+        (
+            node.end_lineno - node.lineno + 1 - docstring_lines(node),
+            f"{path}:{node.lineno}",
+            node.name,
+        )
+        for path, text in sources.items()
+        for node in ast.walk(ast.parse(text, path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return sorted(sizes, reverse=True)
+
+
+def core_sizes(sources):
+    """Lines of each core module that exists, also where one has become a package."""
+    sizes = {}
+    for path, text in sources.items():
+        parts = module_name(path).split(".")
+        if len(parts) > 1 and parts[1] in CORE:
+            sizes[parts[1]] = sizes.get(parts[1], 0) + count_lines(text)
+    return sizes
+
+
+def long_files(sources):
+    return [
+        f"{path}: {count_lines(text)} lines, at most {FILE_LINES}"
+        for path, text in sources.items()
+        if count_lines(text) > FILE_LINES
+    ]
+
+
+def long_functions(sources):
+    return [
+        f"{place}: {name} has {lines} lines without its docstring, at most {FUNCTION_LINES}"
+        for lines, place, name in function_sizes(sources)
+        if lines > FUNCTION_LINES
+    ]
+
+
+def test_files_are_short():
+    sources = read_sources(*FOLDERS)
+    longest = sorted(((count_lines(text), path) for path, text in sources.items()), reverse=True)
+    print("\n".join(f"{lines:5} {path}" for lines, path in longest[:10]))
+    assert long_files(sources) == []
+
+
+def test_functions_fit_one_screen():
+    sources = read_sources(*FOLDERS)
+    print("\n".join(f"{n:5} {place} {name}" for n, place, name in function_sizes(sources)[:10]))
+    assert long_functions(sources) == []
+
+
+def test_core_is_small():
+    sizes = core_sizes(package_sources())
+    print("\n".join(f"{lines:5} {name}" for name, lines in sorted(sizes.items())))
+    print(f"{sum(sizes.values()):5} in all, at most {CORE_LINES}")
+    assert sum(sizes.values()) <= CORE_LINES
+
+
+def test_planted_long_file_is_found():
+    planted = {"a.py": "x = 1\n" * FILE_LINES, "b.py": "x = 1\n" * (FILE_LINES + 1)}
+    assert long_files(planted) == ["b.py: 601 lines, at most 600"]
+
+
+def test_planted_long_function_is_found():
+    docstring = '    """' + "words\n" * 50 + '    """\n'
+    fits = "def f():\n" + docstring + "    x = 1\n" * (FUNCTION_LINES - 1)
+    late = "class A:\n    async def g(self):\n" + "        x = 1\n" * FUNCTION_LINES
+    assert long_functions({"a.py": fits}) == []
+    (problem,) = long_functions({"a.py": fits + "    x = 1\n"})
+    assert problem.startswith("a.py:1: f has 61 lines")
+    (problem,) = long_functions({"a.py": late})
+    assert problem.startswith("a.py:2: g has 61 lines")
+
+
+def test_core_counts_its_modules_and_no_others():
+    planted = {
+        "eagerflow/op.py": "x\n" * 3,
+        "eagerflow/op/a.py": "x\n",
+        "eagerflow/nn/op.py": "x\n",
+    }
+    assert core_sizes(planted) == {"op": 4}
