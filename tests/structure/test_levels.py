@@ -16,7 +16,7 @@ LEVELS = {
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph"],
             ["backends", "kernels"],
-            ["tensor", "variable", "dispatch"],
+            ["recorder", "tensor", "variable", "dispatch"],
             ["ops"],
             ["tape", "transforms"],
             ["capture"],
