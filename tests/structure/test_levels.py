@@ -16,7 +16,7 @@ LEVELS = {
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph"],
             ["backends", "kernels"],
-            ["recorder", "tensor", "variable", "dispatch"],
+            ["convert", "display", "recorder", "tensor", "variable", "dispatch"],
             ["ops"],
             ["tape", "transforms"],
             ["capture"],
