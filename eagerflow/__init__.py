@@ -1,0 +1,84 @@
+"""eagerflow: tensors that compute at once, gradients from a tape, and graphs by capture.
+
+    >>> import eagerflow as ef
+    >>> x = ef.tensor([1.0, 2.0, 3.0])
+    >>> ef.grad(lambda x: (x * x).sum())(x)
+    Tensor([2., 4., 6.], float32, cpu:0)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from eagerflow import backends, dtypes, errors, ops
+from eagerflow.batching import vmap
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Device, device, devices, register_device_type, set_logical_devices
+from eagerflow.dims import Dim
+from eagerflow.dtypes import as_dtype
+from eagerflow.ops import *
+from eagerflow.spec import TensorSpec
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor, set_namespace
+from eagerflow.transforms import (
+    checkpoint,
+    custom_gradient,
+    grad,
+    hessian,
+    jacobian,
+    jvp,
+    value_and_grad,
+    vjp,
+)
+from eagerflow.variable import Variable
+
+__version__ = "0.1.0"
+
+e = 2.718281828459045
+inf = float("inf")
+nan = float("nan")
+newaxis = None
+pi = 3.141592653589793
+
+_DTYPES = {dtype.name: dtype for dtype in sorted(dtypes.STANDARD | dtypes.FLOAT8, key=str)}
+globals().update(_DTYPES)
+
+
+def tensor(obj: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """A Tensor with a copy of the values of ``obj``.
+
+    ``obj`` is a number, a nested list of numbers, a NumPy array, a Tensor, or anything with
+    ``__dlpack__`` or ``__array__``. Without ``dtype``, Python floats become float32, ints
+    int64, and arrays keep theirs. ``device`` is a name such as ``"cpu:0"``. Raises
+    DTypeError, ShapeError (ragged lists) or DeviceError.
+
+    >>> ef.tensor([[1, 2], [3, 4]], dtype="float32").shape
+    (2, 2)
+    """
+    return as_tensor(obj, dtype, device, copy=True)
+
+
+def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A Tensor of the values of ``obj``, sharing memory where it can.
+
+    ``obj``, ``dtype`` and ``device`` are as for ``ef.tensor``. ``copy=True`` always copies,
+    ``copy=False`` raises where a copy is needed, None copies only then. A shared NumPy array
+    must not be changed while the tensor is in use.
+
+    >>> ef.asarray(np.arange(3)).dtype
+    dtype('int64')
+    """
+    return as_tensor(obj, dtype, device, copy)
+
+
+__all__ = sorted(
+    [
+        "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
+        "checkpoint", "custom_gradient", "device", "devices", "e", "errors", "grad", "hessian",
+        "inf", "jacobian", "jvp", "nan", "newaxis", "pi", "register_device_type",
+        "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap", *_DTYPES, *ops.__all__,
+    ]
+)  # fmt: skip
+
+set_namespace(sys.modules[__name__])

@@ -1,0 +1,96 @@
+"""What every backend does: bind ops to an array library and move arrays in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import DType, bfloat16, float16, float32
+from eagerflow.op import Op
+
+__all__ = ["Backend"]
+
+# Ops that only move data around need no arithmetic, so every dtype is fine as it is.
+MOVERS = frozenset({"shape", "indexing", "creation", "random"})
+
+
+class Backend:
+    """An array library: its namespace, its array type, and how ops reach its functions."""
+
+    name: str
+    xp: Any
+    array_type: type
+
+    def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
+        """The function of arrays and recorded attributes that computes ``op``."""
+        if self.name in op.overrides:
+            kernel: Callable[..., Any] = partial(op.overrides[self.name], self.xp)
+        elif op.ufunc:
+            kernel = attrgetter(op.ufunc)(self.xp)
+        else:
+            kernel = partial(op.kernel, self.xp)
+        if op.family in MOVERS:
+            return kernel
+        if dtype == bfloat16 or (dtype == float16 and op.family != "elementwise"):
+            return partial(self._through_float32, kernel, dtype)
+        return kernel
+
+    def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
+        """The function of the first array and the user's attributes, for the hot path."""
+        if op.direct is None or (op.family not in MOVERS and dtype in (bfloat16, float16)):
+            return None
+        function: Callable[..., Any] = op.direct(self.xp)
+        return function
+
+    def _through_float32(
+        self, kernel: Callable[..., Any], dtype: DType, *arrays: Any, **attributes: Any
+    ) -> Any:
+        """Compute small floats in float32 and round the results, as BLAS knows no others."""
+        wide = [
+            a.astype(float32) if getattr(a, "dtype", None) == dtype else a for a in arrays
+        ]
+        result = kernel(*wide, **attributes)
+        if isinstance(result, tuple):
+            return tuple(self._narrow(part, dtype) for part in result)
+        return self._narrow(result, dtype)
+
+    def _narrow(self, array: Any, dtype: DType) -> Any:
+        return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
+
+    def scalar(self, value: Any, dtype: DType) -> Any:
+        """A Python number as an operand next to arrays of ``dtype``."""
+        return value if dtype.isbuiltin == 1 else self.asarray(value, dtype)
+
+    def wrap(self, result: Any) -> Any:
+        """A kernel's result as an array, where the library gave a scalar."""
+        return self.asarray(result, None)
+
+    def asarray(self, obj: Any, dtype: DType | None) -> Any:
+        """``obj``, a NumPy array or a number, as an array of this library; no copy if it is."""
+        return self.xp.asarray(obj, dtype=dtype)
+
+    def receive(self, array: Any) -> Any:
+        """An array of any backend in this one's memory; no copy if it is there already."""
+        if isinstance(array, self.array_type):
+            return array
+        values = array if isinstance(array, np.ndarray) else array.get()
+        return self.asarray(values, values.dtype)
+
+    def copy(self, array: Any) -> Any:
+        """A copy in memory of its own."""
+        return self.xp.asarray(array, copy=True)
+
+    def to_numpy(self, array: Any) -> np.ndarray[Any, Any]:
+        """The values in a NumPy array, shared where they can be."""
+        raise NotImplementedError(f"{type(self).__name__}.to_numpy")
+
+    def synchronize(self) -> None:
+        """Wait until all kernels that were started have ended."""
+
+    def memory_stats(self, index: int) -> dict[str, int]:
+        """Bytes in use on the device with this index, where the library can tell."""
+        return {}

@@ -1,0 +1,188 @@
+"""vmap: a recorder that lets ops written for one example compute a batch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.op import Missing, Op
+from eagerflow.ops.shape import broadcast_to, permute_dims
+from eagerflow.recorder import Recorder, below, custom_call, under
+from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
+
+__all__ = ["Batching", "vmap"]
+
+
+class BatchedArray:
+    """Stands in a Tensor for one example; ``tensor`` holds them all along its first axis."""
+
+    __slots__ = ("level", "tensor")
+    __array_ufunc__ = None
+
+    def __init__(self, tensor: Tensor, level: Batching) -> None:
+        self.tensor = tensor
+        self.level = level
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Shape of one example."""
+        return self.tensor.shape[1:]
+
+    @property
+    def size(self) -> Any:
+        """Number of elements of one example."""
+        size = 1
+        for length in self.shape:
+            size *= length
+        return size
+
+    @property
+    def dtype(self) -> Any:
+        """Type of the elements."""
+        return self.tensor.dtype
+
+    def refuse(self, how: str) -> None:
+        """Raise the error of code that wants the value of one example."""
+        refuse_symbol(how, "inside vmap it has a different value for each example")
+
+
+class Batching(Recorder):
+    """Computes each op on the whole batch, by the op's batching rule."""
+
+    def __init__(self, size: Any) -> None:
+        self.size = size
+
+    def wrap(self, tensor: Tensor) -> Tensor:
+        """The Tensor that stands for one example of ``tensor``'s first axis."""
+        return new_tensor(BatchedArray(tensor, self), tensor._kind)
+
+    def holds(self, value: Any) -> bool:
+        """Whether ``value`` differs between the examples of this batch."""
+        array = getattr(value, "_array", None)
+        return type(array) is BatchedArray and array.level is self
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        batched = tuple(self.holds(x) for x in args)
+        if not any(batched):
+            return below(self.outer, op, args, attributes)
+        if isinstance(op.batch, Missing):
+            raise CaptureError(
+                "there is no batching rule", op=op.name, expected=op.batch.reason,
+                hint="call the function in a loop and ef.stack the results",
+            )  # fmt: skip
+        whole = tuple(
+            x._array.tensor if is_batched else x for x, is_batched in zip(args, batched, strict=True)
+        )
+        out = under(self.outer, op.batch, whole, batched, self.size, **attributes)
+        return tuple(map(self.wrap, out)) if isinstance(out, tuple) else self.wrap(out)
+
+    def assign(self, variable: Any, value: Any) -> None:
+        if self.holds(value):
+            raise CaptureError(
+                "inside vmap the value differs between examples", op="assign",
+                argument=variable.name, hint="return the values, and assign their mean outside",
+            )  # fmt: skip
+        super().assign(variable, value)
+
+    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """A function with a gradient of its own, for the whole batch."""
+
+        def whole(*values: Any) -> Any:
+            y, backward = under(self, f, *self._split(values, batched))
+            results, structure = tree.flatten(y)
+
+            def whole_backward(g: Any) -> Any:
+                each = self._split(tree.flatten(g)[0], [True] * len(results))
+                parts = under(self, backward, tree.unflatten(structure, each))
+                return tree.map_leaves(self.join, parts)
+
+            return tree.map_leaves(self.join, y), whole_backward
+
+        batched = [self.holds(x) for x in args]
+        values = [
+            x._array.tensor if is_batched else x for x, is_batched in zip(args, batched, strict=True)
+        ]
+        y = under(self.outer, custom_call, whole, tuple(values))
+        return tree.map_leaves(self.wrap, y)
+
+    def _split(self, values: Any, batched: Any) -> list[Any]:
+        return [
+            self.wrap(x) if is_batched else x for x, is_batched in zip(values, batched, strict=True)
+        ]
+
+    def join(self, value: Any) -> Tensor:
+        """All examples of ``value`` along a new first axis."""
+        if self.holds(value):
+            whole: Tensor = value._array.tensor
+            return whole
+        tensor = as_tensor(value)
+        repeated: Tensor = broadcast_to(tensor, (self.size, *tensor.shape))
+        return repeated
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable[..., Any]:
+    """``f``, made for one example, as a function of a whole batch of them.
+
+    ``in_axes`` says along which axis each argument holds its examples: an integer for all,
+    or a tuple with an integer or None (the same value for all) for each argument;
+    ``out_axes`` is where the results hold theirs. Arguments and results may be nests.
+    Raises ShapeError where the arguments hold different numbers of examples.
+
+    >>> dot = lambda a, b: (a * b).sum()
+    >>> ef.vmap(dot, in_axes=(0, None))(ef.ones((2, 3)), ef.arange(3.0))
+    Tensor([3., 3.], float32, cpu:0)
+    """
+
+    def batched(*args: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
+        if len(axes) != len(args):
+            raise ShapeError(
+                f"{len(axes)} axes for {len(args)} arguments", op="vmap", argument="in_axes"
+            )
+        flat = [tree.flatten(arg) for arg in args]
+        moved = [
+            [leaf if axis is None else _to_front(leaf, axis) for leaf in leaves]
+            for (leaves, _), axis in zip(flat, axes, strict=True)
+        ]
+        size = _common_size([x for xs, a in zip(moved, axes, strict=True) if a is not None for x in xs])
+        with Batching(size) as level:
+            values = [
+                tree.unflatten(structure, xs if axis is None else map(level.wrap, xs))
+                for xs, (_, structure), axis in zip(moved, flat, axes, strict=True)
+            ]
+            result = f(*values)
+        return tree.map_leaves(lambda y: _from_front(level.join(y), out_axes), result)
+
+    return batched
+
+
+def _to_front(value: Any, axis: int) -> Tensor:
+    tensor = as_tensor(value)
+    at = normalize_axis(axis, tensor.ndim, "in_axes")
+    order = (at, *(i for i in range(tensor.ndim) if i != at))
+    return tensor if at == 0 else permute_dims(tensor, order)  # type: ignore[no-any-return]
+
+
+def _from_front(tensor: Tensor, axis: int) -> Tensor:
+    at = normalize_axis(axis, tensor.ndim, "out_axes")
+    order = list(range(1, tensor.ndim))
+    order.insert(at, 0)
+    return tensor if at == 0 else permute_dims(tensor, tuple(order))  # type: ignore[no-any-return]
+
+
+def _common_size(tensors: list[Tensor]) -> Any:
+    if not tensors:
+        raise ShapeError("no argument holds examples", op="vmap", argument="in_axes")
+    size = tensors[0].shape[0]
+    for tensor in tensors:
+        if tensor.shape[0] != size:
+            raise ShapeError(
+                "the arguments hold different numbers of examples", op="vmap",
+                received=", ".join(map(summary, tensors)),
+            )  # fmt: skip
+    return size

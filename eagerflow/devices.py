@@ -1,0 +1,253 @@
+"""Device names, the devices that exist, and the registry of device types."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from eagerflow.dtypes import DType
+from eagerflow.errors import DeviceError
+
+__all__ = [
+    "Device",
+    "Kind",
+    "as_device",
+    "current_device",
+    "device",
+    "devices",
+    "register_device_type",
+    "set_logical_devices",
+]
+
+_NAME = re.compile(
+    r"(?:/job:(?P<job>[a-z][a-z0-9_]*))?(?:/task:(?P<task>\d+))?"
+    r"(?:/device:|(?<=.)/|)(?:(?P<type>[a-zA-Z_]\w*)(?::(?P<index>\d+|\*))?)?"
+)
+
+
+class _DeviceType:
+    """A registered type: how its backend is loaded and how many devices it has."""
+
+    def __init__(self, name: str, load: Callable[[], Any], count: Callable[[], int]) -> None:
+        self.name = name
+        self.load = load
+        self.count = count
+        self.logical: int | None = None
+        self.devices: dict[int, Device] = {}
+        self.backend: Any = None
+
+
+_types: dict[str, _DeviceType] = {}
+_lock = threading.RLock()
+
+
+class Kind:
+    """A dtype on a device: interned, so that "same dtype and same device" is one ``is``."""
+
+    __slots__ = ("array_type", "device", "dtype", "wrap")
+
+    def __init__(self, device: Device, dtype: DType) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.array_type: type = device.backend.array_type
+        self.wrap: Callable[[Any], Any] = device.backend.wrap
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name} on {self.device}"
+
+
+class Device:
+    """A named place where tensors live, such as ``cpu:0``; one object for each place.
+
+    >>> ef.devices()[0]
+    Device('cpu:0')
+    >>> ef.devices()[0].full_name
+    '/job:local/task:0/device:cpu:0'
+    """
+
+    __slots__ = ("_kinds", "_type", "index")
+
+    def __init__(self, device_type: _DeviceType, index: int) -> None:
+        self._type = device_type
+        self.index = index
+        self._kinds: dict[DType, Kind] = {}
+
+    @property
+    def type(self) -> str:
+        """Name of the device's type, such as ``cpu``."""
+        return self._type.name
+
+    @property
+    def full_name(self) -> str:
+        """Name with job and task, as it is used in a cluster."""
+        return f"/job:local/task:0/device:{self}"
+
+    @property
+    def backend(self) -> Any:
+        """The array library behind this device, loaded at first use."""
+        if self._type.backend is None:
+            with _lock:
+                self._type.backend = self._type.backend or self._type.load()
+        return self._type.backend
+
+    def kind(self, dtype: DType) -> Kind:
+        """The interned pair of ``dtype`` and this device."""
+        try:
+            return self._kinds[dtype]
+        except KeyError:
+            with _lock:
+                return self._kinds.setdefault(dtype, Kind(self, dtype))
+
+    def __str__(self) -> str:
+        return f"{self._type.name}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"Device({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_device, (str(self),)
+
+
+def register_device_type(
+    name: str, load: Callable[[], Any], count: Callable[[], int] = lambda: 1
+) -> None:
+    """Add a type of device, such as ``"npu"``.
+
+    ``load()`` returns the backend (see ``docs/backends.md``) and is called at first use;
+    ``count()`` returns how many devices there are. Raises DeviceError for a name that is
+    taken or that is not an identifier.
+
+    >>> ef.register_device_type("cpu", load=lambda: None)
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.DeviceError: device type 'cpu' is registered already
+    """
+    if not name.isidentifier() or name != name.lower():
+        raise DeviceError(f"{name!r} cannot name a device type", expected="a lowercase identifier")
+    with _lock:
+        if name in _types:
+            raise DeviceError(f"device type {name!r} is registered already")
+        _types[name] = _DeviceType(name, load, count)
+
+
+def set_logical_devices(type: str, count: int) -> None:
+    """Split a physical device into ``count`` logical ones, for trying out several devices.
+
+    ``type`` is a device type such as ``"cpu"``, ``count`` at least 1. Devices that exist
+    stay as they are; the number can grow but not shrink below a device in use.
+
+    >>> ef.set_logical_devices("cpu", 2)
+    >>> [str(d) for d in ef.devices("cpu")]
+    ['cpu:0', 'cpu:1']
+    """
+    known = _type_named(type)
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise DeviceError(f"{count!r} is not a number of devices", expected="an integer from 1")
+    with _lock:
+        in_use = max((d.index for d in known.devices.values() if d._kinds), default=-1) + 1
+        if count < in_use:
+            raise DeviceError(f"{type}:{in_use - 1} is in use", expected=f"at least {in_use}")
+        known.logical = count
+
+
+def devices(type: str | None = None) -> list[Device]:
+    """All devices that can be used now, or those of one type.
+
+    >>> str(ef.devices("cpu")[0])
+    'cpu:0'
+    """
+    with _lock:
+        types = list(_types.values()) if type is None else [_type_named(type)]
+        return [_device(known, i) for known in types for i in range(_count(known))]
+
+
+def _type_named(name: str) -> _DeviceType:
+    try:
+        return _types[name]
+    except (KeyError, TypeError):
+        raise DeviceError(
+            f"there is no device type {name!r}", expected="one of " + ", ".join(sorted(_types))
+        ) from None
+
+
+def _count(known: _DeviceType) -> int:
+    return known.count() if known.logical is None else known.logical
+
+
+def _device(known: _DeviceType, index: int) -> Device:
+    if index not in known.devices:
+        known.devices[index] = Device(known, index)
+    return known.devices[index]
+
+
+def as_device(place: Device | str | None) -> Device:
+    """The device that ``place`` names; partial names match, None is the current device.
+
+    Short (``gpu:1``, ``gpu``) and full (``/job:local/task:0/device:gpu:1``) names are
+    understood. Raises DeviceError for a device that does not exist.
+    """
+    if place is None:
+        return current_device()
+    if isinstance(place, Device):
+        return place
+    match = _NAME.fullmatch(place) if isinstance(place, str) else None
+    if match is None:
+        raise DeviceError(
+            f"{place!r} is not a device name",
+            expected="a name such as 'cpu', 'gpu:1' or '/job:local/task:0/device:cpu:0'",
+        )
+    if match["job"] not in (None, "local") or match["task"] not in (None, "0"):
+        raise DeviceError(f"there is no device {place!r}: this process is /job:local/task:0")
+    with _lock:
+        known = _type_named((match["type"] or "cpu").lower())
+        number = 0 if match["index"] in (None, "*") else int(match["index"])
+        if number >= _count(known):
+            raise DeviceError(
+                f"there is no device {place!r}",
+                expected="one of " + ", ".join(map(str, devices())),
+                hint="ef.set_logical_devices('cpu', 2) makes cpu:0 and cpu:1"
+                if known.name == "cpu"
+                else f"an installed backend for {known.name!r} devices",
+            )
+        return _device(known, number)
+
+
+class _Scope(threading.local):
+    device: Device | None = None
+
+
+_scope = _Scope()
+
+
+def current_device() -> Device:
+    """The device on which new tensors of this thread are made."""
+    return _scope.device or _default()
+
+
+def _default() -> Device:
+    return _device(_types["cpu"], 0)
+
+
+@contextmanager
+def _entered(place: Device) -> Iterator[Device]:
+    before = _scope.device
+    _scope.device = place
+    try:
+        yield place
+    finally:
+        _scope.device = before
+
+
+def device(name: Device | str) -> Any:
+    """Context in which new tensors of this thread are made on the device ``name``.
+
+    Raises DeviceError for a device that does not exist.
+
+    >>> with ef.device("cpu:0"):
+    ...     print(ef.zeros((2,)).device)
+    cpu:0
+    """
+    return _entered(as_device(name))

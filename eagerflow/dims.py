@@ -1,0 +1,198 @@
+"""Symbolic dimensions: polynomials in named sizes, with integer coefficients.
+
+``Dim("batch") * 3 + 1`` is a size like any other: it is compared, added, multiplied and
+divided. What is not known is refused rather than guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from eagerflow.errors import CaptureError, ShapeError
+
+__all__ = ["Dim", "DimLike", "Shape", "product", "symbolic"]
+
+# A monomial is the sorted tuple of its atoms; an atom is a name or an opaque quotient's text.
+_Terms = dict[tuple[str, ...], int]
+
+
+class Dim:
+    """A size that is known only by name.
+
+    ``name`` is an identifier such as ``"batch"``; names stand for sizes of at least one.
+
+    >>> n = ef.Dim("n")
+    >>> 2 * n + n, (n * 12) // n, (n + 1) // 2
+    (3*n, 12, (n + 1)//2)
+    """
+
+    __slots__ = ("_quotients", "_terms")
+    _terms: _Terms
+    _quotients: dict[str, tuple[Dim | int, Dim | int]]
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ShapeError(f"{name!r} cannot name a dimension", expected="an identifier")
+        self._terms = {(name,): 1}
+        self._quotients = {}
+
+    @staticmethod
+    def _make(terms: _Terms, *parents: DimLike) -> DimLike:
+        terms = {monomial: factor for monomial, factor in terms.items() if factor}
+        if not terms:
+            return 0
+        if list(terms) == [()]:
+            return terms[()]
+        dim = object.__new__(Dim)
+        dim._terms = terms
+        dim._quotients = {}
+        for parent in parents:
+            if isinstance(parent, Dim):
+                dim._quotients.update(parent._quotients)
+        return dim
+
+    def __add__(self, other: DimLike) -> DimLike:
+        if not isinstance(other, int | Dim):
+            return NotImplemented
+        terms = dict(self._terms)
+        for monomial, factor in _terms(other).items():
+            terms[monomial] = terms.get(monomial, 0) + factor
+        return Dim._make(terms, self, other)
+
+    def __mul__(self, other: DimLike) -> DimLike:
+        if not isinstance(other, int | Dim):
+            return NotImplemented
+        terms: _Terms = {}
+        for left, a in self._terms.items():
+            for right, b in _terms(other).items():
+                monomial = tuple(sorted(left + right))
+                terms[monomial] = terms.get(monomial, 0) + a * b
+        return Dim._make(terms, self, other)
+
+    def __floordiv__(self, other: DimLike) -> DimLike:
+        if not isinstance(other, int | Dim) or other == 0:
+            return NotImplemented
+        exact = _divide(self._terms, _terms(other))
+        if exact is not None:
+            return Dim._make(exact, self, other)
+        return _quotient(self, other)
+
+    def __rfloordiv__(self, other: int) -> DimLike:
+        return 0 if other == 0 else _quotient(other, self)
+
+    def __mod__(self, other: DimLike) -> DimLike:
+        return self - (self // other) * other
+
+    def __neg__(self) -> DimLike:
+        return self * -1
+
+    def __sub__(self, other: DimLike) -> DimLike:
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> DimLike:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self._terms == other._terms
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._terms.items()))
+
+    def _unknown(self, *_: object) -> bool:
+        raise CaptureError(
+            f"the size of dimension {self!r} is not known while tracing",
+            hint="give the dimension a number in the TensorSpec, or avoid depending on its value",
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
+    def __bool__(self) -> bool:
+        return True  # a named size is at least one
+
+    def __int__(self) -> int:
+        return int(self._unknown())
+
+    __index__ = __int__
+
+    def __repr__(self) -> str:
+        parts = []
+        for monomial, factor in self._terms.items():
+            symbols = "*".join(monomial)
+            sign = "-" if factor < 0 else "+"
+            size = abs(factor)
+            text = symbols if symbols and size == 1 else "*".join(filter(None, [str(size), symbols]))
+            parts.append(f" {sign} {text}" if parts else (f"-{text}" if sign == "-" else text))
+        return "".join(parts)
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        """The number that this dimension is when its names have the given sizes."""
+        total = 0
+        for monomial, factor in self._terms.items():
+            for atom in monomial:
+                factor *= self._atom(atom, sizes)
+            total += factor
+        return total
+
+    def _atom(self, atom: str, sizes: Mapping[str, int]) -> int:
+        if atom in self._quotients:
+            upper, lower = (_evaluate(part, sizes) for part in self._quotients[atom])
+            return upper // lower
+        try:
+            return sizes[atom]
+        except KeyError:
+            raise ShapeError(f"the size of dimension {atom!r} was not given") from None
+
+
+DimLike = int | Dim
+Shape = tuple[DimLike, ...]
+
+
+def _terms(dim: DimLike) -> _Terms:
+    return dim._terms if isinstance(dim, Dim) else {(): int(dim)}
+
+
+def _evaluate(dim: DimLike, sizes: Mapping[str, int]) -> int:
+    return dim.evaluate(sizes) if isinstance(dim, Dim) else dim
+
+
+def _divide(upper: _Terms, lower: _Terms) -> _Terms | None:
+    """Exact quotient by a single term or by a multiple of itself, else None."""
+    if len(lower) > 1:
+        ratio = {factor // lower[m] for m, factor in upper.items() if m in lower}
+        exact = len(ratio) == 1 and upper == {m: f * next(iter(ratio)) for m, f in lower.items()}
+        return {(): ratio.pop()} if exact else None
+    ((atoms, size),) = lower.items()
+    result: _Terms = {}
+    for monomial, factor in upper.items():
+        rest = list(monomial)
+        if factor % size or any(rest.count(atom) < atoms.count(atom) for atom in atoms):
+            return None
+        for atom in atoms:
+            rest.remove(atom)
+        result[tuple(rest)] = factor // size
+    return result
+
+
+def _quotient(upper: DimLike, lower: DimLike) -> DimLike:
+    wrapped = [f"({d!r})" if len(_terms(d)) > 1 else repr(d) for d in (upper, lower)]
+    text = "//".join(wrapped)
+    dim = Dim._make({(text,): 1}, upper, lower)
+    assert isinstance(dim, Dim)
+    dim._quotients[text] = (upper, lower)
+    return dim
+
+
+def product(dims: Iterable[DimLike]) -> DimLike:
+    """Number of elements of a shape."""
+    total: DimLike = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def symbolic(shape: Iterable[object]) -> bool:
+    """Whether any dimension of ``shape`` is known only by name."""
+    return any(isinstance(dim, Dim) for dim in shape)

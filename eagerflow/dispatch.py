@@ -1,0 +1,498 @@
+"""The hot path: from a user's call to the kernel, and to whoever watches.
+
+``bind`` makes the function that users call. It reads the thread's state once. Without a
+recorder, or with one that only appends, it calls the kernel at once; what does not fit
+(Variables, arrays, mixed dtypes, unknown kinds) takes the long way through ``canonical``,
+and errors are explained after they happened, never looked for before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.devices import Kind, as_device, current_device
+from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INEXACT, INTEGERS, DType, default_dtype, join_scalar, promote
+from eagerflow.errors import (
+    DeviceError,
+    DTypeError,
+    EagerflowError,
+    OutOfMemoryError,
+    ShapeError,
+)
+from eagerflow.op import REQUIRED, Op, ops, spec_of
+from eagerflow.recorder import next_key, process, state
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Operators, Tensor, new_tensor
+from eagerflow.variable import Variable
+
+__all__ = ["bind", "canonical", "check", "compute", "internal", "record", "user_frame"]
+
+_frame = sys._getframe
+_new = object.__new__
+_NONE: dict[str, Any] = {}
+internal = frozenset(map(str, Path(__file__).parent.rglob("*.py")))
+"""Files of this package: a line in one of them is not the user's."""
+
+Call = Callable[..., Any]
+
+
+# The three shapes of a bound op ------------------------------------------------------------
+
+
+def bind_unary(op: Op) -> Call:
+    """The function for one array and no attributes."""
+    table = op.table
+    keep_x, keep_y = "x" in op.saves, "y" in op.saves
+    quick = process.run
+
+    def call(x: Any, /) -> Any:
+        if not process.recorders:
+            try:
+                fn, kind = table[x._kind]
+                out = quick(fn, x._array)
+                y = _new(Tensor)
+                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y._kind = kind
+                y._key = None
+                return y
+            except Exception:  # the long way succeeds, or explains
+                pass
+        append, recorder, run = state.now
+        if append is None and recorder is not None:
+            return _watched(recorder, op, (x,), {})
+        try:
+            fn, kind = table[x._kind]
+        except (AttributeError, KeyError):
+            return _misfit(op, (x,), {})
+        try:
+            out = run(fn, x._array)
+        except Exception as error:
+            out = rescue(error, op, (x,), {}, fn)
+        y = _new(Tensor)
+        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y._kind = kind
+        k = x._key
+        if append is None or k is None:
+            y._key = None
+            return y
+        y._key = key = next_key()
+        frame = _frame(1)
+        code = frame.f_code
+        if code.co_filename in internal:
+            frame = user_frame(frame)
+            code = frame.f_code
+        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x if keep_x else None))
+        return y
+
+    return call
+
+
+def bind_binary(op: Op) -> Call:
+    """The function for two arrays and no attributes."""
+    table = op.table
+    keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
+    quick = process.run
+
+    def call(x1: Any, x2: Any, /) -> Any:
+        if not process.recorders and type(x2) is Tensor:
+            try:
+                if (kind := x1._kind) is x2._kind:
+                    fn, kind = table[kind]
+                    out = quick(fn, x1._array, x2._array)
+                    y = _new(Tensor)
+                    y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                    y._kind = kind
+                    y._key = None
+                    return y
+            except Exception:  # the long way succeeds, or explains
+                pass
+        append, recorder, run = state.now
+        if append is None and recorder is not None:
+            return _watched(recorder, op, (x1, x2), {})
+        try:
+            if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
+                fn, kind = table[kind]
+                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
+            else:
+                a, b, k1, k2, fn, kind = _meet(op, x1, x2)
+        except KeyError:
+            return _misfit(op, (x1, x2), {})
+        try:
+            out = run(fn, a, b)
+        except Exception as error:
+            out = rescue(error, op, (x1, x2), {}, fn)
+        y = _new(Tensor)
+        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y._kind = kind
+        if append is None or (k1 is None and k2 is None):
+            y._key = None
+            return y
+        y._key = key = next_key()
+        frame = _frame(1)
+        code = frame.f_code
+        if code.co_filename in internal:
+            frame = user_frame(frame)
+            code = frame.f_code
+        append((
+            op, _NONE, code, frame.f_lasti, key, y if keep_y else None,
+            k1, x1 if keep_1 or k1 is None else a.shape,
+            k2, x2 if keep_2 or k2 is None else b.shape,
+        ))  # fmt: skip
+        return y
+
+    return call
+
+
+def bind_attribute(op: Op) -> Call:
+    """The function for one array and one attribute, which may be given by position or name."""
+    table = op.table
+    quick = process.run
+
+    def call(x: Any, value: Any) -> Any:
+        if not process.recorders:
+            try:
+                kind = x._kind
+                out = quick(table[kind], x._array, value)
+                y = _new(Tensor)
+                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
+                y._key = None
+                return y
+            except Exception:  # the long way succeeds, or explains
+                pass
+        return _long(op, (x, value), {})
+
+    ((name, default),) = op.attributes.items()
+    code = call.__code__
+    call.__code__ = code.replace(co_varnames=(op.data[0], name, *code.co_varnames[2:]))
+    if default is not REQUIRED:
+        call.__defaults__ = (default,)
+    return call
+
+
+def bind_general(op: Op) -> Call:
+    """The function for any arguments and attributes."""
+    table = op.table
+    quick = process.run
+
+    def call(*args: Any, **attributes: Any) -> Any:
+        if table and not process.recorders:
+            try:
+                x = args[0]
+                kind = x._kind
+                out = quick(table[kind], x._array, *args[1:], **attributes)
+                y = _new(Tensor)
+                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y._kind = kind.device._kinds[out.dtype]
+                y._key = None
+                return y
+            except Exception:  # the long way succeeds, or explains
+                pass
+        return _long(op, args, attributes)
+
+    return call
+
+
+def bind(op: Op) -> Call:
+    """The function that users call, with the op's name, documentation and facts."""
+    op.call = call = _shape_of_call(op)(op)
+    call.__name__ = call.__qualname__ = op.name
+    call.__doc__ = op.doc
+    call.__module__ = op.kernel.__module__
+    call.op = op  # type: ignore[attr-defined]
+    return call
+
+
+def _shape_of_call(op: Op) -> Callable[[Op], Call]:
+    if op.variadic or op.optional or op.outputs != 1:
+        return bind_general
+    if not op.attributes and op.arrange is None:
+        return {1: bind_unary, 2: bind_binary}.get(len(op.data), bind_general)
+    if len(op.attributes) == 1 and len(op.data) == 1:
+        return bind_attribute
+    return bind_general
+
+
+# The long way --------------------------------------------------------------------------------
+
+
+def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """A call of any form, step by step: bind, bring into shape, compute, record."""
+    append, recorder, _ = state.now
+    if append is None and recorder is not None:
+        return _watched(recorder, op, args, attributes)
+    data, attributes = op.bind(args, attributes)
+    data = canonical(op, data)
+    out = compute(op, data, attributes)
+    if append is not None:
+        record(append, op, data, attributes, out)
+    return out
+
+
+def user_frame(frame: Any) -> Any:
+    """The innermost frame outside of the package, or the outermost one there is."""
+    while frame.f_code.co_filename in internal and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
+    """Operands of which one is a Python scalar; KeyError sends all others the long way."""
+    if type(x1) is Tensor:
+        scalar, kind = type(x2), x1._kind
+        fn, out = op.table[kind, scalar]
+        b = x2 if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(x2, kind.dtype)
+        return x1._array, b, x1._key, None, fn, out
+    if type(x2) is Tensor:
+        scalar, kind = type(x1), x2._kind
+        fn, out = op.table[kind, scalar]
+        a = x1 if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(x1, kind.dtype)
+        return a, x2._array, None, x2._key, fn, out
+    raise KeyError
+
+
+def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """Bring the arguments into shape, learn their kind, and call again."""
+    data = canonical(op, args)
+    tensor = next(x for x in data if type(x) is Tensor)
+    _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
+    return op.call(*data, **attributes)
+
+
+def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
+    """Put the kernel for operands of ``kind`` into the op's table."""
+    if kind.array_type is None:
+        return
+    specs = [TensorSpec((), kind.dtype)] * len(op.data)
+    out = kind.device.kind(op.infer(*specs).dtype)
+    entry = (kind.device.backend.bind(op, kind.dtype), out)
+    op.table[kind] = entry
+    for scalar in scalars:
+        op.table[kind, scalar] = entry
+
+
+def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments as Tensors of dtypes that the op takes, promoted together, on one device.
+
+    Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
+    themselves, so gradients pass through them.
+    """
+    data = list(args)
+    for i, x in enumerate(data):
+        if type(x) is Tensor or x is None:
+            continue
+        if isinstance(x, Variable):
+            data[i] = x.value
+        elif type(x) not in SCALARS:
+            data[i] = _converted(op, i, x)
+    tensors = [x for x in data if type(x) is Tensor]
+    if not data:
+        return args
+    if not tensors:
+        data = [x if x is None else as_tensor(x) for x in data]
+        tensors = [x for x in data if x is not None]
+    _same_device(op, data, tensors)
+    keep_scalars = op.family == "elementwise" and len(data) > 1
+    group = [i for i in range(len(data)) if _in_group(op, i) and data[i] is not None]
+    dtype = _common(op, group, data)
+    for i, x in enumerate(data):
+        if x is None:
+            continue
+        wanted = _allowed(op, i, dtype if i in group and dtype else _dtype_of(x, tensors[0]))
+        if type(x) is not Tensor:
+            if not keep_scalars or join_scalar(wanted, type(x)) != wanted:
+                data[i] = as_tensor(x, wanted, tensors[0].device)
+        elif x._kind.dtype != wanted:
+            data[i] = ops["astype"].call(x, wanted)
+    return tuple(data)
+
+
+def _converted(op: Op, position: int, x: Any) -> Tensor:
+    # A tape keeps what it was given, so it must not share memory that the user may change.
+    try:
+        return as_tensor(x, copy=True if state.now[1] is not None else None)
+    except EagerflowError as error:
+        error.op, error.argument = op.name, op.argument(position)
+        raise
+
+
+def _in_group(op: Op, position: int) -> bool:
+    return position in op.together or (op.variadic and position >= len(op.data) - 1)
+
+
+def _dtype_of(x: Any, other: Tensor) -> DType:
+    return x._kind.dtype if type(x) is Tensor else join_scalar(other._kind.dtype, type(x))
+
+
+def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
+    dtype: DType | None = None
+    try:
+        for i in group:
+            if type(data[i]) is Tensor:
+                own = data[i]._kind.dtype
+                dtype = own if dtype is None else promote(dtype, own)
+        for i in group:
+            if type(data[i]) is not Tensor:
+                scalar = type(data[i])
+                dtype = default_dtype(scalar) if dtype is None else join_scalar(dtype, scalar)
+    except EagerflowError as error:
+        raise _told(error, op, tuple(data)) from None
+    return dtype
+
+
+def _allowed(op: Op, position: int, dtype: DType) -> DType:
+    """``dtype``, or float32 for integers where only floats are taken; DTypeError if neither."""
+    allowed = op.allowed(position)
+    if dtype in allowed:
+        return dtype
+    if dtype in BOOL | INTEGERS and default_dtype(float) in allowed:
+        return default_dtype(float)
+    names = ", ".join(sorted(t.name for t in allowed))
+    raise DTypeError(
+        f"dtype {dtype.name} is not taken",
+        op=op.name,
+        argument=op.argument(position),
+        expected=f"one of {names}",
+        hint=f"{op.argument(position)}.astype(...)",
+    )
+
+
+def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> None:
+    device = tensors[0]._kind.device
+    if any(x._kind.device is not device for x in tensors):
+        raise _told(
+            DeviceError(
+                "the operands are on different devices",
+                hint=f"x.to({str(device)!r}) moves a tensor",
+            ),
+            op,
+            tuple(data),
+        )
+
+
+def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """Run the kernel of ``op`` on canonical arguments; a tuple of Tensors for several results."""
+    if not op.trusted:
+        check(op, data, attributes)
+    first = next((x for x in data if type(x) is Tensor), None)
+    place = as_device(attributes["device"]) if "device" in attributes else None
+    if first is None:
+        kind = (place or current_device()).kind(default_dtype(float))
+    else:
+        kind = first._kind
+    fn = _kernel(op, kind)
+    if place is not None:
+        kind = place.kind(kind.dtype)
+    arrays = [x._array if type(x) is Tensor else x for x in data]
+    try:
+        out = state.now[2](fn, *arrays, **attributes)
+    except Exception as error:
+        out = rescue(error, op, data, attributes, fn)
+    if isinstance(out, tuple):
+        return tuple(_wrapped(part, kind) for part in out)
+    return _wrapped(out, kind)
+
+
+def _kernel(op: Op, kind: Kind) -> Call:
+    key = ("kernel", kind)
+    fn = op.table.get(key)
+    if fn is None:
+        backend = kind.device.backend
+        fn = op.table[key] = backend.bind(op, kind.dtype)
+        direct = backend.bind_direct(op, kind.dtype)
+        if direct is not None and kind not in op.table:
+            op.table[kind] = direct
+    return fn
+
+
+def _wrapped(out: Any, like: Kind) -> Tensor:
+    if type(out) is not like.array_type:
+        out = like.wrap(out)
+    return new_tensor(out, like.device.kind(out.dtype))
+
+
+def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """Hand the call to the recorder, with arguments in canonical form."""
+    data, attributes = op.bind(args, attributes)
+    return recorder.call(op, canonical(op, data), attributes)
+
+
+def record(
+    append: Any, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], out: Any
+) -> None:
+    """Append an entry for a call whose arguments are watched, and give its results keys."""
+    keys = tuple(x._key if type(x) is Tensor else None for x in data)
+    if not any(key is not None for key in keys):
+        return
+    results = out if isinstance(out, tuple) else (out,)
+    for result in results:
+        result._key = next_key()
+    kept: Any = None
+    if isinstance(out, tuple):
+        named: Any = tuple(r._key for r in out)
+        kept = out if "y" in op.saves else tuple(map(spec_of, out))
+    else:
+        named, kept = out._key, out if "y" in op.saves else None
+    frame = user_frame(_frame(1))
+    entry = [op, attributes, frame.f_code, frame.f_lasti, named, kept]
+    for i, x in enumerate(data):
+        entry += (keys[i], x if op.argument_saved(i) else _spec(x))
+    append(tuple(entry))
+
+
+def _spec(x: Any) -> Any:
+    return spec_of(x) if type(x) is Tensor else x
+
+
+# When something goes wrong -------------------------------------------------------------------
+
+
+def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """What ``infer`` says of these arguments; its errors get the op and what was received."""
+    specs = [_spec(x) for x in data]
+    try:
+        return op.infer(*specs, **attributes)
+    except EagerflowError as error:
+        raise _told(error, op, data) from None
+
+
+def rescue(
+    error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
+) -> Any:
+    """The result after all, or an error that tells the story of the failed call."""
+    if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
+        # A signal handler or finalizer called an op while this thread was in a kernel.
+        arrays = [x._array if type(x) is Tensor else x for x in data]
+        return fn(*arrays, **attributes)
+    if isinstance(error, EagerflowError):
+        raise _told(error, op, data) from None
+    for x in data:
+        if type(x) is Tensor and type(x._array) is not x._kind.array_type:
+            x._array.refuse(op.name)
+    check(op, data, attributes)
+    cls: type[EagerflowError] = EagerflowError
+    for cause, ours in (
+        (MemoryError, OutOfMemoryError),
+        (OverflowError, DTypeError),
+        (TypeError, DTypeError),
+        (ValueError, ShapeError),
+    ):
+        if isinstance(error, cause):
+            cls = ours
+            break
+    raise _told(cls(f"{error}"), op, data) from error
+
+
+def _told(error: EagerflowError, op: Op, data: tuple[Any, ...]) -> EagerflowError:
+    """``error`` with the op's name and a list of what was received."""
+    error.op = error.op or op.name
+    if not error.received:
+        error.received = ", ".join(
+            f"{op.argument(i)} {summary(x)}" for i, x in enumerate(data) if x is not None
+        )
+    return error

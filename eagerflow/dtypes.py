@@ -1,0 +1,157 @@
+"""The dtypes, the one promotion table, and how Python scalars join in.
+
+A dtype is a NumPy dtype object. Types join in this lattice, so promotion is associative
+and commutative (``docs/decisions/0003-promotion.md``)::
+
+    bool - uint8 - uint16 - uint32 - uint64 -+
+         \\       \\        \\         \\         \\          +- float16 --+
+          int8 -- int16 -- int32 --- int64 ---+---------- +- bfloat16 -+- float32 - float64
+                                                                           |          |
+                                                                       complex64 - complex128
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from eagerflow.errors import DTypeError
+
+__all__ = [
+    "BOOL",
+    "COMPLEX",
+    "FLOATS",
+    "FLOAT8",
+    "INEXACT",
+    "INTEGERS",
+    "NUMERIC",
+    "REAL",
+    "SIGNED",
+    "STANDARD",
+    "DType",
+    "as_dtype",
+    "default_dtype",
+    "is_complex",
+    "is_floating",
+    "is_inexact",
+    "join_scalar",
+    "promote",
+    "real_dtype",
+]
+
+DType = np.dtype[Any]
+
+bool_ = np.dtype("bool")
+SIGNED_INTEGERS = tuple(np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+UNSIGNED_INTEGERS = tuple(np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
+
+BOOL = frozenset({bool_})
+INTEGERS = frozenset(SIGNED_INTEGERS + UNSIGNED_INTEGERS)
+FLOATS = frozenset({float16, bfloat16, float32, float64})
+COMPLEX = frozenset({complex64, complex128})
+FLOAT8 = frozenset({np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
+REAL = INTEGERS | FLOATS
+SIGNED = frozenset(SIGNED_INTEGERS) | FLOATS | COMPLEX
+INEXACT = FLOATS | COMPLEX
+NUMERIC = REAL | COMPLEX
+STANDARD = BOOL | NUMERIC
+
+_by_name: dict[str, DType] = {dtype.name: dtype for dtype in STANDARD | FLOAT8}
+_of_python: dict[type, DType] = {
+    bool: bool_,
+    int: np.dtype("int64"),
+    float: float32,
+    complex: complex64,
+}
+
+
+def as_dtype(obj: Any) -> DType:
+    """The dtype that a name, a NumPy dtype or a Python number type stands for."""
+    if isinstance(obj, type) and obj in _of_python:
+        return _of_python[obj]
+    try:
+        return _by_name[obj if isinstance(obj, str) else np.dtype(obj).name]
+    except (TypeError, KeyError):
+        raise DTypeError(
+            f"{obj!r} is not a dtype of eagerflow",
+            expected="one of " + ", ".join(sorted(_by_name)),
+        ) from None
+
+
+def default_dtype(scalar_type: type) -> DType:
+    """The dtype that a lone Python number gets: float32 for float, int64 for int."""
+    return _of_python[scalar_type]
+
+
+def is_floating(dtype: DType) -> bool:
+    """Whether ``dtype`` is a real floating-point type that can be computed with."""
+    return dtype in FLOATS
+
+
+def is_complex(dtype: DType) -> bool:
+    """Whether ``dtype`` is complex."""
+    return dtype in COMPLEX
+
+
+def is_inexact(dtype: DType) -> bool:
+    """Whether ``dtype`` can carry a gradient: floating or complex."""
+    return dtype in INEXACT
+
+
+def real_dtype(dtype: DType) -> DType:
+    """The dtype of the real part of ``dtype``."""
+    return {complex64: float32, complex128: float64}.get(dtype, dtype)
+
+
+def _join(a: DType, b: DType) -> DType:
+    if a == b:
+        return a
+    if a in BOOL or b in BOOL:
+        return b if a in BOOL else a
+    if a in COMPLEX or b in COMPLEX:
+        wide = float64 in (real_dtype(a), real_dtype(b))
+        return complex128 if wide else complex64
+    if a in FLOATS or b in FLOATS:
+        floats = {a, b} & FLOATS
+        if floats == {float16, bfloat16}:
+            return float32
+        return max(floats, key=lambda dtype: dtype.itemsize)
+    if a.kind == b.kind:
+        return max(a, b, key=lambda dtype: dtype.itemsize)
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    # uint64 joins the signed integers at int64: any other choice breaks associativity.
+    bits = min(64, max(signed.itemsize * 8, unsigned.itemsize * 16))
+    return np.dtype(f"int{bits}")
+
+
+_table: dict[tuple[DType, DType], DType] = {}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype in which values of dtypes ``a`` and ``b`` meet."""
+    try:
+        return _table[a, b]
+    except KeyError:
+        if a != b and (a in FLOAT8 or b in FLOAT8):
+            raise DTypeError(
+                f"{a.name} and {b.name} have no common dtype, since float8 is for storage",
+                hint="x.astype('float32') before computing",
+            ) from None
+        return _table.setdefault((a, b), _join(a, b))
+
+
+def join_scalar(dtype: DType, scalar_type: type) -> DType:
+    """The dtype in which a tensor of ``dtype`` meets a Python scalar; it is never wider
+    than the scalar's kind (bool, int, float, complex) demands."""
+    if scalar_type is bool or dtype in COMPLEX:
+        return dtype
+    if scalar_type is int:
+        return default_dtype(int) if dtype in BOOL else dtype
+    if scalar_type is float:
+        return dtype if dtype not in BOOL | INTEGERS else default_dtype(float)
+    return complex128 if dtype == float64 else complex64

@@ -1,0 +1,181 @@
+"""Every exception class of eagerflow, and the one form in which errors tell their story.
+
+A message says what went wrong, what came, what was expected and what to try:
+
+    ShapeError: matmul: the inner dimensions of x1 and x2 differ
+      received: x1 float32(3, 4) on cpu:0, x2 float32(5, 2) on cpu:0
+      expected: x2 with 4 rows
+      try: ...
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CaptureError",
+    "DTypeError",
+    "DeviceError",
+    "EagerflowError",
+    "FileFormatError",
+    "GradientError",
+    "IndexRangeError",
+    "MissingExtraError",
+    "OutOfMemoryError",
+    "PlacementError",
+    "SessionError",
+    "ShapeError",
+]
+
+
+class EagerflowError(Exception):
+    """Base of all errors that eagerflow raises on purpose.
+
+    ``problem`` is one sentence; ``op`` and ``argument`` name the place; ``received``,
+    ``expected`` and ``hint`` complete the story. All of them stay readable as attributes.
+
+    >>> raise ef.errors.ShapeError("the ranks differ", op="stack", expected="equal ranks")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.ShapeError: stack: the ranks differ
+      expected: equal ranks
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        op: str | None = None,
+        argument: str | None = None,
+        received: str | None = None,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.op = op
+        self.argument = argument
+        self.received = received
+        self.expected = expected
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.op, self.argument) if part)
+        lines = [f"{place}: {self.problem}" if place else self.problem]
+        if self.received:
+            lines.append(f"  received: {self.received}")
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.hint:
+            lines.append(f"  try: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only state does not survive the default pickling of exceptions.
+        return _rebuild, (type(self), self.__dict__.copy())
+
+
+def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowError:
+    error = cls(str(state["problem"]))
+    error.__dict__.update(state)
+    return error
+
+
+class ShapeError(EagerflowError, ValueError):
+    """Shapes, axes or sizes that do not fit together.
+
+    >>> ef.add(ef.zeros((2, 3)), ef.zeros((4,)))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.ShapeError: add: the shapes of x1 and x2 do not broadcast: (2, 3) and (4,)
+    ...
+    """
+
+
+class DTypeError(EagerflowError, TypeError):
+    """A dtype, or a kind of Python object, that an op does not take.
+
+    >>> ef.sin("a")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.DTypeError: sin: x: a str is not a tensor, an array or a number
+    ...
+    """
+
+
+class DeviceError(EagerflowError, ValueError):
+    """A device that does not exist, or operands that live on different devices.
+
+    >>> ef.device("cpu:9")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.DeviceError: there is no device 'cpu:9'
+    ...
+    """
+
+
+class IndexRangeError(EagerflowError, IndexError):
+    """An index outside of the axis that it selects from.
+
+    >>> ef.tensor([1.0, 2.0])[5]
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.IndexRangeError: getitem: index 5 is out of range for axis 0 of length 2
+    ...
+    """
+
+
+class GradientError(EagerflowError, ValueError):
+    """A gradient that was asked for and does not exist, with the reason.
+
+    >>> ef.grad(lambda x: ef.zeros(()))(ef.tensor(1.0))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.GradientError: ...
+    """
+
+
+class CaptureError(EagerflowError, TypeError):
+    """Python code that needs a value which is not known while tracing.
+
+    >>> issubclass(ef.errors.CaptureError, TypeError)
+    True
+    """
+
+
+class PlacementError(EagerflowError, ValueError):
+    """A graph that cannot be placed on the given devices.
+
+    >>> issubclass(ef.errors.PlacementError, ValueError)
+    True
+    """
+
+
+class FileFormatError(EagerflowError, ValueError):
+    """A file that is damaged, of another format, or from a newer version.
+
+    >>> issubclass(ef.errors.FileFormatError, ValueError)
+    True
+    """
+
+
+class MissingExtraError(EagerflowError, ImportError):
+    """An optional package that a feature needs and that is not installed.
+
+    >>> issubclass(ef.errors.MissingExtraError, ImportError)
+    True
+    """
+
+
+class OutOfMemoryError(EagerflowError, MemoryError):
+    """Memory that a device does not have, or that its limit forbids.
+
+    >>> issubclass(ef.errors.OutOfMemoryError, MemoryError)
+    True
+    """
+
+
+class SessionError(EagerflowError, RuntimeError):
+    """A session that is used wrongly: closed, or fed with what its graph does not hold.
+
+    >>> issubclass(ef.errors.SessionError, RuntimeError)
+    True
+    """

@@ -1,0 +1,146 @@
+"""Forward mode: a recorder that computes a tangent next to each value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.dtypes import is_inexact
+from eagerflow.op import Missing, Op
+from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan
+from eagerflow.ops.creation import zeros_like
+from eagerflow.ops.shape import broadcast_to
+from eagerflow.recorder import Recorder, below, custom_call, under
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+
+__all__ = ["Forward"]
+
+
+class Forward(Recorder):
+    """Carries tangents from inputs to results, op by op."""
+
+    def __init__(self) -> None:
+        # The value stands beside its tangent so that its id stays taken.
+        self._tangents: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def seed(self, value: Tensor, tangent: Tensor) -> None:
+        """Let ``tangent`` be the tangent of ``value``."""
+        self._tangents[id(value)] = (value, tangent)
+
+    def tangent(self, value: Any) -> Tensor | None:
+        """The tangent of ``value``, or None where it does not depend on the inputs."""
+        return self._tangents.get(id(value), (None, None))[1]
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        out = below(self.outer, op, args, attributes)
+        tangents = [self.tangent(x) for x in args]
+        if any(t is not None for t in tangents) and not isinstance(op.jvp, Missing):
+            moved = under(self.outer, push_forward, op, tangents, out, args, attributes)
+            self._keep(out, moved)
+        return out
+
+    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        backward: list[Any] = []
+
+        def kept(*values: Any) -> Any:
+            y, rule = f(*values)
+            backward.append(rule)
+            return y, rule
+
+        y = under(self.outer, custom_call, kept, args)
+        tangents = [self.tangent(x) for x in args]
+        if any(t is not None for t in tangents):
+            outs, structure = tree.flatten(y)
+
+            def rules(units: tuple[Any, ...]) -> Any:
+                parts = backward[0](tree.unflatten(structure, units))
+                return tuple(parts) if isinstance(parts, tuple | list) else (parts,)
+
+            moved = under(self.outer, transpose, rules, tuple(outs), tangents)
+            self._keep(tuple(outs), tuple(moved))
+        return y
+
+    def _keep(self, out: Any, moved: Any) -> None:
+        outs = out if isinstance(out, tuple) else (out,)
+        for y, tangent in zip(outs, moved if isinstance(out, tuple) else (moved,), strict=True):
+            if tangent is not None and is_inexact(y.dtype):
+                self.seed(y, tangent)
+
+
+def push_forward(
+    op: Op, tangents: list[Any], y: Any, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    """The tangent of a result, from those of the arguments (None: constant)."""
+    if callable(op.jvp):
+        return op.jvp(tangents, y, *args, **attributes)
+    if op.jvp == "linear":
+        filled = [
+            t if t is not None or x is None else zeros_like(x)
+            for t, x in zip(tangents, args, strict=True)
+        ]
+        return op.call(*filled, **attributes)
+    if op.jvp == "multilinear":
+        parts = [
+            op.call(*args[:i], t, *args[i + 1 :], **attributes)
+            for i, t in enumerate(tangents)
+            if t is not None
+        ]
+    elif op.jvp == "partials":
+        parts = [p for p in _products(op, tangents, y, args, attributes) if p is not None]
+    else:
+        return _by_transposition(op, tangents, y, args, attributes)
+    total = None
+    for part in parts:
+        total = part if total is None else add(total, part)
+    return total
+
+
+def _products(
+    op: Op, tangents: list[Any], y: Any, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    product = multiply_no_nan if op.singular else multiply
+    assert not isinstance(op.partials, Missing)
+    for tangent, partial in zip(tangents, op.partials, strict=True):
+        if tangent is not None and partial is not None:
+            factor = partial if isinstance(partial, int) else partial(y, *args, **attributes)
+            part = product(tangent, factor)
+            yield part if part.shape == y.shape else broadcast_to(part, y.shape)
+
+
+def _by_transposition(
+    op: Op, tangents: list[Any], y: Any, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    def rules(units: tuple[Any, ...]) -> Any:
+        g = units if isinstance(y, tuple) else units[0]
+        if callable(op.vjp):
+            return op.vjp(g, y, *args, **attributes)
+        assert isinstance(op.vjp, tuple)
+        return [
+            None if t is None or rule is None else rule(g, y, *args, **attributes)
+            for rule, t in zip(op.vjp, tangents, strict=True)
+        ]
+
+    moved = transpose(rules, y if isinstance(y, tuple) else (y,), tangents)
+    return moved if isinstance(y, tuple) else moved[0]
+
+
+def transpose(
+    rules: Callable[[tuple[Any, ...]], Any], ys: tuple[Any, ...], tangents: list[Any]
+) -> tuple[Any, ...]:
+    """Tangents of ``ys`` from backward rules: these are linear in the gradients that they pull
+    back, so their own gradient pushes tangents forward."""
+    units = tuple(zeros_like(y) for y in ys)  # any values do
+    with GradientTape(persistent=True) as tape:
+        tape.watch(units)
+        parts = rules(units)
+    used = [
+        (part, t)
+        for part, t in zip(parts, tangents, strict=True)
+        if part is not None and t is not None
+    ]
+    moved = tape.gradient(
+        [part for part, _ in used], list(units), [t for _, t in used], unconnected="zero"
+    )
+    return tuple(moved)

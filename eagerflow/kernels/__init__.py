@@ -1,0 +1,1 @@
+"""Fused regions and the scalar instructions that they are made of."""

@@ -1,0 +1,330 @@
+"""An Op: a primitive operation with all of its facts, and the registry of them all.
+
+Every fact is given or is ``Missing("reason")``; the registry refuses an incomplete Op.
+What reads which fact stands in DESIGN order: eager and plans read ``kernel``, ``direct``
+and ``dtypes``; capture reads ``infer``; the tape reads ``partials`` or ``vjp`` and
+``saves``; forward mode reads ``jvp``; vmap reads ``batch``; partition reads ``split``;
+placement reads ``cost``; regions read ``scalar``; the contract tests read all of them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.dims import Dim
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import DTypeError, EagerflowError
+from eagerflow.spec import TensorSpec
+
+__all__ = [
+    "Cost",
+    "ErrorSample",
+    "Missing",
+    "Onnx",
+    "Op",
+    "Sample",
+    "Split",
+    "custom_op",
+    "freeze",
+    "ops",
+    "register",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A fact that an op does not have, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Onnx:
+    """The ONNX operator that means the same, for export and for import."""
+
+    name: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """ONNX's name of each attribute that it calls differently."""
+
+
+class Cost(NamedTuple):
+    """Floating-point operations of one call, and bytes it reads and writes."""
+
+    flops: Any
+    bytes: Any
+
+
+class Split(NamedTuple):
+    """One way to cut the work: each input along its axis (None: whole), results combined.
+
+    ``combine`` is ``"concat"`` along ``axis`` of the result, or the name of the op that
+    joins partial results (``"add"``, ``"maximum"``, ``"logical_and"`` ...).
+    """
+
+    inputs: tuple[int | None, ...]
+    axis: int | None
+    combine: str = "concat"
+
+
+class Sample(NamedTuple):
+    """Arguments of a call that must work; arrays are NumPy's."""
+
+    args: tuple[Any, ...]
+    attributes: dict[str, Any] = {}
+
+
+class ErrorSample(NamedTuple):
+    """Arguments of a call that must be refused with ``error``, saying ``words``."""
+
+    args: tuple[Any, ...]
+    attributes: dict[str, Any]
+    error: type[EagerflowError]
+    words: str
+
+
+REQUIRED: Any = object()
+"""Stands for the default of an attribute that has none."""
+
+
+def freeze(value: Any) -> Any:
+    """An attribute in the form that is recorded: lists as tuples, NumPy numbers as Python's."""
+    cls = type(value)
+    if value is None or cls in (int, float, bool, str, complex, Dim):
+        return value
+    if cls is tuple or cls is list:
+        return tuple(freeze(item) for item in value)
+    if isinstance(value, np.dtype | type):
+        return as_dtype(value)
+    if cls is slice:
+        return slice(freeze(value.start), freeze(value.stop), freeze(value.step))
+    if value is Ellipsis:
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if hasattr(value, "__index__"):
+        return index(value)
+    if isinstance(value, np.floating | float):
+        return float(value)
+    raise DTypeError(
+        f"a {cls.__name__} cannot be an attribute",
+        expected="numbers, strings, dtypes, None, slices or tuples of these",
+    )
+
+
+Rule = Callable[..., Any]
+
+
+@dataclass(eq=False, slots=True)
+class Op:
+    """A primitive operation and everything that the rest of the system needs to know of it.
+
+    ``kernel(xp, *arrays, **attributes)`` computes with the array namespace ``xp``.
+    ``ufunc`` names a function of the namespace that does the same and is called directly.
+    ``direct`` is called as ``direct(xp)`` and gives a function of the first array and of the
+    user's own attributes, for the hot path. ``partials`` (one per argument: a number, or a
+    function of result and arguments) or ``vjp`` (one rule per argument, or one for all)
+    give the gradient; rules get the values named in ``saves`` ("y" is the result) and a
+    TensorSpec in place of each other value.
+    """
+
+    name: str
+    family: str
+    kernel: Rule
+    doc: str
+    data: tuple[str, ...]
+    attributes: dict[str, Any]
+    variadic: bool
+    dtypes: tuple[frozenset[DType], ...]
+    together: tuple[int, ...]
+    infer: Rule
+    partials: tuple[Any, ...] | Missing
+    vjp: tuple[Any, ...] | Rule | Missing
+    jvp: Rule | str | Missing
+    saves: frozenset[str]
+    batch: Rule | Missing
+    split: Rule | Missing
+    cost: Rule
+    onnx: Onnx | Missing
+    scalar: Rule | str | Missing
+    samples: Rule
+    errors: Rule
+    reference: Rule | Missing
+    ufunc: str | None = None
+    direct: Rule | None = None
+    arrange: Rule | None = None
+    overrides: dict[str, Rule] = field(default_factory=dict)
+    trusted: bool = False
+    singular: bool = False
+    optional: frozenset[int] = frozenset()
+    outputs: int = 1
+    ulp: int = 4
+    version: int = 1
+    table: dict[Any, Any] = field(default_factory=dict)
+    call: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ops.__getitem__, (self.name,)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether a gradient can pass through this op."""
+        return not (isinstance(self.partials, Missing) and isinstance(self.vjp, Missing))
+
+    def bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+        """Data arguments, and all attributes in recorded form, of a call by the user."""
+        if self.arrange is not None:
+            args, named = self.arrange(*args, **named)
+        count = len(args) if self.variadic else len(self.data)
+        data, extra = list(args[:count]), args[count:]
+        if len(extra) > len(self.attributes):
+            raise TypeError(f"{self.name}() takes {count} tensors, {len(args)} arguments came")
+        attributes = dict(self.attributes)
+        for name, value in zip(self.attributes, extra, strict=False):
+            attributes[name] = self._freeze(name, value)
+        for name, value in named.items():
+            if name in attributes:
+                attributes[name] = self._freeze(name, value)
+            elif name in self.data and self.data.index(name) >= len(data):
+                position = self.data.index(name)
+                data += [None] * (position + 1 - len(data))
+                data[position] = value
+            else:
+                raise TypeError(f"{self.name}() got an unexpected argument {name!r}")
+        for name, value in attributes.items():
+            if value is REQUIRED:
+                raise TypeError(f"{self.name}() needs the argument {name!r}")
+        return self._complete(data), attributes
+
+    def _freeze(self, name: str, value: Any) -> Any:
+        try:
+            return as_dtype(value) if name == "dtype" and value is not None else freeze(value)
+        except EagerflowError as error:
+            error.op, error.argument = self.name, name
+            raise
+
+    def _complete(self, data: list[Any]) -> tuple[Any, ...]:
+        if self.variadic:
+            return tuple(data)
+        data += [None] * (len(self.data) - len(data))
+        for position, value in enumerate(data):
+            if value is None and position not in self.optional:
+                raise DTypeError(
+                    "None is not a tensor, an array or a number",
+                    op=self.name,
+                    argument=self.data[position],
+                    expected=f"{self.name}({', '.join(self.data)})",
+                )
+        return tuple(data)
+
+    def argument(self, position: int) -> str:
+        """The name of a data argument."""
+        if self.variadic and position >= len(self.data) - 1:
+            return f"{self.data[-1]}[{position - len(self.data) + 1}]"
+        return self.data[position]
+
+    def argument_saved(self, position: int) -> bool:
+        """Whether the gradient rules need the value of a data argument."""
+        return self.data[min(position, len(self.data) - 1)] in self.saves
+
+    def allowed(self, position: int) -> frozenset[DType]:
+        """The dtypes that a data argument may have when the kernel is called."""
+        return self.dtypes[min(position, len(self.dtypes) - 1)]
+
+
+class _Registry(Mapping[str, Op]):
+    """All ops by name."""
+
+    def __init__(self) -> None:
+        self._ops: dict[str, Op] = {}
+
+    def __getitem__(self, name: str) -> Op:
+        return self._ops[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def add(self, op: Op) -> None:
+        """Register a complete op under a free name."""
+        if op.name in self._ops:
+            raise ValueError(f"there is an op {op.name!r} already")
+        if not op.doc:
+            raise ValueError(f"op {op.name!r} has no docstring")
+        for fact in ("kernel", "infer", "partials", "vjp", "jvp", "batch", "split", "cost",
+                     "onnx", "scalar", "samples", "errors", "reference"):  # fmt: skip
+            if getattr(op, fact) is None:
+                raise ValueError(f"op {op.name!r} lacks {fact!r}: give it, or Missing('why')")
+        self._ops[op.name] = op
+
+
+ops = _Registry()
+
+
+def register(kernel: Rule, facts: dict[str, Any]) -> Op:
+    """Make and register the Op of a kernel; its signature gives arguments and attributes.
+
+    After the namespace ``xp`` come the data arguments, up to ``/`` (``*name`` for any
+    number of them; a default of None makes one optional); all later ones are attributes.
+    """
+    data, attributes, optional, variadic = _signature(kernel)
+    facts.setdefault("together", tuple(range(len(data))))
+    op = Op(
+        name=facts.pop("name", None) or kernel.__name__.strip("_"),
+        kernel=kernel,
+        doc=inspect.cleandoc(kernel.__doc__ or ""),
+        data=data,
+        attributes=attributes,
+        variadic=variadic,
+        optional=optional,
+        **facts,
+    )
+    ops.add(op)
+    return op
+
+
+def _signature(
+    kernel: Rule,
+) -> tuple[tuple[str, ...], dict[str, Any], frozenset[int], bool]:
+    # inspect.signature says the same, ten times slower, and import time counts.
+    code = kernel.__code__
+    names = code.co_varnames
+    total = code.co_argcount
+    variadic = bool(code.co_flags & inspect.CO_VARARGS)
+    data = names[1 : code.co_posonlyargcount or 1]
+    keyword_only = names[total : total + code.co_kwonlyargcount]
+    values = kernel.__defaults__ or ()
+    defaults = dict(zip(names[total - len(values) : total], values, strict=True))
+    defaults |= kernel.__kwdefaults__ or {}
+    optional = frozenset(i for i, name in enumerate(data) if name in defaults)
+    if variadic:
+        data = (*data, names[total + code.co_kwonlyargcount])
+    attributes = {
+        name: defaults.get(name, REQUIRED)
+        for name in names[max(code.co_posonlyargcount, 1) : total] + keyword_only
+    }
+    return data, attributes, optional, variadic
+
+
+def custom_op(name: str, vjp: Rule) -> Op:
+    """An op for one recorded call of a user's function, known by its backward rule alone."""
+    none = Missing("a function of the user's")
+    return Op(
+        name, "custom", vjp, name, ("args",), {}, True, (frozenset(),), (), vjp, none, vjp, none,
+        frozenset(), none, none, vjp, none, none, vjp, vjp, none, outputs=2,
+    )  # fmt: skip
+
+
+def spec_of(value: Any) -> TensorSpec:
+    """The spec of a tensor, or of a Python scalar as an operand without axes."""
+    return TensorSpec(value.shape, value.dtype, None, value.device)

@@ -1,0 +1,144 @@
+"""Ops that change where a tensor is, what its elements are, or who may follow it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.devices import as_device
+from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
+from eagerflow.errors import DeviceError, DTypeError
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.samples import values
+from eagerflow.spec import TensorSpec
+
+__all__ = ["astype", "stop_gradient", "to_device"]
+
+ANY = STANDARD | FLOAT8
+
+
+def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
+    return [Split((i,), i) for i in range(x.ndim)]
+
+
+def _cast_spec(x: TensorSpec, dtype: Any) -> TensorSpec:
+    wanted = as_dtype(dtype)
+    if x.dtype in COMPLEX and wanted not in COMPLEX:
+        raise DTypeError(
+            f"{x.dtype.name} to {wanted.name} would drop the imaginary part",
+            argument="x",
+            expected="a complex dtype",
+            hint="ef.real(x), ef.imag(x) or ef.abs(x)",
+        )
+    return x.like(dtype=wanted)
+
+
+def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
+    if not is_inexact(x.dtype) or not is_inexact(dtype):
+        return None
+    if is_complex(dtype) and not is_complex(x.dtype):
+        g = g.real()
+    return astype(g, x.dtype)
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "infer": _cast_spec,
+        "vjp": (_cast_back,),
+        "jvp": lambda tangents, y, x, dtype: astype(tangents[0], dtype)
+        if is_inexact(as_dtype(dtype))
+        else None,
+        "batch": lambda args, batched, size, dtype: astype(args[0], dtype),
+        "split": _along_all,
+        "onnx": Onnx("Cast", {"dtype": "to"}),
+        "samples": lambda rng, dtype: [
+            Sample((x,), {"dtype": to})
+            for x in values(rng, dtype)[:5]
+            for to in ("complex128", dtype, *(() if is_complex(dtype) else ("float64", "int32")))
+        ],
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+            ErrorSample((np.ones(2) * 1j,), {"dtype": "float32"}, DTypeError, "imaginary"),
+        ],
+        "reference": lambda x, dtype: np.array(
+            [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
+        ).reshape(x.shape),
+    },
+    method=True,
+)
+def astype(xp: Any, x: Any, /, dtype: Any) -> Any:
+    """The values in another dtype; a tensor that has it already is shared.
+
+    ``x`` is a tensor, ``dtype`` a name or dtype. Floats lose their fraction on the way to
+    integers. Raises DTypeError for complex values to a real dtype. Gradients are cast back.
+
+    >>> ef.astype(ef.tensor([1.5, -2.5]), "int32")
+    Tensor([ 1, -2], int32, cpu:0)
+    """
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "infer": lambda x: x,
+        "vjp": Missing("stop_gradient is there to end it"),
+        "jvp": Missing("stop_gradient is there to end it"),
+        "batch": lambda args, batched, size: stop_gradient(args[0]),
+        "split": _along_all,
+        "onnx": Onnx("Identity"),
+        "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+        "reference": lambda x: np.array(x),
+    },
+)
+def stop_gradient(xp: Any, x: Any, /) -> Any:
+    """The same values, through which no gradient passes.
+
+    ``x`` is a tensor of any shape and dtype.
+
+    >>> x = ef.tensor(3.0)
+    >>> ef.grad(lambda x: x * ef.stop_gradient(x))(x)
+    Tensor(3., float32, cpu:0)
+    """
+    return x
+
+
+def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
+    return TensorSpec(x.shape, x.dtype, None, as_device(device))
+
+
+@define(
+    "control",
+    {
+        "dtypes": ANY,
+        "infer": _move_spec,
+        "vjp": (lambda g, y, x, device: to_device(g, str(x.device)),),
+        "jvp": "linear",
+        "batch": lambda args, batched, size, device: to_device(args[0], device),
+        "split": _along_all,
+        "onnx": Onnx("Identity"),
+        "samples": lambda rng, dtype: [Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)],
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
+            ErrorSample((np.ones(2),), {"device": "cpu:99"}, DeviceError, "no device 'cpu:99'"),
+        ],
+        "reference": lambda x, device: np.array(x),
+    },
+    method="to",
+)
+def to_device(xp: Any, x: Any, /, device: str) -> Any:
+    """The tensor on another device.
+
+    ``x`` is a tensor, ``device`` a device's name. Raises DeviceError where there is none.
+
+    >>> ef.tensor([1.0]).to("cpu:0").device
+    Device('cpu:0')
+    """
+    return as_device(device).backend.receive(x)

@@ -1,0 +1,226 @@
+"""Ops that make tensors from shapes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import STANDARD, as_dtype, default_dtype
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.samples import values
+from eagerflow.spec import TensorSpec, as_shape, broadcast
+
+__all__ = ["eye", "full_like", "full", "ones", "ones_like", "zeros", "zeros_like"]
+
+ANY = STANDARD | FLOAT8
+_NO_INPUT = Missing("there is no input")
+
+
+def creation(**facts: Any) -> Callable[[Any], Any]:
+    """An op without data arguments; ``dtype`` defaults to float32, ``device`` to the current."""
+    own = {
+        "dtypes": ANY,
+        "vjp": _NO_INPUT,
+        "jvp": _NO_INPUT,
+        "batch": _NO_INPUT,
+        "split": _NO_INPUT,
+        "errors": _shape_errors,
+    } | facts
+    return define("creation", own)
+
+
+def _shape_errors(rng: Any) -> list[ErrorSample]:
+    return [
+        ErrorSample((), {"shape": (2, -1)}, ShapeError, "negative"),
+        ErrorSample((), {"shape": "ab"}, ShapeError, "is not a shape"),
+        ErrorSample((), {"shape": (2**40, 2**40)}, ShapeError, "too large"),
+        ErrorSample((), {"shape": (2,), "dtype": "object"}, DTypeError, "is not a dtype"),
+    ]
+
+
+def _shape_samples(rng: Any, dtype: Any) -> list[Sample]:
+    shapes: tuple[Any, ...] = ((), 3, (2, 3), (0, 2), (1, 1, 2))
+    return [Sample((), {"shape": s, "dtype": dtype}) for s in shapes]
+
+
+def _made(shape: Any, dtype: Any = None, device: Any = None) -> TensorSpec:
+    return TensorSpec(as_shape(shape), dtype or default_dtype(float), None, device)
+
+
+@creation(
+    infer=_made,
+    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=_shape_samples,
+    reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
+)
+def zeros(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of zeros.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
+    name) to the current device. Raises ShapeError for sizes that are none.
+
+    >>> ef.zeros((2,), dtype="int32")
+    Tensor([0, 0], int32, cpu:0)
+    """
+    return xp.zeros(shape, dtype=dtype or default_dtype(float))
+
+
+@creation(
+    infer=_made,
+    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=_shape_samples,
+    reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
+)
+def ones(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of ones.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
+    name) to the current device. Raises ShapeError for sizes that are none.
+
+    >>> ef.ones((2, 2))
+    Tensor([[1., 1.],
+            [1., 1.]], shape=(2, 2), float32, cpu:0)
+    """
+    return xp.ones(shape, dtype=dtype or default_dtype(float))
+
+
+def _filled(
+    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None
+) -> TensorSpec:
+    if type(fill_value) not in (bool, int, float, complex):
+        raise DTypeError(
+            f"{fill_value!r} is not a number", argument="fill_value",
+            hint="ef.broadcast_to(x, shape) for a tensor",
+        )  # fmt: skip
+    return _made(shape, dtype or default_dtype(type(fill_value)), device)
+
+
+def _full_errors(rng: Any) -> list[ErrorSample]:
+    return [e._replace(attributes={**e.attributes, "fill_value": 1}) for e in _shape_errors(rng)]
+
+
+@creation(
+    infer=_filled,
+    cost=lambda shape, fill_value, dtype=None, device=None: Cost(0, _made(shape).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=lambda rng, dtype: [
+        Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
+    ],
+    errors=_full_errors,
+    reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
+)
+def full(xp: Any, shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor filled with one number.
+
+    ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number; ``dtype``
+    defaults to that of the number (float32, int64, bool or complex64).
+
+    >>> ef.full((2,), 7)
+    Tensor([7, 7], int64, cpu:0)
+    """
+    return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
+
+
+def _like(value: int) -> Callable[[Any], Any]:
+    """An op that gives a constant of its argument's shape, without a gradient."""
+
+    def reference(x: Any, dtype: Any) -> Any:
+        return np.empty(x.shape, dtype or x.dtype) * 0 + value if x.size else np.empty(x.shape)
+
+    return define(
+        "creation",
+        {
+            "dtypes": ANY,
+            "infer": lambda x, dtype=None: x.like(dtype=dtype),
+            "vjp": Missing("the values of the argument are not used"),
+            "jvp": Missing("the values of the argument are not used"),
+            "batch": lambda args, batched, size, **more: _LIKE[value](args[0], **more),
+            "split": lambda x, **more: [Split((i,), i) for i in range(x.ndim)],
+            "onnx": Missing("exported as Shape and ConstantOfShape"),
+            "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+            "errors": lambda rng: [
+                *refused_objects(rng),
+                ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+            ],
+            "reference": reference,
+        },
+    )
+
+
+@_like(0)
+def zeros_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+    """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
+    Tensor([0., 0.], float32, cpu:0)
+    """
+    return xp.zeros(x.shape, dtype=dtype or x.dtype)
+
+
+@_like(1)
+def ones_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+    """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    >>> ef.ones_like(ef.tensor([1.0, 2.0]))
+    Tensor([1., 1.], float32, cpu:0)
+    """
+    return xp.ones(x.shape, dtype=dtype or x.dtype)
+
+
+_LIKE = {0: zeros_like, 1: ones_like}
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """One number in the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    ``x`` is a tensor, ``fill_value`` a number or a tensor that broadcasts to its shape.
+
+    >>> ef.full_like(ef.tensor([1, 2]), 5)
+    Tensor([5, 5], int64, cpu:0)
+    """
+    return zeros_like(x, dtype) + fill_value
+
+
+def _eye_spec(
+    n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
+) -> TensorSpec:
+    return _made((n_rows, n_rows if n_cols is None else n_cols), dtype, device)
+
+
+@creation(
+    infer=_eye_spec,
+    cost=lambda *shape, **more: Cost(0, _eye_spec(*shape, **more).size * 4),
+    onnx=Onnx("EyeLike"),
+    samples=lambda rng, dtype: [
+        Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})
+        for n, m, k in ((3, None, 0), (2, 4, 1), (4, 2, -1), (0, 3, 0), (3, 3, 7))
+    ],
+    errors=lambda rng: [
+        ErrorSample((), {"n_rows": -1}, ShapeError, "negative"),
+        ErrorSample((), {"n_rows": 1.5}, ShapeError, "is not a size"),
+        ErrorSample((), {"n_rows": 2, "dtype": "words"}, DTypeError, "is not a dtype"),
+    ],
+    reference=lambda n_rows, n_cols, k, dtype, device: np.array(
+        [[c - r == k for c in range(n_rows if n_cols is None else n_cols)] for r in range(n_rows)]
+    ).reshape(n_rows, n_rows if n_cols is None else n_cols).astype(dtype),
+)
+def eye(
+    xp: Any, n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
+) -> Any:
+    """A matrix with ones on a diagonal and zeros elsewhere.
+
+    ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` is the diagonal, counted to
+    the right; ``dtype`` defaults to float32. Raises ShapeError for sizes that are none.
+
+    >>> ef.eye(2)
+    Tensor([[1., 0.],
+            [0., 1.]], shape=(2, 2), float32, cpu:0)
+    """
+    columns = n_rows if n_cols is None else n_cols
+    return xp.eye(n_rows, columns, k=k, dtype=dtype or default_dtype(float))

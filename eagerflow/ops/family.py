@@ -1,0 +1,321 @@
+"""Families: decorators that make a function an op and supply the facts that its kind shares.
+
+    @elementwise(ufunc="sin", partials=(lambda y, x: cos(x),), saves="x", ...)
+    def sin(xp, x, /):
+        \"\"\"Sine of each element, in radians. ...\"\"\"
+        return xp.sin(x)
+
+A fact given to the decorator replaces the family's; ``Missing("reason")`` says that there is
+none. Rules use public ops and Tensor methods, so they work on whatever flows through ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.dims import product
+from eagerflow.dispatch import bind
+from eagerflow.dtypes import BOOL, FLOAT8, FLOATS, INEXACT, NUMERIC, STANDARD, as_dtype, real_dtype
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels.scalar import INSTRUCTIONS
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
+from eagerflow.spec import TensorSpec, broadcast, normalize_axes
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = [
+    "BOOL",
+    "FLOAT8",
+    "FLOATS",
+    "INEXACT",
+    "NUMERIC",
+    "STANDARD",
+    "Cost",
+    "ErrorSample",
+    "Missing",
+    "Onnx",
+    "Sample",
+    "Split",
+    "define",
+    "elementwise",
+    "reduction",
+]
+
+Call = Callable[..., Any]
+_REFLECTED = {
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
+    "and", "or", "xor", "lshift", "rshift",
+}  # fmt: skip
+
+
+def define(
+    family: str,
+    facts: dict[str, Any],
+    operator: str | None = None,
+    method: bool | str = False,
+) -> Callable[[Call], Call]:
+    """The decorator that registers an op with these facts, binds it, and attaches it to Tensor."""
+
+    def decorate(kernel: Call) -> Call:
+        own = dict(facts, family=family)
+        own["dtypes"] = _per_argument(own["dtypes"])
+        own["saves"] = frozenset(own.get("saves", "").split())
+        own.setdefault("errors", refused_objects)
+        own.setdefault("cost", elements)
+        own.setdefault("onnx", Missing("exported as the ops that it consists of"))
+        own.setdefault("scalar", Missing("not element-wise"))
+        own.setdefault("split", Missing("the whole input is needed"))
+        own.setdefault("partials", Missing("see vjp"))
+        own.setdefault("vjp", Missing("see partials"))
+        own.setdefault("jvp", "vjp")
+        op = register(kernel, own)
+        call = bind(op)
+        if operator:
+            _attach_operator(call, operator)
+        if method:
+            setattr(Operators, op.name if method is True else method, call)
+        return call
+
+    return decorate
+
+
+def _per_argument(dtypes: Any) -> tuple[Any, ...]:
+    return dtypes if isinstance(dtypes, tuple) else (dtypes,)
+
+
+def _attach_operator(call: Call, name: str) -> None:
+    if name in ("eq", "ne"):
+        setattr(Operators, f"__{name}__", _comparison(call))
+        return
+    setattr(Operators, f"__{name}__", call)
+    if name in _REFLECTED:
+        setattr(Operators, f"__r{name}__", lambda self, other: call(other, self))
+
+
+def _comparison(call: Call) -> Call:
+    # x == None and x == "a" are questions of identity, as everywhere in Python.
+    def compare(self: Any, other: Any) -> Any:
+        if other is None or isinstance(other, str | bytes):
+            return NotImplemented
+        return call(self, other)
+
+    return compare
+
+
+# Facts that several families share -------------------------------------------------------------
+
+
+def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
+    """One operation per element of the largest argument; each argument is moved once."""
+    sizes = [(s.size, s.dtype.itemsize) for s in specs if isinstance(s, TensorSpec)]
+    known = [size for size, _ in sizes if isinstance(size, int)]
+    total = sum((size * width for size, width in sizes), start=0)
+    return Cost(max(known, default=1) * flops, total + max(known, default=1) * 4)
+
+
+def refused_objects(rng: Any) -> list[ErrorSample]:
+    """What no op takes as its first argument."""
+    return [
+        ErrorSample(("a string",), {}, DTypeError, "str"),
+        ErrorSample((object(),), {}, DTypeError, "object"),
+        ErrorSample(([[1.0, 2.0], [3.0]],), {}, ShapeError, "ragged"),
+    ]
+
+
+def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
+    def errors(rng: Any) -> list[ErrorSample]:
+        rest = (rng.standard_normal((2, 3)),) * (op_arity - 1)
+        found = [e._replace(args=e.args + rest) for e in refused_objects(rng)]
+        if op_arity > 1:
+            wrong = (rng.standard_normal((4,)), *rest)
+            found.append(ErrorSample(wrong, {}, ShapeError, "broadcast"))
+        return found
+
+    return errors
+
+
+def first_tensor(specs: Any) -> TensorSpec:
+    """The first argument that is not a Python scalar."""
+    found: TensorSpec = next(s for s in specs if isinstance(s, TensorSpec))
+    return found
+
+
+def shapes_of(specs: Any) -> list[Any]:
+    """The shapes of all arguments; a Python scalar has none."""
+    return [s.shape if isinstance(s, TensorSpec) else () for s in specs if s is not None]
+
+
+def result_dtype(rule: Any, dtype: Any) -> Any:
+    """The dtype of a result: ``"same"``, ``"real"``, a dtype, or a function of the dtype."""
+    if rule == "same":
+        return dtype
+    if rule == "real":
+        return real_dtype(dtype)
+    return rule(dtype) if callable(rule) else as_dtype(rule)
+
+
+# Element-wise ------------------------------------------------------------------------------------
+
+
+def elementwise(
+    *,
+    partials: Any,
+    dtypes: Any = NUMERIC,
+    result: Any = "same",
+    scalar: Any = "",
+    operator: str | None = None,
+    method: bool | str = False,
+    data_dtype: int = 0,
+    **facts: Any,
+) -> Callable[[Call], Call]:
+    """An op on each element of arguments that broadcast.
+
+    ``result`` is the rule of ``result_dtype``, applied to argument ``data_dtype``.
+    ``scalar`` defaults to the scalar instruction of the op's name.
+    """
+
+    def infer(*specs: Any, **attributes: Any) -> TensorSpec:
+        like = specs[data_dtype] if isinstance(specs[data_dtype], TensorSpec) else None
+        like = like or first_tensor(specs)
+        return like.like(broadcast(*shapes_of(specs)), result_dtype(result, like.dtype))
+
+    def decorate(kernel: Call) -> Call:
+        name = facts.get("name") or kernel.__name__.strip("_")
+        own = {
+            "partials": partials,
+            "dtypes": dtypes,
+            "infer": infer,
+            "jvp": Missing("no gradient") if isinstance(partials, Missing) else "partials",
+            "scalar": _scalar_rule(name, scalar),
+            "split": split_elementwise,
+            "batch": lambda *args, **more: batch_elementwise(call, *args, **more),
+            "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
+            "trusted": True,
+        } | facts
+        call = define("elementwise", own, operator, method)(kernel)
+        return call
+
+    return decorate
+
+
+def _scalar_rule(name: str, rule: Any) -> Any:
+    if rule != "":
+        return rule
+    return name if name in INSTRUCTIONS else Missing("not in the set of scalar instructions")
+
+
+def split_elementwise(*specs: Any, **attributes: Any) -> list[Split]:
+    """Along every axis of the result; arguments that are broadcast there stay whole."""
+    shapes = shapes_of(specs)
+    whole = broadcast(*shapes)
+    splits = []
+    for axis, size in enumerate(whole):
+        own = [axis - len(whole) + len(shape) for shape in shapes]
+        cuts = tuple(
+            a if a >= 0 and shape[a] == size else None for a, shape in zip(own, shapes, strict=True)
+        )
+        splits.append(Split(cuts, axis))
+    return splits
+
+
+def batch_elementwise(
+    call: Call, args: tuple[Any, ...], batched: tuple[bool, ...], size: int, **attributes: Any
+) -> Any:
+    """Line the batch axis up in front: size-1 axes go between it and the argument's own."""
+    logical = [
+        len(x.shape) - is_batched if isinstance(x, Tensor) else 0
+        for x, is_batched in zip(args, batched, strict=True)
+    ]
+    rank = max(logical)
+    aligned = [
+        x.reshape((x.shape[0], *(1,) * (rank - own), *x.shape[1:])) if is_batched else x
+        for x, own, is_batched in zip(args, logical, batched, strict=True)
+    ]
+    return call(*aligned, **attributes)
+
+
+# Reductions --------------------------------------------------------------------------------------
+
+
+def reduced_shape(shape: Any, axis: Any, keepdims: bool) -> tuple[Any, ...]:
+    """The shape after reducing ``axis`` (an integer, a tuple, or None for all)."""
+    axes = normalize_axes(axis, len(shape))
+    if keepdims:
+        return tuple(1 if i in axes else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in axes)
+
+
+def expand_reduced(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """A reduced value with the reduced axes back as size 1, so that it broadcasts to ``x``."""
+    return g if keepdims else g.reshape(reduced_shape(x.shape, axis, True))
+
+
+def reduction(
+    *,
+    dtypes: Any = NUMERIC,
+    result: Any = "same",
+    combine: str | None = None,
+    method: bool | str = True,
+    empty: bool = True,
+    **facts: Any,
+) -> Callable[[Call], Call]:
+    """An op that reduces ``axis`` (an integer, a tuple, or None for all axes).
+
+    ``combine`` names the op that joins the results of parts, if there is one; ``empty`` says
+    whether axes of size 0 can be reduced. The kernel's signature is
+    ``(xp, x, /, *, axis=None, keepdims=False)``, perhaps with more attributes.
+    """
+
+    def infer(x: TensorSpec, axis: Any = None, keepdims: bool = False, **more: Any) -> TensorSpec:
+        shape = reduced_shape(x.shape, axis, keepdims)
+        axes = normalize_axes(axis, x.ndim)
+        if not empty and any(x.shape[i] == 0 for i in axes):
+            raise ShapeError(
+                "nothing to reduce: an axis has size 0", argument="x", expected="non-empty axes"
+            )
+        dtype = more.get("dtype") or result_dtype(result, x.dtype)
+        return x.like(shape, dtype)
+
+    def split(x: TensorSpec, axis: Any = None, keepdims: bool = False, **more: Any) -> list[Split]:
+        axes = normalize_axes(axis, x.ndim)
+        kept = [i for i in range(x.ndim) if keepdims or i not in axes]
+        found = [Split((i,), kept.index(i)) for i in range(x.ndim) if i not in axes]
+        if combine:
+            found += [Split((i,), None, combine) for i in axes]
+        return found
+
+    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+        (x,) = args
+        axes = normalize_axes(attributes.pop("axis"), x.ndim - 1)
+        return call(x, axis=tuple(i + 1 for i in axes), **attributes)
+
+    def errors(rng: Any) -> list[ErrorSample]:
+        x = rng.standard_normal((2, 3))
+        return [
+            *refused_objects(rng),
+            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((x,), {"axis": (0, -2)}, ShapeError, "repeat"),
+            ErrorSample((x,), {"axis": "rows"}, ShapeError, "is not an axis"),
+        ]
+
+    def decorate(kernel: Call) -> Call:
+        nonlocal call
+        own = {
+            "dtypes": dtypes,
+            "infer": infer,
+            "split": split,
+            "batch": batch,
+            "errors": errors,
+            "trusted": empty,
+        } | facts
+        call = define("reduction", own, None, method)(kernel)
+        return call
+
+    call: Call = define
+    return decorate
+
+
+def op_of(call: Call) -> Op:
+    """The Op behind a public function."""
+    op: Op = call.op  # type: ignore[attr-defined]
+    return op

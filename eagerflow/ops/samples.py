@@ -1,0 +1,117 @@
+"""Sample arguments for the contract tests: ``samples(rng, dtype)`` gives a list of calls.
+
+Every family of shapes that tends to break kernels is here once: no axes, size 0, size 1,
+strided, reversed, transposed, broadcast (stride 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.op import Sample
+
+__all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "values"]
+
+Samples = Callable[[Any, Any], list[Sample]]
+SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4))
+PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((), ()), ((3,), ()), ((), (2, 2)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4,), (4,)),
+    ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((1,), (5,)),
+)  # fmt: skip
+
+
+def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: float = 2) -> Any:
+    """An array of values between ``low`` and ``high``, complex in a square around them."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        low = max(low, 0) if dtype.kind == "u" else low
+        return np.asarray(rng.integers(int(np.ceil(low)), int(high) + 1, shape)).astype(dtype)
+    values = rng.uniform(low, high, shape)
+    if dtype.kind == "c":
+        values = values + 1j * rng.uniform(low, high, shape)
+    return np.asarray(values).astype(dtype)
+
+
+def values(rng: Any, dtype: Any, low: float = -2, high: float = 2) -> list[Any]:
+    """Arrays of all the shapes and memory layouts."""
+    found = [make(rng, dtype, shape, low, high) for shape in SHAPES]
+    base = make(rng, dtype, (4, 6), low, high)
+    found += [base[::2, ::3], base[::-1, 1:-1], base.T]
+    found += [np.broadcast_to(make(rng, dtype, (3,), low, high), (2, 3))]
+    return found
+
+
+def reals(low: float = -2, high: float = 2, **attributes: Any) -> Samples:
+    """Samples of a function of one array with values from ``low`` to ``high``."""
+    return lambda rng, dtype: [
+        Sample((x,), dict(attributes)) for x in values(rng, dtype, low, high)
+    ]
+
+
+def integers(low: int = 0, high: int = 10) -> Samples:
+    """Samples of a function of one array of small integers."""
+    return reals(low, high)
+
+
+def pairs(
+    low: float = -2, high: float = 2, low2: float | None = None, high2: float | None = None
+) -> Samples:
+    """Samples of a function of two arrays that broadcast, with a range for each."""
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        second = (low if low2 is None else low2, high if high2 is None else high2)
+        found = [
+            Sample((make(rng, dtype, a, low, high), make(rng, dtype, b, *second)))
+            for a, b in PAIRS
+        ]
+        base = make(rng, dtype, (4, 6), low, high)
+        other = make(rng, dtype, (6, 4), *second)
+        found.append(Sample((base[::2, ::-1], other.T[1::2])))
+        found.append(Sample((base.T, other)))
+        return found
+
+    return samples
+
+
+def reduced(
+    low: float = -2, high: float = 2, empty: bool = True, **attributes: Any
+) -> Samples:
+    """Samples of a reduction: all kinds of axes, kept or not."""
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        x = make(rng, dtype, (2, 3, 4), low, high)
+        found = [Sample((make(rng, dtype, (), low, high),), dict(attributes))]
+        for axis in (None, 0, 1, -1, (0, 2), (-1, 1), ()):
+            for keepdims in (False, True):
+                found.append(Sample((x,), {"axis": axis, "keepdims": keepdims} | attributes))
+        found.append(Sample((x[:, ::-2].T,), {"axis": 1} | attributes))
+        if empty:
+            found.append(Sample((make(rng, dtype, (0, 3)),), {"axis": 0} | attributes))
+        found.append(Sample((make(rng, dtype, (0, 3)),), {"axis": 1} | attributes))
+        return found
+
+    return samples
+
+
+def arrays(*shapes: Sequence[int], low: float = -2, high: float = 2, **attributes: Any) -> Samples:
+    """One sample with arrays of these shapes."""
+    return lambda rng, dtype: [
+        Sample(tuple(make(rng, dtype, shape, low, high) for shape in shapes), dict(attributes))
+    ]
+
+
+def each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An independent reference: ``function`` of Python numbers, element by element."""
+
+    def reference(*args: Any, **attributes: Any) -> Any:
+        columns = np.broadcast_arrays(*args)
+        flat = zip(*(column.ravel().tolist() for column in columns), strict=True)
+        results = [function(*row, **attributes) for row in flat]
+        return np.array(results).reshape(columns[0].shape)
+
+    return reference

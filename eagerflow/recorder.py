@@ -1,0 +1,158 @@
+"""Who watches ops being called: the thread's state and the protocol of recorders.
+
+A recorder is put around code with ``with``. Each op call of the thread then goes to the
+innermost recorder, which passes it on with ``below`` or answers it itself. A recorder that
+only wants to know what was computed offers ``append``; the hot path then computes first and
+appends an ``Entry`` on its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from eagerflow.backends.numpy import quiet_runner
+from eagerflow.errors import EagerflowError
+
+if TYPE_CHECKING:
+    from eagerflow.op import Op
+
+__all__ = ["Recorder", "below", "custom_call", "next_key", "process", "state", "under"]
+
+next_key = itertools.count().__next__
+"""Gives the number that identifies one recorded value, in all tapes and threads."""
+
+
+# An entry describes one recorded op call as one flat tuple, since the hot path makes it and a
+# tuple of tuples costs twice as much:
+#
+#     (op, attributes, code, instruction, out, y, key, x, key, x, ...)
+#
+# ``code`` and ``instruction`` give the user's line; ``out`` is the key of the result, or a
+# tuple of several; ``y`` is the result where the op's rules need it. For each argument follow
+# its key (None: not watched) and its value where the rules need it, else its shape or spec.
+OP, ATTRIBUTES, CODE, INSTRUCTION, OUT, RESULT = range(6)
+FIRST_KEY, FIRST_VALUE = 6, 7
+
+
+Append = Callable[[tuple[Any, ...]], None]
+
+
+class Recorder:
+    """Base of all recorders: a context that receives the op calls of its thread."""
+
+    append: Append | None = None
+    outer: Recorder | None = None
+    _before: tuple[Append | None, Recorder | None, Callable[..., Any]] | None = None
+
+    def __enter__(self) -> Self:
+        if self._before is not None:
+            raise EagerflowError(f"this {type(self).__name__} is entered already")
+        self._before = before = state.now
+        self.outer = before[1]
+        self.opened()
+        with _counting:
+            process.recorders += 1
+        state.now = (self.append, self, before[2])
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        before = self._before
+        if before is None or before[2] is not state.now[2]:
+            raise EagerflowError(f"this {type(self).__name__} was entered in another thread")
+        state.now = before
+        self._before = None
+        with _counting:
+            process.recorders -= 1
+        self.closed()
+
+    def opened(self) -> None:
+        """Called before the first op call arrives; ``outer`` is set."""
+
+    def closed(self) -> None:
+        """Called when no more op calls can arrive."""
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """The result of an op whose arguments are Tensors of fitting dtypes, or scalars."""
+        return below(self.outer, op, args, attributes)
+
+    def read(self, variable: Any) -> Any:
+        """The Tensor that stands for the value of ``variable`` now."""
+        return self.outer.read(variable) if self.outer else variable.current
+
+    def assign(self, variable: Any, value: Any) -> None:
+        """Make ``value`` the value of ``variable``."""
+        if self.outer:
+            self.outer.assign(variable, value)
+        else:
+            variable.current = value
+
+    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """The value of ``f``, which returns it together with a backward function of its own."""
+        return f(*args)[0]
+
+    def leave(self, tensor: Any, how: str) -> None:
+        """A value leaves for Python or NumPy, where it cannot be followed any more."""
+        if self.outer:
+            self.outer.leave(tensor, how)
+
+
+class _Process:
+    """How many recorders there are in all threads, and a quiet runner for when there is none.
+
+    While nobody watches anywhere, which is most of the time, an op need not ask its own
+    thread; the runner is then shared, and a thread that finds it taken uses its own.
+    """
+
+    __slots__ = ("recorders", "run")
+
+    def __init__(self) -> None:
+        self.recorders = 0
+        self.run = quiet_runner()
+
+
+process = _Process()
+_counting = threading.Lock()
+
+
+class _State(threading.local):
+    """Per thread: the innermost recorder with its ``append``, and a quiet runner."""
+
+    now: tuple[Append | None, Recorder | None, Callable[..., Any]]
+
+    def __init__(self) -> None:
+        self.now = (None, None, quiet_runner())
+
+
+state = _State()
+
+
+def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``f(...)`` with ``recorder`` as the innermost one."""
+    before = state.now
+    state.now = (recorder.append if recorder else None, recorder, before[2])
+    try:
+        return f(*args, **kwargs)
+    finally:
+        state.now = before
+
+
+def below(
+    recorder: Recorder | None, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    """Call ``op`` as if ``recorder`` were the innermost one."""
+    return under(recorder, op.call, *args, **attributes)
+
+
+def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """The value of ``f``, which returns it together with a backward function of its own."""
+    recorder = state.now[1]
+    return f(*args)[0] if recorder is None else recorder.custom_call(f, args)

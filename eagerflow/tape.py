@@ -1,0 +1,488 @@
+"""GradientTape: records op calls on watched values and walks them backwards.
+
+The reverse loop stands here once, for every op: it multiplies by partial derivatives or
+calls the op's vjp rules, sums over axes that were broadcast, and accumulates. Rules are
+written with public ops, so a tape around a tape gives higher derivatives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from eagerflow import batching, story, tree
+from eagerflow.convert import as_tensor
+from eagerflow.dispatch import record
+from eagerflow.display import summary
+from eagerflow.dtypes import is_complex, is_inexact
+from eagerflow.errors import GradientError, ShapeError
+from eagerflow.op import Missing, Op, custom_op
+from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
+from eagerflow.ops.complexes import conj
+from eagerflow.ops.creation import eye, ones_like, zeros, zeros_like
+from eagerflow.recorder import (
+    ATTRIBUTES,
+    FIRST_KEY,
+    FIRST_VALUE,
+    OP,
+    OUT,
+    RESULT,
+    Recorder,
+    below,
+    custom_call,
+    next_key,
+    state,
+    under,
+)
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["GradientTape", "pull_back", "reduce_to"]
+
+_key_lock = threading.Lock()
+
+
+class GradientTape(Recorder):
+    """Records what is computed from watched values, to give gradients afterwards.
+
+    Trainable Variables are watched when they are read, unless
+    ``watch_accessed_variables=False``; tensors are watched by ``watch``. A tape gives one
+    gradient and then lets go of what it holds; ``persistent=True`` keeps it. Tapes nest;
+    each thread has its own.
+
+    >>> x = ef.tensor(3.0)
+    >>> with ef.GradientTape() as tape:
+    ...     tape.watch(x)
+    ...     y = x * x
+    >>> tape.gradient(y, x)
+    Tensor(6., float32, cpu:0)
+    """
+
+    def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
+        self.persistent = persistent
+        self._watch_variables = watch_accessed_variables
+        self._entries: list[Any] = []
+        self._watched: dict[int, Tensor] = {}
+        self._reads: dict[int, tuple[Variable, set[int]]] = {}
+        self._left: list[Any] = []
+        self._used = False
+
+    # Recording ---------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """Let the hot path append by itself where no other recorder wants to see the calls."""
+        self.append = None if self.outer else self._entries.append
+
+    def closed(self) -> None:
+        self.append = None
+        self.outer = None
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        out = below(self.outer, op, args, attributes)
+        record(self._entries.append, op, args, attributes, out)
+        return out
+
+    def read(self, variable: Any) -> Tensor:
+        value: Tensor = super().read(variable)
+        self.saw(variable, value)
+        return value
+
+    def saw(self, variable: Variable, value: Tensor) -> None:
+        """Watch ``value`` as the one that ``variable`` had when it was read."""
+        if (variable.trainable and self._watch_variables) or id(variable) in self._reads:
+            self._note(variable, value)
+
+    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        backward: list[Any] = []
+
+        def kept(*values: Any) -> Any:
+            y, rule = f(*values)
+            backward.append(rule)
+            return y, rule
+
+        y = under(self.outer, custom_call, kept, args)
+        self.record_custom(f.__name__, args, y, backward[0])
+        return y
+
+    def record_custom(
+        self, name: str, args: Sequence[Any], y: Any, backward: Callable[[Any], Any]
+    ) -> None:
+        """Record values ``y`` computed from ``args``, with their backward function."""
+        outs, structure = tree.flatten(y)
+
+        def vjp(g: Any, *_: Any) -> tuple[Any, ...]:
+            parts = backward(tree.unflatten(structure, g))
+            parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
+            if len(parts) != len(args):
+                raise GradientError(
+                    f"backward gave {len(parts)} gradients", op=name,
+                    expected=f"{len(args)}, one for each argument (None where there is none)",
+                )  # fmt: skip
+            return parts
+
+        record(self._entries.append, custom_op(name, vjp), tuple(args), {}, tuple(outs))
+
+    def leave(self, tensor: Any, how: str) -> None:
+        self._left.append((tensor._key, how, *story.caller()))
+        super().leave(tensor, how)
+
+    def watch(self, values: Any) -> None:
+        """Watch tensors or Variables (one, or a nest) from now on.
+
+        Raises GradientError for values without a gradient: integers, bools, non-tensors.
+
+        >>> x = ef.tensor(2.0)
+        >>> with ef.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = ef.exp(x)
+        >>> float(tape.gradient(y, x)) == float(y)
+        True
+        """
+        for value in tree.flatten(values)[0]:
+            self._check_source(value)
+            if isinstance(value, Variable):
+                self._reads.setdefault(id(value), (value, set()))
+                self._note(value, value.current)
+            else:
+                self._watched[_keyed(value)] = value
+
+    def _note(self, variable: Variable, value: Tensor) -> None:
+        self._reads.setdefault(id(variable), (variable, set()))[1].add(_keyed(value))
+
+    def watched_variables(self) -> tuple[Variable, ...]:
+        """The Variables watched so far, in the order in which they were first read."""
+        return tuple(variable for variable, _ in self._reads.values())
+
+    def reset(self) -> None:
+        """Forget everything that was recorded."""
+        self._entries.clear()
+        self._watched.clear()
+        self._reads.clear()
+        self._left.clear()
+
+    # Gradients ---------------------------------------------------------------------------
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected: str = "raise",
+    ) -> Any:
+        """Gradient of the sum of ``target`` with respect to ``sources``, in their nest.
+
+        ``target`` is a tensor or a nest of tensors; ``output_gradients`` has its structure and
+        weighs its elements (default: ones). ``unconnected`` says what happens to a source
+        that the target does not depend on: ``"raise"``, ``"none"`` or ``"zero"``. For complex
+        values the result is the conjugate of the derivative, as in TensorFlow: the direction
+        of steepest ascent. Raises GradientError with the reason where there is no gradient.
+
+        >>> w = ef.Variable([1.0, 2.0])
+        >>> with ef.GradientTape() as tape:
+        ...     loss = (w * w).sum()
+        >>> tape.gradient(loss, {"w": w})
+        {'w': Tensor([2., 4.], float32, cpu:0)}
+        """
+        if unconnected not in ("raise", "none", "zero"):
+            raise GradientError(
+                f"{unconnected!r} is not a choice", argument="unconnected",
+                expected="'raise', 'none' or 'zero'",
+            )  # fmt: skip
+        if self._used:
+            raise GradientError(
+                "this tape has given its gradient and holds nothing any more",
+                hint="ef.GradientTape(persistent=True) for several gradients",
+            )
+        leaves, structure = tree.flatten(sources)
+        for source in leaves:
+            self._check_source(source)
+        start = self._start(target, output_gradients)
+        if unconnected == "raise":
+            for source in leaves:
+                if not start or not self._keys_of(source):
+                    self._raise_unconnected(source, self.why(target, source))
+        ends: list[Any] = []
+        found = self._collect(start, leaves, ends)
+        for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
+            if g is None and unconnected == "raise":
+                keys = self._keys_of(source)
+                self._raise_unconnected(source, story.ended(ends, self._left, keys))
+            if g is None and unconnected == "zero":
+                found[i] = zeros_like(source)
+        if not self.persistent:
+            self.reset()
+        return tree.unflatten(structure, found)
+
+    def _check_source(self, source: Any) -> None:
+        if not isinstance(source, Tensor | Variable):
+            raise GradientError(
+                f"a {type(source).__name__} has no gradient", received=summary(source),
+                expected="Tensors and Variables", hint="ef.tensor(value), used in the computation",
+            )  # fmt: skip
+        if not is_inexact(source.dtype):
+            raise GradientError(
+                f"there is no gradient with respect to {source.dtype.name} values",
+                received=summary(source),
+                expected="floating-point or complex values",
+                hint="x = x.astype('float32') before it is watched",
+            )
+
+    def _start(self, target: Any, output_gradients: Any) -> dict[int, Tensor]:
+        """The gradient of each target with respect to itself, by key."""
+        targets, structure = tree.flatten(target)
+        weights: list[Any] = [None] * len(targets)
+        if output_gradients is not None:
+            weights, given = tree.flatten(output_gradients)
+            if given != structure:
+                raise GradientError(
+                    "output_gradients has another structure than the target",
+                    argument="output_gradients",
+                )
+        start: dict[int, Tensor] = {}
+        for value, weight in zip(targets, weights, strict=True):
+            tensor = value.value if isinstance(value, Variable) else value
+            self._check_source(tensor)
+            g = ones_like(tensor) if weight is None else as_tensor(weight, tensor.dtype)
+            if g.shape != tensor.shape:
+                raise ShapeError(
+                    "a gradient has the shape of its target", argument="output_gradients",
+                    received=summary(g), expected=summary(tensor),
+                )  # fmt: skip
+            if tensor._key is not None:
+                _accumulate(start, tensor._key, g)
+        return start
+
+    def _collect(
+        self, start: dict[int, Tensor], sources: Sequence[Any], ends: list[Any]
+    ) -> list[Tensor | None]:
+        keys = [self._keys_of(source) for source in sources]
+        wanted: set[int] = set().union(*keys)
+        everything = {*self._watched, *(k for _, read in self._reads.values() for k in read)}
+        reached = None if wanted >= everything else _reached(self._entries, wanted)
+        before = state.now
+        if self.persistent:
+            entries = self._entries[:]
+        else:
+            # The walk uses up the entries, so that memory is given back on the way, and a
+            # one-shot tape that is still open does not record its own gradient.
+            entries, self._entries, self._used = self._entries, [], True
+            if before[1] is self:
+                state.now = (self.outer and self.outer.append, self.outer, before[2])
+        try:
+            grads = pull_back(entries, start, wanted, reached, ends)
+        finally:
+            state.now = before
+        return [_total([grads[k] for k in own if k in grads]) for own in keys]
+
+    def _keys_of(self, source: Any) -> set[int]:
+        if isinstance(source, Variable):
+            return self._reads.get(id(source), (source, set()))[1]
+        return set() if source._key is None else {source._key}
+
+    def _raise_unconnected(self, source: Any, reason: str) -> NoReturn:
+        raise GradientError(
+            "the target does not depend on a source", argument=story.name_of(source),
+            received=f"source {summary(source)}", expected=reason,
+            hint="unconnected='zero' or 'none' where this is meant",
+        )  # fmt: skip
+
+    def jacobian(self, target: Any, sources: Any, unconnected: str = "raise") -> Any:
+        """Derivative of each element of ``target``, in the nest of ``sources``.
+
+        ``target`` is a tensor; each result has the shape ``target.shape + source.shape``.
+        Raises GradientError as ``gradient`` does.
+
+        >>> x = ef.tensor([1.0, 2.0])
+        >>> with ef.GradientTape(persistent=True) as tape:
+        ...     tape.watch(x)
+        ...     y = x * x
+        >>> tape.jacobian(y, x)
+        Tensor([[2., 0.],
+                [0., 4.]], shape=(2, 2), float32, cpu:0)
+        """
+        keep, self.persistent = self.persistent, True
+        try:
+            units = eye(target.size, dtype=target.dtype, device=str(target.device))
+            rows = batching.vmap(
+                lambda g: self.gradient(target, sources, g.reshape(target.shape), unconnected)
+            )(units)
+        finally:
+            self.persistent = keep
+        if not keep:
+            self._used = True
+            self.reset()
+        return tree.map_leaves(
+            lambda row: row if row is None else row.reshape((*target.shape, *row.shape[1:])), rows
+        )
+
+    # Stories -------------------------------------------------------------------------------
+
+    def why(self, target: Any, source: Any) -> str:
+        """How ``target`` depends on ``source``, or where the path between them breaks.
+
+        >>> x = ef.tensor([1.0, 2.0])
+        >>> with ef.GradientTape(persistent=True) as tape:
+        ...     tape.watch(x)
+        ...     y = ef.argmax(x)
+        >>> print(tape.why(y, x))
+        the path breaks at argmax (...): the result is an index, ...
+        """
+        return story.why(self._entries, self._left, target, self._keys_of(source))
+
+    def memory(self) -> story.MemoryReport:
+        """Bytes that the tape keeps for the gradient, by the user's source line.
+
+        >>> x = ef.tensor([1.0, 2.0])
+        >>> with ef.GradientTape() as tape:
+        ...     tape.watch(x)
+        ...     y = ef.sin(x) * 2.0
+        >>> tape.memory().total
+        8
+        """
+        return story.MemoryReport(self._entries)
+
+    def __repr__(self) -> str:
+        status = "used up" if self._used else "recording" if self._before else "closed"
+        return (
+            f"<GradientTape {status}: {len(self._entries)} ops, {len(self._watched)} tensors and "
+            f"{len(self._reads)} variables watched>"
+        )
+
+
+def _keyed(tensor: Tensor) -> int:
+    """The key of ``tensor``, given now if it has none."""
+    if tensor._key is None:
+        with _key_lock:  # another thread's tape may watch the same tensor
+            if tensor._key is None:
+                tensor._key = next_key()
+    return tensor._key
+
+
+def _reached(entries: Iterable[Any], keys: set[int]) -> set[int]:
+    """``keys`` and the keys of everything computed from them."""
+    reached = set(keys)
+    for entry in entries:
+        if not reached.isdisjoint(entry[FIRST_KEY::2]):
+            out = entry[OUT]
+            reached.update(out) if type(out) is tuple else reached.add(out)
+    return reached
+
+
+# The reverse loop ---------------------------------------------------------------------------
+
+
+def pull_back(
+    entries: list[Any],
+    grads: dict[int, Any],
+    keep: set[int],
+    reached: set[int] | None,
+    ends: list[Any],
+) -> dict[int, Any]:
+    """Gradients with respect to the values with keys ``keep``, from those in ``grads``.
+
+    ``entries`` is used up from the end, so that memory is given back on the way. ``reached``
+    limits the walk to values computed from ``keep``; None means that all are. Entries
+    through which no gradient passes are added to ``ends``.
+    """
+    product = multiply
+    while entries:
+        entry = entries.pop()
+        op, out = entry[OP], entry[OUT]
+        if type(out) is tuple:
+            g: Any = _gather(grads, entry, keep)
+        else:
+            g = grads.get(out) if out in keep else grads.pop(out, None)
+        if g is None:
+            continue
+        if not op.differentiable:
+            ends.append(entry)
+            continue
+        if op.singular:
+            # From here on a gradient may be 0 where a derivative is infinite, or the
+            # reverse: the branch not taken of a where, the end of a clip, sqrt at 0.
+            product = multiply_no_nan
+        try:
+            for key, contribution in _contributions(entry, g, product, reached):
+                _accumulate(grads, key, contribution)
+        except Exception as error:
+            error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
+            raise
+    return grads
+
+
+def _gather(grads: dict[int, Any], entry: Any, keep: set[int]) -> tuple[Any, ...] | None:
+    """Gradients of all results of an op, zeros for those that the target does not depend on."""
+    found = [grads.get(k) if k in keep else grads.pop(k, None) for k in entry[OUT]]
+    if all(g is None for g in found):
+        return None
+    return tuple(
+        zeros(y.shape, y.dtype, device=str(y.device)) if g is None else g
+        for g, y in zip(found, entry[RESULT], strict=True)
+    )
+
+
+def _contributions(
+    entry: Any, g: Any, product: Callable[..., Any], reached: set[int] | None
+) -> Iterable[tuple[int, Any]]:
+    """The gradient of each watched argument of one op call."""
+    op: Op = entry[OP]
+    if not isinstance(op.partials, Missing):
+        y, args, attributes = entry[RESULT], entry[FIRST_VALUE::2], entry[ATTRIBUTES]
+        for key, x, partial in zip(entry[FIRST_KEY::2], args, op.partials, strict=True):
+            if key is None or partial is None or (reached is not None and key not in reached):
+                continue
+            if partial.__class__ is int:
+                part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
+            else:
+                p = partial(y, *args, **attributes)
+                part = product(g, conj(p) if is_complex(g.dtype) else p)
+            if x is not None:
+                shape = x if x.__class__ is tuple else x.shape
+                if part.shape != shape:
+                    part = reduce_to(part, shape)
+            yield key, part
+    else:
+        yield from _from_rules(op.vjp, entry, g, reached)
+
+
+def _from_rules(
+    vjp: Any, entry: Any, g: Any, reached: set[int] | None
+) -> Iterable[tuple[int, Any]]:
+    y, args, attributes = entry[RESULT], entry[FIRST_VALUE::2], entry[ATTRIBUTES]
+    keys = entry[FIRST_KEY::2]
+    needed = [k is not None and (reached is None or k in reached) for k in keys]
+    if callable(vjp):
+        parts = vjp(g, y, *args, **attributes)
+        yield from (
+            (k, part)
+            for k, part, need in zip(keys, parts, needed, strict=True)
+            if need and part is not None
+        )
+        return
+    for key, rule, need in zip(keys, vjp, needed, strict=True):
+        if need and rule is not None:
+            yield key, rule(g, y, *args, **attributes)
+
+
+def _accumulate(grads: dict[int, Any], key: int, g: Any) -> None:
+    known = grads.get(key)
+    grads[key] = g if known is None else add(known, g)
+
+
+def _total(parts: list[Any]) -> Any:
+    total = parts[0] if parts else None
+    for part in parts[1:]:
+        total = add(total, part)
+    return total
+
+
+def reduce_to(g: Any, shape: tuple[Any, ...]) -> Any:
+    """``g`` summed over the axes along which ``shape`` was broadcast to ``g.shape``."""
+    extra = g.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        i + extra
+        for i, size in enumerate(shape)
+        if isinstance(size, int) and size == 1 and g.shape[i + extra] != 1
+    )
+    return g.sum(axis=axes).reshape(shape) if axes else g.reshape(shape)

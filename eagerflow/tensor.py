@@ -1,0 +1,304 @@
+"""Tensor: an immutable value on one device.
+
+The methods and operators that compute are the ops themselves: each op attaches itself to
+``Operators`` when it is defined (see ``ops/family.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from eagerflow import display
+from eagerflow.devices import Device, Kind, as_device
+from eagerflow.dtypes import DType
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.op import ops
+from eagerflow.recorder import state
+
+__all__ = ["Operators", "Tensor", "new_tensor"]
+
+
+class Operators:
+    """What Tensors and Variables have in common; the ops attach their methods here."""
+
+    __slots__ = ()
+
+    if not hasattr(int, "__eagerflow_methods__"):  # for type checkers: ops attach the rest
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise DTypeError(
+            "tensors cannot be changed in place",
+            op=f"{type(self).__name__}.__setitem__",
+            hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
+        )
+
+    def __delitem__(self, index: Any) -> NoReturn:
+        self.__setitem__(index, None)
+
+    __hash__ = object.__hash__
+
+
+class Tensor(Operators):
+    """An immutable array on one device; made by ``ef.tensor``, ``ef.asarray`` and all ops.
+
+    >>> t = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> t.shape, t.dtype, str(t.device)
+    ((2, 2), dtype('float32'), 'cpu:0')
+    >>> float((t @ t).sum())
+    54.0
+    """
+
+    __slots__ = ("__weakref__", "_array", "_key", "_kind")
+
+    _array: Any  # what the device's backend computes with, or a recorder's own symbol
+    _kind: Kind
+    _key: int | None  # identifies the value in tapes, once one has seen it
+
+    def __init__(self, *args: object) -> None:
+        raise DTypeError("Tensor is not called", hint="ef.tensor(values) or ef.asarray(array)")
+
+    # What is known without the values ------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Size of each axis."""
+        shape: tuple[Any, ...] = self._array.shape
+        return shape
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements."""
+        return self._kind.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the values are."""
+        return self._kind.device
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._array.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size: int = self._array.size
+        return size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self.size * self._kind.dtype.itemsize
+
+    # Leaving eagerflow -----------------------------------------------------------------
+
+    def _values(self, how: str) -> np.ndarray[Any, Any]:
+        array = self._array
+        if type(array) is not self._kind.array_type:
+            array.refuse(how)
+        if self._key is not None and (recorder := state.now[1]) is not None:
+            recorder.leave(self, how)
+        values: np.ndarray[Any, Any] = self._kind.device.backend.to_numpy(array)
+        return values
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The values as a NumPy array: a read-only view where the memory is shared."""
+        view = self._values("numpy()")
+        view.flags.writeable = False
+        return view
+
+    def item(self) -> Any:
+        """The one element as a Python number; ShapeError if there are more or none."""
+        return self._single("item()").item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python numbers."""
+        return self._values("tolist()").tolist()
+
+    def _single(self, how: str) -> np.ndarray[Any, Any]:
+        if self.size != 1:
+            raise ShapeError(
+                f"{how} needs a tensor of one element",
+                received=display.summary(self),
+                hint="reduce it first, or use .numpy()",
+            )
+        return self._values(how)
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            raise ShapeError(
+                "the truth of a tensor with more than one element, or none, is not defined",
+                op="bool",
+                received=display.summary(self),
+                hint="ef.any(x), ef.all(x), or ef.where(condition, a, b) element by element",
+            )
+        return bool(self._values("bool()").item())
+
+    def __float__(self) -> float:
+        return float(self._single("float()").item())
+
+    def __int__(self) -> int:
+        return int(self._single("int()").item())
+
+    def __complex__(self) -> complex:
+        return complex(self._single("complex()").item())
+
+    def __index__(self) -> int:
+        if self.ndim or self._kind.dtype.kind not in "iu":
+            raise DTypeError(
+                "only an integer tensor without axes can be an index of a Python sequence",
+                received=display.summary(self),
+            )
+        return int(self._single("__index__").item())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        values = self._values("np.asarray()")
+        if dtype is not None and np.dtype(dtype) != values.dtype:
+            if copy is False:
+                raise DTypeError("a change of dtype needs a copy", received=display.summary(self))
+            return values.astype(dtype)
+        if copy:
+            return values.copy()
+        values.flags.writeable = False
+        return values
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        op = _ufuncs().get(ufunc.__name__)
+        if method != "__call__" or op is None or kwargs:
+            extra = f" with {', '.join(kwargs)}" if kwargs else ""
+            raise DTypeError(
+                f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}{extra}"
+                " does not take tensors",
+                hint="np.asarray(x) for the values"
+                + (f", or ef.{op.name}(...)" if op else ""),
+            )
+        return op.call(*inputs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_function(func, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        if api_version not in (None, "2022.12", "2023.12", "2024.12"):
+            raise EagerflowError(f"Array API version {api_version!r} is not known")
+        return array_namespace()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        array = self._values("__dlpack__")
+        if self._kind.device.type != "cpu":
+            array = self._array
+        if not options.get("copy") and not array.flags.writeable:
+            array = array.copy()  # DLPack cannot say "read-only" to every consumer
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self._array.__dlpack_device__()
+        return device
+
+    # Python's protocols ------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        if not self._array.shape:
+            raise ShapeError("a tensor without axes has no length", op="len")
+        return int(self._array.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._array.shape:
+            raise ShapeError("a tensor without axes cannot be iterated over", op="iter")
+        if type(self._array) is not self._kind.array_type and not isinstance(self.shape[0], int):
+            self._array.refuse("iteration")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(ops["equal"].call(self, item).any())
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __format__(self, form: str) -> str:
+        if form and self.size == 1:
+            return format(self.item(), form)
+        if form:
+            raise ShapeError(
+                f"the format {form!r} is for one element", received=display.summary(self)
+            )
+        return str(self)
+
+    def __copy__(self) -> Tensor:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (np.array(self._values("pickle")), str(self._kind.device))
+
+
+def new_tensor(array: Any, kind: Kind) -> Tensor:
+    """A Tensor around an array that the kind's device computes with; nothing is copied."""
+    tensor = object.__new__(Tensor)
+    tensor._array = array
+    tensor._kind = kind
+    tensor._key = None
+    return tensor
+
+
+def _rebuild(values: np.ndarray[Any, Any], place: str) -> Tensor:
+    device = as_device(place)
+    dtype: DType = values.dtype
+    return new_tensor(device.backend.asarray(values, dtype), device.kind(dtype))
+
+
+_ufunc_names: dict[str, Any] = {}
+
+
+def _ufuncs() -> dict[str, Any]:
+    """NumPy's names of element-wise functions, with the ops that mean the same."""
+    if len(_ufunc_names) < len(ops):
+        _ufunc_names.update({op.ufunc or name: op for name, op in ops.items()})
+    return _ufunc_names
+
+
+_namespace: list[Any] = []
+
+
+def set_namespace(module: Any) -> None:
+    """Tell tensors which module holds the ops; called once by the package."""
+    _namespace[:] = [module]
+
+
+def array_namespace() -> Any:
+    """The module that holds the ops under the names of the Array API standard."""
+    return _namespace[0]
+
+
+def numpy_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``np.f(tensor)`` means: ``ef.f(tensor)``, where there is a function of that name."""
+    module = func.__module__ or ""
+    home = array_namespace()
+    for part in module.split(".")[1:]:
+        home = getattr(home, part, None)
+    found = getattr(home, func.__name__, None)
+    if found is None or not callable(found):
+        raise DTypeError(
+            f"{module}.{func.__name__} does not take tensors",
+            hint="np.asarray(x) for the values; gradients do not pass through NumPy",
+        )
+    return found(*args, **kwargs)
+
+
+def refuse_symbol(how: str, what: str) -> NoReturn:
+    """Raise the error of code that needs a value while only its spec is known."""
+    raise CaptureError(
+        f"{how} needs the value of a tensor, and {what}",
+        hint="an op instead: ef.where, ef.cond, ef.while_loop",
+    )

@@ -1,0 +1,390 @@
+"""Functions that make functions: gradients, products with derivatives, recomputation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.batching import vmap
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import GradientError, ShapeError
+from eagerflow.forward import Forward
+from eagerflow.op import Op
+from eagerflow.ops.creation import eye, zeros_like
+from eagerflow.recorder import Recorder, below, custom_call, state, under
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = [
+    "checkpoint",
+    "custom_gradient",
+    "grad",
+    "hessian",
+    "jacobian",
+    "jvp",
+    "value_and_grad",
+    "vjp",
+]
+
+Function = Callable[..., Any]
+
+
+def _differentiable(args: tuple[Any, ...], argnums: Any, op: str) -> tuple[list[Any], Any]:
+    """All arguments with those at ``argnums`` as Tensors, and these in the form of argnums."""
+    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+    values = list(args)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise GradientError(
+                f"there is no argument {n}", op=op, argument="argnums",
+                received=f"{len(args)} arguments",
+            )  # fmt: skip
+        values[n] = tree.map_leaves(_fresh, values[n])
+    chosen = [values[n] for n in numbers]
+    return values, tuple(chosen) if isinstance(argnums, tuple | list) else chosen[0]
+
+
+def _fresh(value: Any) -> Any:
+    """A Tensor of its own for each place, so that x and y in f(x, x) are told apart."""
+    if isinstance(value, Variable):
+        return value
+    tensor = as_tensor(value)
+    return stop_identity(tensor)
+
+
+def stop_identity(tensor: Tensor) -> Tensor:
+    """The same value as another Tensor object; gradients pass."""
+    same: Tensor = tensor.reshape(tensor.shape)
+    return same
+
+
+def value_and_grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """A function that gives the value of ``f`` and its gradient.
+
+    ``f`` returns a tensor of one element, or with ``has_aux`` a pair of it and anything
+    else. ``argnums`` is the position, or a tuple of positions, of the arguments (tensors,
+    Variables or nests of them) to differentiate by. The result is ``(value, gradient)``.
+    Raises GradientError where there is no gradient, ShapeError for more than one element.
+
+    >>> ef.value_and_grad(lambda x: x ** 2)(3.0)
+    (Tensor(9., float32, cpu:0), Tensor(6., float32, cpu:0))
+    """
+
+    @wraps(f)
+    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+        values, sources = _differentiable(args, argnums, "grad")
+        with GradientTape() as tape:
+            tape.watch(sources)
+            result = f(*values, **kwargs)
+        y = result[0] if has_aux else result
+        if not isinstance(y, Tensor) or y.size != 1:
+            raise ShapeError(
+                "the function must return a tensor of one element", op="grad",
+                received=summary(y),
+                hint="sum or average it first, or use ef.jacobian",
+            )  # fmt: skip
+        return result, tape.gradient(y, sources)
+
+    return with_gradient
+
+
+def grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+    """A function that gives the gradient of ``f``, with the arguments of ``f``.
+
+    ``f``, ``argnums`` and ``has_aux`` are as in ``value_and_grad``; with ``has_aux`` the
+    result is ``(gradient, aux)``. Raises GradientError where there is no gradient.
+
+    >>> ef.grad(ef.grad(lambda x: x ** 3))(2.0)
+    Tensor(12., float32, cpu:0)
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @wraps(f)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return gradient
+
+
+def vjp(f: Function, *primals: Any) -> tuple[Any, Function]:
+    """The value of ``f(*primals)``, and the function from its gradient to the arguments'.
+
+    ``primals`` are tensors or nests of them. The function takes a gradient with the
+    structure and shapes of the value, can be called again, and returns a tuple.
+
+    >>> y, pull = ef.vjp(lambda a, b: a * b, 2.0, 5.0)
+    >>> pull(1.0)
+    (Tensor(5., float32, cpu:0), Tensor(2., float32, cpu:0))
+    """
+    values, sources = _differentiable(primals, tuple(range(len(primals))), "vjp")
+    with GradientTape(persistent=True) as tape:
+        tape.watch(sources)
+        y = f(*values)
+
+    def pull(g: Any) -> Any:
+        return tape.gradient(y, sources, g, unconnected="zero")
+
+    return y, pull
+
+
+def jvp(f: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """The value of ``f(*primals)`` and its derivative in the direction of ``tangents``.
+
+    ``primals`` is a tuple of tensors or nests, ``tangents`` one of the same structure and
+    shapes. Raises ShapeError where they differ.
+
+    >>> ef.jvp(ef.sin, (0.0,), (2.0,))
+    (Tensor(0., float32, cpu:0), Tensor(2., float32, cpu:0))
+    """
+    values, sources = _differentiable(tuple(primals), tuple(range(len(primals))), "jvp")
+    leaves, structure = tree.flatten(sources)
+    directions, given = tree.flatten(tuple(tangents))
+    if given != structure:
+        raise ShapeError("the tangents have another structure than the primals", op="jvp")
+    with Forward() as forward:
+        for leaf, direction in zip(leaves, directions, strict=True):
+            tangent = as_tensor(direction, leaf.dtype)
+            if tangent.shape != leaf.shape:
+                raise ShapeError(
+                    "a tangent has the shape of its primal", op="jvp", argument="tangents",
+                    received=summary(tangent), expected=summary(leaf),
+                )  # fmt: skip
+            forward.seed(leaf, tangent)
+        y = f(*values)
+
+    def moved(value: Any) -> Any:
+        tangent = forward.tangent(value)
+        return zeros_like(value) if tangent is None else tangent
+
+    return y, tree.map_leaves(moved, y)
+
+
+def jacobian(f: Function, argnums: Any = 0, mode: str = "reverse") -> Function:
+    """A function that gives all partial derivatives of ``f``.
+
+    ``f`` returns a tensor or a nest. Each result has the shape ``y.shape + x.shape``, in the
+    nest of ``y``, then of ``x``. ``mode`` is ``"reverse"`` (one pass per element of ``y``) or
+    ``"forward"`` (one per element of ``x``); all passes run as one batch.
+
+    >>> ef.jacobian(lambda x: x ** 2)(ef.tensor([1.0, 2.0]))
+    Tensor([[2., 0.],
+            [0., 4.]], shape=(2, 2), float32, cpu:0)
+    """
+    if mode not in ("reverse", "forward"):
+        raise GradientError(
+            f"{mode!r} is not a mode", op="jacobian", argument="mode",
+            expected="'reverse' or 'forward'",
+        )  # fmt: skip
+    rows = _reverse_rows if mode == "reverse" else _forward_columns
+
+    @wraps(f)
+    def derivatives(*args: Any) -> Any:
+        values, sources = _differentiable(args, argnums, "jacobian")
+        return rows(f, values, sources, argnums)
+
+    return derivatives
+
+
+def _of_sources(f: Function, values: list[Any], argnums: Any) -> Function:
+    """``f`` as a function of the chosen arguments alone."""
+    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+
+    def chosen(sources: Any) -> Any:
+        parts = sources if isinstance(argnums, tuple | list) else (sources,)
+        args = list(values)
+        for n, part in zip(numbers, parts, strict=True):
+            args[n] = part
+        return f(*args)
+
+    return chosen
+
+
+def _reverse_rows(f: Function, values: list[Any], sources: Any, argnums: Any) -> Any:
+    y, pull = vjp(_of_sources(f, values, argnums), sources)
+    leaves, structure = tree.flatten(y)
+
+    def rows(i: int) -> Any:
+        leaf = leaves[i]
+        others = [zeros_like(other) for other in leaves]
+
+        def row(unit: Any) -> Any:
+            weights = [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]]
+            return pull(tree.unflatten(structure, weights))[0]
+
+        units = eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device))
+        return tree.map_leaves(
+            lambda part: part.reshape((*leaf.shape, *part.shape[1:])), vmap(row)(units)
+        )
+
+    return tree.unflatten(structure, [rows(i) for i in range(len(leaves))])
+
+
+def _forward_columns(f: Function, values: list[Any], sources: Any, argnums: Any) -> Any:
+    chosen = _of_sources(f, values, argnums)
+    leaves, structure = tree.flatten(sources)
+    results = []
+    for i, leaf in enumerate(leaves):
+        others = [zeros_like(other) for other in leaves]
+
+        def column(unit: Any, i: int = i, leaf: Any = leaf, others: Any = others) -> Any:
+            directions = [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]]
+            return jvp(chosen, (sources,), (tree.unflatten(structure, directions),))[1]
+
+        units = eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device))
+        columns = vmap(column, out_axes=-1)(units)
+        results.append(
+            tree.map_leaves(lambda c, leaf=leaf: c.reshape((*c.shape[:-1], *leaf.shape)), columns)
+        )
+    if len(results) == 1 and structure.container is None:
+        return results[0]
+    y_structure = tree.flatten(results[0])[1]
+    flat = [tree.flatten(result)[0] for result in results]
+    rows = [tree.unflatten(structure, list(parts)) for parts in zip(*flat, strict=True)]
+    return tree.unflatten(y_structure, rows)
+
+
+def hessian(f: Function, argnums: Any = 0) -> Function:
+    """A function that gives all second derivatives of ``f``, which returns one number.
+
+    The result has the shape ``x.shape + x.shape``.
+
+    >>> ef.hessian(lambda x: (x ** 3).sum())(ef.tensor([1.0, 2.0]))
+    Tensor([[ 6.,  0.],
+            [ 0., 12.]], shape=(2, 2), float32, cpu:0)
+    """
+    return jacobian(grad(f, argnums), argnums)
+
+
+def custom_gradient(f: Function) -> Function:
+    """A function with a gradient of your own.
+
+    ``f`` takes tensors by position and returns ``(y, backward)``: ``backward(g)`` gets the
+    gradient of ``y`` in its structure and returns one gradient for each argument (None where
+    there is none). ``backward`` is written with ops, so it can be differentiated again.
+
+    >>> @ef.custom_gradient
+    ... def clipped(x):
+    ...     return x, lambda g: ef.clip(g, -1.0, 1.0)
+    >>> ef.grad(lambda x: 10.0 * clipped(x))(2.0)
+    Tensor(1., float32, cpu:0)
+    """
+
+    @wraps(f)
+    def called(*args: Any) -> Any:
+        values = tuple(x.value if isinstance(x, Variable) else x for x in args)
+        return custom_call(f, values)
+
+    return called
+
+
+class _Inputs(Recorder):
+    """Notes which values from outside a computation uses, and what it reads and assigns."""
+
+    def __init__(self, keep: Callable[[Op], bool]) -> None:
+        self.external: dict[int, Tensor] = {}
+        self.reads: dict[int, tuple[Variable, Tensor]] = {}
+        self.kept: list[Any] = []
+        self._produced: set[int] = set()
+        self._keep = keep
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        for x in args:
+            if type(x) is Tensor and x._key is not None and id(x) not in self._produced:
+                self.external.setdefault(id(x), x)
+        out = below(self.outer, op, args, attributes)
+        self._produced.update(map(id, out if isinstance(out, tuple) else (out,)))
+        if self._keep(op):
+            self.kept.append(out)
+        return out
+
+    def read(self, variable: Any) -> Any:
+        value = super().read(variable)
+        self.reads.setdefault(id(variable), (variable, value))
+        return value
+
+
+class _Again(Recorder):
+    """Runs a computation again: Variables have the values that they had, and keep theirs now."""
+
+    def __init__(self, seen: _Inputs, keep: Callable[[Op], bool]) -> None:
+        self._values = {name: value for name, (_, value) in seen.reads.items()}
+        self._keep = keep
+        self._kept = iter(seen.kept)
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        if not self._keep(op):
+            return below(self.outer, op, args, attributes)
+        known = next(self._kept)
+        return tuple(map(stop_identity, known)) if isinstance(known, tuple) else stop_identity(known)
+
+    def read(self, variable: Any) -> Any:
+        return self._values[id(variable)]
+
+    def assign(self, variable: Any, value: Any) -> None:
+        self._values[id(variable)] = value
+
+
+_POLICIES: dict[str | None, Callable[[Op], bool]] = {
+    None: lambda op: False,
+    "nothing": lambda op: False,
+    "contractions": lambda op: op.family == "contraction",
+}
+
+
+def checkpoint(f: Function, policy: str | None = None) -> Function:
+    """``f``, computed again for the gradient instead of keeping what it computed.
+
+    ``policy`` names what is kept all the same: ``"nothing"`` (the default), or
+    ``"contractions"`` (results of matrix products and convolutions, which cost the most).
+    Variables and random state have the values of the first run when it runs again.
+    Raises GradientError for an unknown policy.
+
+    >>> f = ef.checkpoint(lambda x: ef.sin(ef.sin(x)))
+    >>> bool(ef.grad(f)(1.0) == ef.grad(lambda x: ef.sin(ef.sin(x)))(1.0))
+    True
+    """
+    keep = _POLICIES.get(policy)
+    if keep is None:
+        raise GradientError(
+            f"{policy!r} is not a policy", op="checkpoint", argument="policy",
+            expected="one of " + ", ".join(repr(p) for p in _POLICIES if p),
+        )  # fmt: skip
+
+    @wraps(f)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        tape = state.now[1]
+        if not isinstance(tape, GradientTape):
+            return f(*args, **kwargs)
+        with _Inputs(keep) as seen:
+            y = under_outer(tape, seen, f, args, kwargs)
+        for variable, value in seen.reads.values():
+            tape.saw(variable, value)
+        external = [x for x in seen.external.values() if is_inexact(x.dtype)]
+        outs, structure = tree.flatten(y)
+        fresh = [stop_identity(out) for out in outs]
+        y = tree.unflatten(structure, fresh)
+
+        def backward(g: Any) -> Any:
+            with _Again(seen, keep), GradientTape(persistent=True) as again:
+                again.watch(external)
+                result = f(*args, **kwargs)
+            return again.gradient(result, external, g, unconnected="zero")
+
+        tape.record_custom(f.__name__, external, y, backward)
+        return y
+
+    return called
+
+
+def under_outer(
+    tape: GradientTape, seen: _Inputs, f: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """``f(...)`` seen by ``seen`` and by the recorders around ``tape``, but not by ``tape``."""
+    seen.outer = tape.outer
+    return under(seen, f, *args, **kwargs)

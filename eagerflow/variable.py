@@ -1,0 +1,178 @@
+"""Variable: a named cell that holds a Tensor; the only thing that changes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from eagerflow import display
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Device
+from eagerflow.dtypes import DType, is_inexact
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import ops
+from eagerflow.recorder import next_key, state
+from eagerflow.tensor import Operators, Tensor, new_tensor
+
+__all__ = ["Variable"]
+
+_count = itertools.count()
+
+
+class Variable(Operators):
+    """A named cell holding a Tensor; it stands wherever a Tensor can.
+
+    ``value`` is anything that ``ef.tensor`` takes; shape, dtype and device stay those of
+    the first value. ``trainable`` says whether tapes watch it by themselves.
+
+    >>> w = ef.Variable([1.0, 2.0], name="w")
+    >>> w.assign_add([0.5, 0.5])
+    Variable([1.5, 2.5], name='w', float32, cpu:0)
+    >>> float((w * 2).sum())
+    8.0
+    """
+
+    __slots__ = ("__weakref__", "_current", "name", "trainable")
+
+    _current: Tensor
+
+    def __init__(
+        self,
+        value: Any,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        tensor = as_tensor(value, dtype, device, copy=True)
+        self.name = name or f"variable_{next(_count)}"
+        self.trainable = trainable and is_inexact(tensor.dtype)
+        self.current = tensor
+
+    @property
+    def current(self) -> Tensor:
+        """The Tensor held now; recorders use this, users ``value``."""
+        return self._current
+
+    @current.setter
+    def current(self, tensor: Tensor) -> None:
+        # A Tensor of its own, so that its key means "this Variable's value" to every tape.
+        self._current = held = new_tensor(tensor._array, tensor._kind)
+        if self.trainable:
+            held._key = next_key()
+
+    @property
+    def value(self) -> Tensor:
+        """The Tensor held now."""
+        recorder = state.now[1]
+        if recorder is None:
+            return self._current
+        tensor: Tensor = recorder.read(self)
+        return tensor
+
+    def assign(self, value: Any) -> Variable:
+        """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
+        current = self._current
+        tensor = as_tensor(value, None, current.device)
+        if tensor.shape != current.shape:
+            raise ShapeError(
+                "the value has another shape",
+                op="assign",
+                argument=self.name,
+                received=display.summary(tensor),
+                expected=display.summary(current),
+            )
+        if tensor.dtype != current.dtype:
+            tensor = self._cast(tensor)
+        recorder = state.now[1]
+        if recorder is None:
+            self.current = tensor
+        else:
+            recorder.assign(self, tensor)
+        return self
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        dtype = self._current.dtype
+        if is_inexact(tensor.dtype) > is_inexact(dtype) or tensor.dtype.kind == "c" != dtype.kind:
+            raise DTypeError(
+                "the value would lose its fraction or its imaginary part",
+                op="assign",
+                argument=self.name,
+                received=display.summary(tensor),
+                expected=display.summary(self._current),
+                hint=f"value.astype({dtype.name!r})",
+            )
+        cast: Tensor = ops["astype"].call(tensor, dtype)
+        return cast
+
+    def assign_add(self, value: Any) -> Variable:
+        """Add ``value`` to the value held."""
+        return self.assign(ops["add"].call(self.value, value))
+
+    def assign_sub(self, value: Any) -> Variable:
+        """Subtract ``value`` from the value held."""
+        return self.assign(ops["subtract"].call(self.value, value))
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Size of each axis."""
+        return self._current.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements."""
+        return self._current.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the value is."""
+        return self._current.device
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self._current.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._current.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return self._current.nbytes
+
+    def numpy(self) -> Any:
+        """A NumPy array of the value, which later assignments do not change."""
+        return self.value.numpy()
+
+    def __repr__(self) -> str:
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        return display.html(self)
+
+    def __deepcopy__(self, memo: Any) -> Variable:
+        return Variable(self._current, self.name, self.trainable)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Variable, (self._current, self.name, self.trainable)
+
+
+def _delegate(name: str) -> Any:
+    def method(self: Variable, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.value, name)(*args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = getattr(Tensor, name).__doc__
+    return method
+
+
+# What a Tensor can do besides ops, a Variable does with its value.
+for _name in (
+    "item", "tolist", "__bool__", "__float__", "__int__", "__complex__", "__index__",
+    "__array__", "__array_ufunc__", "__array_function__", "__array_namespace__", "__dlpack__",
+    "__dlpack_device__", "__len__", "__iter__", "__contains__", "__format__",
+):  # fmt: skip
+    setattr(Variable, _name, _delegate(_name))
