@@ -14,6 +14,7 @@ from typing import Any
 from eagerflow import backends, dtypes, errors, ops
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
+from eagerflow.debugging import debug_nans
 from eagerflow.devices import Device, device, devices, register_device_type, set_logical_devices
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
@@ -75,7 +76,7 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
 __all__ = sorted(
     [
         "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
-        "checkpoint", "custom_gradient", "device", "devices", "e", "errors", "grad", "hessian",
+        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad", "hessian",
         "inf", "jacobian", "jvp", "nan", "newaxis", "pi", "register_device_type",
         "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap", *_DTYPES, *ops.__all__,
     ]

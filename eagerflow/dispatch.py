@@ -1,6 +1,6 @@
 """The hot path: from a user's call to the kernel, and to whoever watches.
 
-``bind`` makes the function that users call. It reads the thread's state once. Without a
+``bind`` makes the function that users call. It asks once who watches. Without a
 recorder, or with one that only appends, it calls the kernel at once; what does not fit
 (Variables, arrays, mixed dtypes, unknown kinds) takes the long way through ``canonical``,
 and errors are explained after they happened, never looked for before.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from eagerflow.backends.numpy import quiet_runner
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import Kind, as_device, current_device
 from eagerflow.display import summary
@@ -25,7 +26,7 @@ from eagerflow.errors import (
     ShapeError,
 )
 from eagerflow.op import REQUIRED, Op, ops, spec_of
-from eagerflow.recorder import next_key, process, state
+from eagerflow.recorder import next_key, now, process
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators, Tensor, new_tensor
 from eagerflow.variable import Variable
@@ -62,7 +63,7 @@ def bind_unary(op: Op) -> Call:
                 return y
             except Exception:  # the long way succeeds, or explains
                 pass
-        append, recorder, run = state.now
+        append, recorder, run = now()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
@@ -111,7 +112,7 @@ def bind_binary(op: Op) -> Call:
                     return y
             except Exception:  # the long way succeeds, or explains
                 pass
-        append, recorder, run = state.now
+        append, recorder, run = now()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x1, x2), {})
         try:
@@ -223,7 +224,7 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
 
 def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """A call of any form, step by step: bind, bring into shape, compute, record."""
-    append, recorder, _ = state.now
+    append, recorder, _ = now()
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, attributes = op.bind(args, attributes)
@@ -315,7 +316,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _converted(op: Op, position: int, x: Any) -> Tensor:
     # A tape keeps what it was given, so it must not share memory that the user may change.
     try:
-        return as_tensor(x, copy=True if state.now[1] is not None else None)
+        return as_tensor(x, copy=True if now()[1] is not None else None)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
         raise
@@ -390,7 +391,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         kind = place.kind(kind.dtype)
     arrays = [x._array if type(x) is Tensor else x for x in data]
     try:
-        out = state.now[2](fn, *arrays, **attributes)
+        out = now()[2](fn, *arrays, **attributes)
     except Exception as error:
         out = rescue(error, op, data, attributes, fn)
     if isinstance(out, tuple):
@@ -466,9 +467,9 @@ def rescue(
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
     if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
-        # A signal handler or finalizer called an op while this thread was in a kernel.
+        # Another thread, or a signal handler of this one, is in a kernel with the same runner.
         arrays = [x._array if type(x) is Tensor else x for x in data]
-        return fn(*arrays, **attributes)
+        return quiet_runner()(fn, *arrays, **attributes)
     if isinstance(error, EagerflowError):
         raise _told(error, op, data) from None
     for x in data:

@@ -32,7 +32,7 @@ from eagerflow.recorder import (
     below,
     custom_call,
     next_key,
-    state,
+    now,
     under,
 )
 from eagerflow.tensor import Tensor
@@ -260,19 +260,14 @@ class GradientTape(Recorder):
         wanted: set[int] = set().union(*keys)
         everything = {*self._watched, *(k for _, read in self._reads.values() for k in read)}
         reached = None if wanted >= everything else _reached(self._entries, wanted)
-        before = state.now
         if self.persistent:
-            entries = self._entries[:]
+            grads = pull_back(self._entries[:], start, wanted, reached, ends)
         else:
             # The walk uses up the entries, so that memory is given back on the way, and a
             # one-shot tape that is still open does not record its own gradient.
             entries, self._entries, self._used = self._entries, [], True
-            if before[1] is self:
-                state.now = (self.outer and self.outer.append, self.outer, before[2])
-        try:
-            grads = pull_back(entries, start, wanted, reached, ends)
-        finally:
-            state.now = before
+            watcher = self.outer if now()[1] is self else now()[1]
+            grads = under(watcher, pull_back, entries, start, wanted, reached, ends)
         return [_total([grads[k] for k in own if k in grads]) for own in keys]
 
     def _keys_of(self, source: Any) -> set[int]:

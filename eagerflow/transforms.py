@@ -15,7 +15,7 @@ from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.op import Op
 from eagerflow.ops.creation import eye, zeros_like
-from eagerflow.recorder import Recorder, below, custom_call, state, under
+from eagerflow.recorder import Recorder, below, custom_call, now, under
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -358,7 +358,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
 
     @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
-        tape = state.now[1]
+        tape = now()[1]
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
         with _Inputs(keep) as seen:

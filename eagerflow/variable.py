@@ -11,7 +11,7 @@ from eagerflow.devices import Device
 from eagerflow.dtypes import DType, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ops
-from eagerflow.recorder import next_key, state
+from eagerflow.recorder import next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = ["Variable"]
@@ -64,7 +64,7 @@ class Variable(Operators):
     @property
     def value(self) -> Tensor:
         """The Tensor held now."""
-        recorder = state.now[1]
+        recorder = now()[1]
         if recorder is None:
             return self._current
         tensor: Tensor = recorder.read(self)
@@ -84,7 +84,7 @@ class Variable(Operators):
             )
         if tensor.dtype != current.dtype:
             tensor = self._cast(tensor)
-        recorder = state.now[1]
+        recorder = now()[1]
         if recorder is None:
             self.current = tensor
         else:

@@ -18,7 +18,7 @@ LEVELS = {
             ["backends", "kernels"],
             ["convert", "display", "recorder", "tensor", "variable", "dispatch"],
             ["ops"],
-            ["tape", "transforms"],
+            ["batching", "debugging", "forward", "story", "tape", "transforms"],
             ["capture"],
             ["nn", "data"],
             ["distributed", "serving", "summary", "testing", "cli"],

@@ -1,0 +1,68 @@
+"""debug_nans: find the first op that makes a NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow import story
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import EagerflowError
+from eagerflow.op import Op
+from eagerflow.recorder import Recorder, below
+from eagerflow.tensor import Tensor
+
+__all__ = ["debug_nans"]
+
+
+class NanWatch(Recorder):
+    """Looks at the result of each op; made by ``debug_nans``."""
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        out = below(self.outer, op, args, attributes)
+        for y in out if isinstance(out, tuple) else (out,):
+            if _has_nan(y) and not any(map(_has_nan, args)):
+                code, instruction = story.caller()
+                file, line = story.line_of(code, instruction)
+                raise EagerflowError(
+                    f"the first NaN is made here, at {file}:{line}",
+                    op=op.name,
+                    received=", ".join(
+                        f"{op.argument(i)} {_described(x)}" for i, x in enumerate(args)
+                    ),
+                    expected="values for which the result is a number",
+                )
+        return out
+
+
+def _has_nan(value: Any) -> bool:
+    if not isinstance(value, Tensor) or not is_inexact(value.dtype):
+        return False
+    if type(value._array) is not value._kind.array_type:
+        return False  # a symbol of an outer recorder: its values are not known here
+    values = value.device.backend.to_numpy(value._array)
+    return bool(np.isnan(values.astype(np.float32) if values.dtype.kind == "V" else values).any())
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, Tensor) or value.size == 0 or value.dtype.kind not in "fiu":
+        return summary(value)
+    values = value.device.backend.to_numpy(value._array)
+    return f"{summary(value)} with values from {values.min():g} to {values.max():g}"
+
+
+def debug_nans() -> NanWatch:
+    """Context in which the first op that makes a NaN from numbers raises, with its line.
+
+    Gradients are watched as well. Every result is looked at, so code runs slower.
+    Raises EagerflowError with the op, its arguments' ranges and the user's file and line.
+
+    >>> with ef.debug_nans():
+    ...     ef.log(ef.tensor([-1.0]))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.EagerflowError: log: the first NaN is made here, at ...
+    """
+    return NanWatch()
