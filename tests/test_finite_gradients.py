@@ -1,0 +1,88 @@
+"""Gradients that people complain about elsewhere: finite, and as derived by hand."""
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+
+INF = float("inf")
+
+
+def masked_mean(x):
+    mask = ef.tensor([1.0, 0.0, 1.0])
+    return (ef.log(x) * mask).sum() / mask.sum()
+
+
+def where_sum(condition, taken, other=0.0):
+    return lambda x: ef.where(condition(x), taken(x), other).sum()
+
+
+CASES = {
+    # name: (function, x, gradient by hand)
+    "where with sqrt": (where_sum(lambda x: x > 0, ef.sqrt), [0.0, 4.0], [0.0, 0.25]),
+    "where with log": (where_sum(lambda x: x > 0, ef.log), [0.0, -1.0, 2.0], [0.0, 0.0, 0.5]),
+    "where with division": (
+        where_sum(lambda x: x != 0, lambda x: 1 / x), [0.0, 2.0], [0.0, -0.25],
+    ),
+    "where with x / x": (where_sum(lambda x: x != 0, lambda x: x / x), [0.0, 2.0], [0.0, 0.0]),
+    "where with overflowing exp": (
+        where_sum(lambda x: x < 10, ef.exp), [1000.0, 0.0], [0.0, 1.0],
+    ),
+    "where, two steps behind": (
+        where_sum(lambda x: x > 0, lambda x: ef.sqrt(x * 2.0) * 3.0), [0.0, 2.0], [0.0, 1.5],
+    ),
+    "norm at zero": (ef.linalg.vector_norm, [0.0, 0.0], [0.0, 0.0]),
+    "norm by hand at zero": (lambda x: ef.sqrt((x * x).sum()), [0.0, 0.0], [0.0, 0.0]),
+    "clip inside and outside": (
+        lambda x: ef.clip(x, -1.0, 1.0).sum(), [-2.0, 0.5, 3.0], [0.0, 1.0, 0.0],
+    ),
+    "log of clip": (
+        lambda x: ef.log(ef.clip(x, 0.0, 1.0) + 1e-30).sum(), [-1.0, 0.5], [0.0, 2.0],
+    ),
+    "masked mean": (masked_mean, [1.0, 0.0, 2.0], [0.5, 0.0, 0.25]),
+    "max with ties": (lambda x: ef.max(x), [3.0, 1.0, 3.0], [0.5, 0.0, 0.5]),
+    "min with ties": (lambda x: ef.min(x), [1.0, 1.0, 3.0], [0.5, 0.5, 0.0]),
+    "maximum of equals": (lambda x: ef.maximum(x, 1.0).sum(), [1.0, 2.0], [0.5, 1.0]),
+    "abs at zero": (lambda x: ef.abs(x).sum(), [0.0, -2.0], [0.0, -1.0]),
+    "logsumexp of -inf": (ef.logsumexp, [-INF, 0.0], [0.0, 1.0]),
+    "logsumexp of all -inf": (ef.logsumexp, [-INF, -INF], [0.0, 0.0]),
+    "softmax of huge values": (
+        lambda x: (ef.softmax(x) * ef.tensor([1.0, 0.0])).sum(), [1e30, 1e30], [0.25, -0.25],
+    ),
+    "log_softmax of huge values": (lambda x: ef.log_softmax(x)[0], [1e30, -1e30], [0.0, 0.0]),
+    "std of a constant": (ef.std, [2.0, 2.0, 2.0], [0.0, 0.0, 0.0]),
+    "power with zero base": (lambda x: (x**2.0).sum(), [0.0, 3.0], [0.0, 6.0]),
+    "power 0 of zero": (lambda x: (x**0.0).sum(), [0.0, 3.0], [0.0, 0.0]),
+    "exponent of zero base": (lambda x: (ef.tensor([0.0, 2.0]) ** x).sum(), [2.0, 1.0],
+                              [0.0, 2 * np.log(2)]),
+    "product with a zero": (ef.prod, [0.0, 2.0, 3.0], [6.0, 0.0, 0.0]),
+    "product with two zeros": (ef.prod, [0.0, 0.0, 3.0], [0.0, 0.0, 0.0]),
+    "sigmoid of huge values": (lambda x: ef.sigmoid(x).sum(), [-1000.0, 1000.0], [0.0, 0.0]),
+    "softplus of huge values": (lambda x: ef.softplus(x).sum(), [-1000.0, 1000.0], [0.0, 1.0]),
+    "log_sigmoid of huge values": (
+        lambda x: ef.log_sigmoid(x).sum(), [-1000.0, 1000.0], [1.0, 0.0],
+    ),
+    "relu at zero": (lambda x: ef.relu(x).sum(), [0.0, 1.0], [0.0, 1.0]),
+    "log1p of tiny values": (lambda x: ef.log1p(x).sum(), [1e-20], [1.0]),
+    "atan2 on an axis": (lambda x: ef.atan2(x, ef.tensor([1.0])).sum(), [0.0], [1.0]),
+    "xlogy by where": (
+        lambda p: ef.where(p > 0, p * ef.log(p), 0.0).sum(), [0.0, 1.0], [0.0, 1.0],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradient_is_finite_and_right(name):
+    function, x, expected = CASES[name]
+    gradient = ef.grad(function)(ef.tensor(x, dtype="float64")).numpy()
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith(("where", "clip", "masked"))])
+def test_gradient_is_right_under_vmap_and_twice(name):
+    function, x, expected = CASES[name]
+    rows = ef.tensor([x, x], dtype="float64")
+    each = ef.vmap(ef.grad(function))(rows).numpy()
+    np.testing.assert_allclose(each, [expected, expected], rtol=1e-12, atol=1e-300)
+    second = ef.grad(lambda v: ef.grad(function)(v).sum())(ef.tensor(x, dtype="float64"))
+    assert np.isfinite(second.numpy()).all()

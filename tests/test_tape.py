@@ -1,0 +1,229 @@
+"""GradientTape as a user meets it: one-shot, persistent, nested, closed, and its stories."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.errors import EagerflowError, GradientError, ShapeError
+
+X = np.array([1.0, -2.0, 3.0])
+
+
+def test_gradient_has_the_nest_of_the_sources():
+    a, b = ef.tensor(X), ef.Variable(X, name="b")
+    with ef.GradientTape() as tape:
+        tape.watch(a)
+        loss = (a * b * b).sum()
+    grads = tape.gradient(loss, {"first": [a], "second": (b,)})
+    np.testing.assert_array_equal(grads["first"][0].numpy(), X**2)
+    np.testing.assert_array_equal(grads["second"][0].numpy(), 2 * X**2)
+
+
+def test_one_shot_tape_lets_go_and_says_so():
+    x = ef.tensor(X)
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = (x * x).sum()
+    tape.gradient(y, x)
+    assert len(tape._entries) == 0
+    with pytest.raises(GradientError, match=r"persistent=True"):
+        tape.gradient(y, x)
+
+
+def test_persistent_tape_gives_gradients_again_and_of_intermediates():
+    x = ef.tensor(X)
+    with ef.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+        z = (y * y).sum()
+    np.testing.assert_allclose(tape.gradient(z, x).numpy(), 4 * X**3)
+    np.testing.assert_allclose(tape.gradient(z, y).numpy(), 2 * X**2)
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), 2 * X)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_nested_tapes_give_second_derivatives(inside):
+    x = ef.tensor(X)
+    with ef.GradientTape() as outer:
+        outer.watch(x)
+        with ef.GradientTape() as inner:
+            inner.watch(x)
+            y = (x * x * x).sum()
+            first = inner.gradient(y, x) if inside else None
+        if not inside:
+            first = inner.gradient(y, x)
+        total = first.sum()
+    np.testing.assert_allclose(outer.gradient(total, x).numpy(), 6 * X)
+
+
+def test_third_derivative():
+    f = ef.grad(ef.grad(ef.grad(lambda x: x**5)))
+    assert float(f(ef.tensor(2.0, dtype="float64"))) == pytest.approx(60 * 4)
+
+
+def test_variable_assigned_while_recording_sums_over_its_values():
+    w = ef.Variable(2.0)
+    with ef.GradientTape() as tape:
+        a = w * 3.0
+        w.assign(5.0)
+        b = w * 4.0
+    assert float(tape.gradient([a, b], w)) == 7.0
+
+
+def test_only_trainable_variables_are_watched_by_themselves():
+    w, frozen = ef.Variable(2.0), ef.Variable(2.0, trainable=False)
+    with ef.GradientTape() as tape:
+        y = w * frozen
+    assert tape.watched_variables() == (w,)
+    with pytest.raises(GradientError, match="not watched"):
+        tape.gradient(y, frozen)
+    with ef.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(frozen)
+        y = w * frozen
+    assert tape.watched_variables() == (frozen,)
+    assert float(tape.gradient(y, frozen)) == 2.0
+
+
+def test_output_gradients_weigh_and_are_checked():
+    x = ef.tensor(X)
+    with ef.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = x * x
+    g = tape.gradient(y, x, output_gradients=[1.0, 0.0, 10.0])
+    np.testing.assert_allclose(g.numpy(), [2, 0, 60])
+    with pytest.raises(ShapeError, match="shape of its target"):
+        tape.gradient(y, x, output_gradients=[1.0, 2.0])
+    with pytest.raises(GradientError, match="structure"):
+        tape.gradient([y], x, output_gradients=(1.0, 2.0))
+
+
+def test_unconnected_choices():
+    x, other = ef.tensor(X), ef.tensor(X)
+    with ef.GradientTape(persistent=True) as tape:
+        tape.watch([x, other])
+        y = (x * x).sum()
+    assert tape.gradient(y, [x, other], unconnected="none")[1] is None
+    np.testing.assert_array_equal(tape.gradient(y, other, unconnected="zero").numpy(), 0 * X)
+    with pytest.raises(GradientError, match="does not depend"):
+        tape.gradient(y, other)
+    with pytest.raises(GradientError, match="not a choice"):
+        tape.gradient(y, x, unconnected="nothing")
+
+
+def _break_with_numpy(x):
+    return ef.tensor(x.numpy()) * 2.0
+
+
+def _break_with_index(x):
+    return ef.argmax(x).astype("float64") * 2.0
+
+
+def _break_with_stop(x):
+    return ef.stop_gradient(x) * 2.0
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (_break_with_numpy, "left through numpy()"),
+        (_break_with_index, "argmax"),
+        (_break_with_stop, "stop_gradient"),
+    ],
+)
+def test_missing_gradient_tells_where_the_path_breaks(function, words):
+    x = ef.tensor(X)
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    line = function.__code__.co_firstlineno + 1
+    with pytest.raises(GradientError) as error:
+        tape.gradient(y, x)
+    assert words in str(error.value)
+    assert f"{__file__}:{line}" in str(error.value)
+
+
+def test_why_tells_the_path():
+    x = ef.tensor(X)
+    with ef.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y = ef.sin(x)
+        z = y.sum()
+    story = tape.why(z, x)
+    assert "sin" in story and "sum" in story and __file__ in story
+    assert "not watched" in tape.why(z, ef.tensor(X))
+
+
+def test_memory_counts_what_is_kept_by_line():
+    x = ef.tensor(np.ones((100, 100)))
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        _ = x * x
+        _ = x + 1.0
+    report = tape.memory()
+    assert report.total == x.nbytes  # multiply keeps x, once; add keeps nothing
+    assert report.lines[0][1:] == ("multiply", x.nbytes)
+    assert __file__ in str(report)
+
+
+@pytest.mark.parametrize("source", [ef.tensor([1, 2]), "x", 3.0, None])
+def test_sources_without_a_gradient_are_refused(source):
+    with ef.GradientTape() as tape:
+        y = ef.Variable(1.0) * 2.0
+    with pytest.raises(GradientError):
+        tape.gradient(y, source)
+
+
+def test_jacobian_of_the_tape():
+    x = ef.tensor(X)
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = ef.stack([x * x, x * 3.0])
+    jac = tape.jacobian(y, x).numpy()
+    np.testing.assert_allclose(jac[0], np.diag(2 * X))
+    np.testing.assert_allclose(jac[1], np.diag([3.0] * 3))
+    with pytest.raises(GradientError, match="has given its gradient"):
+        tape.jacobian(y, x)
+
+
+def test_complex_gradient_is_the_direction_of_ascent():
+    z = ef.tensor(3 + 4j, dtype="complex128")
+    g = ef.grad(lambda z: ef.real(z * ef.conj(z)))(z)
+    assert complex(g) == pytest.approx(2 * (3 + 4j))
+
+
+def test_tape_cannot_be_entered_twice():
+    tape = ef.GradientTape()
+    with tape, pytest.raises(EagerflowError, match="entered already"), tape:
+        pass
+
+
+def test_gradient_of_what_was_not_computed_from_the_source():
+    x = ef.tensor(X)
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+    with pytest.raises(GradientError, match="not computed from watched values"):
+        tape.gradient(x * 2.0, x)
+
+
+def test_no_tape_entries_survive_a_gradient():
+    x = ef.tensor(X)
+    for _ in range(3):
+        with ef.GradientTape() as tape:
+            tape.watch(x)
+            y = (ef.sin(x) * x).sum()
+        tape.gradient(y, x)
+    gc.collect()
+    entries = [o for o in gc.get_objects() if type(o) is tuple and o and o[0] is ef.sin.op]
+    assert entries == []
+
+
+def test_errors_in_rules_say_which_op_and_line():
+    @ef.custom_gradient
+    def bad(x):
+        return x * 1.0, lambda g: g.reshape((7,))
+
+    with pytest.raises(ShapeError) as error:
+        ef.grad(lambda x: bad(x).sum())(ef.tensor(X))
+    assert any("gradient of bad" in note for note in error.value.__notes__)
