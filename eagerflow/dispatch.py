@@ -432,7 +432,8 @@ def record(
         return
     results = out if isinstance(out, tuple) else (out,)
     for result in results:
-        result._key = next_key()
+        if result._key is None:  # else an outer tape has named it
+            result._key = next_key()
     kept: Any = None
     if isinstance(out, tuple):
         named: Any = tuple(r._key for r in out)

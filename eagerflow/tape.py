@@ -21,6 +21,7 @@ from eagerflow.op import Missing, Op, custom_op
 from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.creation import eye, ones_like, zeros, zeros_like
+from eagerflow.ops.shape import reshape
 from eagerflow.recorder import (
     ATTRIBUTES,
     FIRST_KEY,
@@ -102,14 +103,17 @@ class GradientTape(Recorder):
             return y, rule
 
         y = under(self.outer, custom_call, kept, args)
-        self.record_custom(f.__name__, args, y, backward[0])
-        return y
+        return self.record_custom(f.__name__, args, y, backward[0])
 
     def record_custom(
         self, name: str, args: Sequence[Any], y: Any, backward: Callable[[Any], Any]
-    ) -> None:
-        """Record values ``y`` computed from ``args``, with their backward function."""
-        outs, structure = tree.flatten(y)
+    ) -> Any:
+        """Record values ``y`` computed from ``args``, with their backward function.
+
+        Gives the same values as Tensors of their own, since ``y`` may hold an argument.
+        """
+        leaves, structure = tree.flatten(y)
+        outs = [under(self.outer, reshape, leaf, leaf.shape) for leaf in leaves]
 
         def vjp(g: Any, *_: Any) -> tuple[Any, ...]:
             parts = backward(tree.unflatten(structure, g))
@@ -122,6 +126,7 @@ class GradientTape(Recorder):
             return parts
 
         record(self._entries.append, custom_op(name, vjp), tuple(args), {}, tuple(outs))
+        return tree.unflatten(structure, outs)
 
     def leave(self, tensor: Any, how: str) -> None:
         self._left.append((tensor._key, how, *story.caller()))
@@ -233,12 +238,13 @@ class GradientTape(Recorder):
         targets, structure = tree.flatten(target)
         weights: list[Any] = [None] * len(targets)
         if output_gradients is not None:
-            weights, given = tree.flatten(output_gradients)
-            if given != structure:
+            try:
+                weights = tree.flatten_up_to(structure, output_gradients)
+            except ValueError as error:
                 raise GradientError(
-                    "output_gradients has another structure than the target",
+                    f"it has another structure than the target: {error}",
                     argument="output_gradients",
-                )
+                ) from None
         start: dict[int, Tensor] = {}
         for value, weight in zip(targets, weights, strict=True):
             tensor = value.value if isinstance(value, Variable) else value

@@ -366,9 +366,6 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         for variable, value in seen.reads.values():
             tape.saw(variable, value)
         external = [x for x in seen.external.values() if is_inexact(x.dtype)]
-        outs, structure = tree.flatten(y)
-        fresh = [stop_identity(out) for out in outs]
-        y = tree.unflatten(structure, fresh)
 
         def backward(g: Any) -> Any:
             with _Again(seen, keep), GradientTape(persistent=True) as again:
@@ -376,8 +373,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
                 result = f(*args, **kwargs)
             return again.gradient(result, external, g, unconnected="zero")
 
-        tape.record_custom(f.__name__, external, y, backward)
-        return y
+        return tape.record_custom(f.__name__, external, y, backward)
 
     return called
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-__all__ = ["Structure", "flatten", "map_leaves", "paths", "register", "unflatten"]
+__all__ = ["Structure", "flatten", "flatten_up_to", "map_leaves", "paths", "register", "unflatten"]
 
 
 class Structure(NamedTuple):
@@ -68,6 +68,22 @@ def _flatten(nest: Any, leaves: list[Any]) -> Structure:
         return _LEAF
     keys, items = rule.split(nest)
     return Structure(type(nest), keys, tuple(_flatten(item, leaves) for item in items))
+
+
+def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
+    """The parts of ``nest`` at the leaves of ``structure``; ValueError where it has another."""
+    if structure.container is None:
+        return [nest]
+    rule = _rule(nest)
+    keys, items = rule.split(nest) if rule and type(nest) is structure.container else ((), ())
+    parts = list(items)
+    if keys != structure.keys or len(parts) != len(structure.children):
+        raise ValueError(f"{type(nest).__name__} in place of {structure.container.__name__}")
+    return [
+        leaf
+        for child, part in zip(structure.children, parts, strict=True)
+        for leaf in flatten_up_to(child, part)
+    ]
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
