@@ -1,9 +1,9 @@
 """eagerflow: tensors that compute at once, gradients from a tape, and graphs by capture.
 
-    >>> import eagerflow as ef
-    >>> x = ef.tensor([1.0, 2.0, 3.0])
-    >>> ef.grad(lambda x: (x * x).sum())(x)
-    Tensor([2., 4., 6.], float32, cpu:0)
+>>> import eagerflow as ef
+>>> x = ef.tensor([1.0, 2.0, 3.0])
+>>> ef.grad(lambda x: (x * x).sum())(x)
+Tensor([2., 4., 6.], float32, cpu:0)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ nan = float("nan")
 newaxis = None
 pi = 3.141592653589793
 
-_DTYPES = {dtype.name: dtype for dtype in sorted(dtypes.STANDARD | dtypes.FLOAT8, key=str)}
+_DTYPES = {dtype.name: dtype for dtype in (*dtypes.STANDARD, *dtypes.FLOAT8)}
 globals().update(_DTYPES)
 
 

@@ -76,7 +76,8 @@ class Batching(Recorder):
                 hint="call the function in a loop and ef.stack the results",
             )  # fmt: skip
         whole = tuple(
-            x._array.tensor if is_batched else x for x, is_batched in zip(args, batched, strict=True)
+            x._array.tensor if is_batched else x
+            for x, is_batched in zip(args, batched, strict=True)
         )
         out = under(self.outer, op.batch, whole, batched, self.size, **attributes)
         return tuple(map(self.wrap, out)) if isinstance(out, tuple) else self.wrap(out)
@@ -105,7 +106,8 @@ class Batching(Recorder):
 
         batched = [self.holds(x) for x in args]
         values = [
-            x._array.tensor if is_batched else x for x, is_batched in zip(args, batched, strict=True)
+            x._array.tensor if is_batched else x
+            for x, is_batched in zip(args, batched, strict=True)
         ]
         y = under(self.outer, custom_call, whole, tuple(values))
         return tree.map_leaves(self.wrap, y)
@@ -149,7 +151,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable
             [leaf if axis is None else _to_front(leaf, axis) for leaf in leaves]
             for (leaves, _), axis in zip(flat, axes, strict=True)
         ]
-        size = _common_size([x for xs, a in zip(moved, axes, strict=True) if a is not None for x in xs])
+        size = _common_size(
+            [x for xs, a in zip(moved, axes, strict=True) if a is not None for x in xs]
+        )
         with Batching(size) as level:
             values = [
                 tree.unflatten(structure, xs if axis is None else map(level.wrap, xs))

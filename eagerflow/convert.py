@@ -56,7 +56,7 @@ def _holds_tensors(items: Any) -> bool:
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
     """A Tensor of a NumPy array's values; the memory is shared where the device can."""
     backend = device.backend
-    array = backend.asarray(values, values.dtype)
+    array = backend.asarray(values, values.dtype, device.index)
     return new_tensor(backend.copy(array) if copy else array, device.kind(array.dtype))
 
 

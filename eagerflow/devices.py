@@ -17,6 +17,7 @@ __all__ = [
     "as_device",
     "current_device",
     "device",
+    "device_of",
     "devices",
     "register_device_type",
     "set_logical_devices",
@@ -53,7 +54,7 @@ class Kind:
         self.device = device
         self.dtype = dtype
         self.array_type: type = device.backend.array_type
-        self.wrap: Callable[[Any], Any] = device.backend.wrap
+        self.wrap: Callable[[Any], Any] = device.backend.wrapper(device.index)
 
     def __repr__(self) -> str:
         return f"{self.dtype.name} on {self.device}"
@@ -162,6 +163,14 @@ def devices(type: str | None = None) -> list[Device]:
     with _lock:
         types = list(_types.values()) if type is None else [_type_named(type)]
         return [_device(known, i) for known in types for i in range(_count(known))]
+
+
+def device_of(array: Any) -> Device | None:
+    """The device that holds ``array``; None where no backend in use has arrays of its type."""
+    for known in _types.values():
+        if known.backend is not None and isinstance(array, known.backend.array_type):
+            return _device(known, known.backend.locate(array))
+    return None
 
 
 def _type_named(name: str) -> _DeviceType:

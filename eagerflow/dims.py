@@ -118,12 +118,14 @@ class Dim:
     __index__ = __int__
 
     def __repr__(self) -> str:
-        parts = []
+        parts: list[str] = []
         for monomial, factor in self._terms.items():
             symbols = "*".join(monomial)
             sign = "-" if factor < 0 else "+"
             size = abs(factor)
-            text = symbols if symbols and size == 1 else "*".join(filter(None, [str(size), symbols]))
+            text = (
+                symbols if symbols and size == 1 else "*".join(filter(None, [str(size), symbols]))
+            )
             parts.append(f" {sign} {text}" if parts else (f"-{text}" if sign == "-" else text))
         return "".join(parts)
 

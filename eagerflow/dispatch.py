@@ -17,7 +17,7 @@ from eagerflow.backends.numpy import quiet_runner
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import Kind, as_device, current_device
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INEXACT, INTEGERS, DType, default_dtype, join_scalar, promote
+from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
 from eagerflow.errors import (
     DeviceError,
     DTypeError,
@@ -28,7 +28,7 @@ from eagerflow.errors import (
 from eagerflow.op import REQUIRED, Op, ops, spec_of
 from eagerflow.recorder import next_key, now, process
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Operators, Tensor, new_tensor
+from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = ["bind", "canonical", "check", "compute", "internal", "record", "user_frame"]
@@ -87,7 +87,9 @@ def bind_unary(op: Op) -> Call:
         if code.co_filename in internal:
             frame = user_frame(frame)
             code = frame.f_code
-        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x if keep_x else None))
+        append(
+            (op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x if keep_x else None)
+        )
         return y
 
     return call
@@ -401,7 +403,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 def _kernel(op: Op, kind: Kind) -> Call:
     key = ("kernel", kind)
-    fn = op.table.get(key)
+    fn: Call | None = op.table.get(key)
     if fn is None:
         backend = kind.device.backend
         fn = op.table[key] = backend.bind(op, kind.dtype)

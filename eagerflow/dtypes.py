@@ -1,10 +1,10 @@
-"""The dtypes, the one promotion table, and how Python scalars join in.
+r"""The dtypes, the one promotion table, and how Python scalars join in.
 
 A dtype is a NumPy dtype object. Types join in this lattice, so promotion is associative
 and commutative (``docs/decisions/0003-promotion.md``)::
 
     bool - uint8 - uint16 - uint32 - uint64 -+
-         \\       \\        \\         \\         \\          +- float16 --+
+         \       \        \         \         \          +- float16 --+
           int8 -- int16 -- int32 --- int64 ---+---------- +- bfloat16 -+- float32 - float64
                                                                            |          |
                                                                        complex64 - complex128
@@ -61,7 +61,7 @@ INEXACT = FLOATS | COMPLEX
 NUMERIC = REAL | COMPLEX
 STANDARD = BOOL | NUMERIC
 
-_by_name: dict[str, DType] = {dtype.name: dtype for dtype in STANDARD | FLOAT8}
+_by_name: dict[str, DType] = {dtype.name: dtype for dtype in (*STANDARD, *FLOAT8)}
 _of_python: dict[type, DType] = {
     bool: bool_,
     int: np.dtype("int64"),
@@ -147,7 +147,8 @@ def promote(a: DType, b: DType) -> DType:
 
 def join_scalar(dtype: DType, scalar_type: type) -> DType:
     """The dtype in which a tensor of ``dtype`` meets a Python scalar; it is never wider
-    than the scalar's kind (bool, int, float, complex) demands."""
+    than the scalar's kind (bool, int, float, complex) demands.
+    """
     if scalar_type is bool or dtype in COMPLEX:
         return dtype
     if scalar_type is int:

@@ -130,7 +130,8 @@ def transpose(
     rules: Callable[[tuple[Any, ...]], Any], ys: tuple[Any, ...], tangents: list[Any]
 ) -> tuple[Any, ...]:
     """Tangents of ``ys`` from backward rules: these are linear in the gradients that they pull
-    back, so their own gradient pushes tangents forward."""
+    back, so their own gradient pushes tangents forward.
+    """
     units = tuple(zeros_like(y) for y in ys)  # any values do
     with GradientTape(persistent=True) as tape:
         tape.watch(units)

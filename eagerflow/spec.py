@@ -32,7 +32,7 @@ class TensorSpec:
     def __init__(
         self, shape: Iterable[Any], dtype: Any, name: str | None = None, device: Any = None
     ) -> None:
-        self.shape: Shape = tuple(
+        self.shape: tuple[Any, ...] = tuple(
             Dim(dim) if isinstance(dim, str) else dim if dim is None else _dimension(dim)
             for dim in shape
         )

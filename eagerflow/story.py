@@ -59,7 +59,9 @@ def ended(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str:
     """Why the walk back from a target did not come to the values with these keys."""
     lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
     lines += _left_by(left, keys)
-    return "\n    ".join(lines or ["no path from the target back to it: it was used for other things"])
+    return "\n    ".join(
+        lines or ["no path from the target back to it: it was used for other things"]
+    )
 
 
 def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
@@ -149,4 +151,3 @@ class MemoryReport:
         return "\n".join([f"{self.total:>14,}  bytes kept by the tape", *rows])
 
     __repr__ = __str__
-

@@ -7,7 +7,7 @@ The methods and operators that compute are the ops themselves: each op attaches 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -26,10 +26,11 @@ class Operators:
 
     __slots__ = ()
 
-    if not hasattr(int, "__eagerflow_methods__"):  # for type checkers: ops attach the rest
+    if TYPE_CHECKING:  # what the ops attach
 
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __getitem__(self, index: Any) -> Any: ...
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         raise DTypeError(
@@ -176,8 +177,7 @@ class Tensor(Operators):
             raise DTypeError(
                 f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}{extra}"
                 " does not take tensors",
-                hint="np.asarray(x) for the values"
-                + (f", or ef.{op.name}(...)" if op else ""),
+                hint="np.asarray(x) for the values" + (f", or ef.{op.name}(...)" if op else ""),
             )
         return op.call(*inputs)
 
@@ -192,7 +192,7 @@ class Tensor(Operators):
     def __dlpack__(self, **options: Any) -> Any:
         array = self._values("__dlpack__")
         if self._kind.device.type != "cpu":
-            array = self._array
+            return self._array.__dlpack__(**options)
         if not options.get("copy") and not array.flags.writeable:
             array = array.copy()  # DLPack cannot say "read-only" to every consumer
         return array.__dlpack__(**options)
@@ -255,7 +255,7 @@ def new_tensor(array: Any, kind: Kind) -> Tensor:
 def _rebuild(values: np.ndarray[Any, Any], place: str) -> Tensor:
     device = as_device(place)
     dtype: DType = values.dtype
-    return new_tensor(device.backend.asarray(values, dtype), device.kind(dtype))
+    return new_tensor(device.backend.asarray(values, dtype, device.index), device.kind(dtype))
 
 
 _ufunc_names: dict[str, Any] = {}

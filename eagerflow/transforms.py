@@ -321,7 +321,9 @@ class _Again(Recorder):
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
         known = next(self._kept)
-        return tuple(map(stop_identity, known)) if isinstance(known, tuple) else stop_identity(known)
+        return (
+            tuple(map(stop_identity, known)) if isinstance(known, tuple) else stop_identity(known)
+        )
 
     def read(self, variable: Any) -> Any:
         return self._values[id(variable)]

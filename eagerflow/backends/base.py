@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.devices import device_of
 from eagerflow.dtypes import DType, bfloat16, float16, float32
+from eagerflow.errors import DeviceError
 from eagerflow.op import Op
 
 __all__ = ["Backend"]
 
 # Ops that only move data around need no arithmetic, so every dtype is fine as it is.
-MOVERS = frozenset({"shape", "indexing", "creation", "random"})
+MOVERS = frozenset({"shape", "indexing", "creation", "random", "control"})
 
 
 class Backend:
@@ -50,9 +52,7 @@ class Backend:
         self, kernel: Callable[..., Any], dtype: DType, *arrays: Any, **attributes: Any
     ) -> Any:
         """Compute small floats in float32 and round the results, as BLAS knows no others."""
-        wide = [
-            a.astype(float32) if getattr(a, "dtype", None) == dtype else a for a in arrays
-        ]
+        wide = [a.astype(float32) if getattr(a, "dtype", None) == dtype else a for a in arrays]
         result = kernel(*wide, **attributes)
         if isinstance(result, tuple):
             return tuple(self._narrow(part, dtype) for part in result)
@@ -65,20 +65,28 @@ class Backend:
         """A Python number as an operand next to arrays of ``dtype``."""
         return value if dtype.isbuiltin == 1 else self.asarray(value, dtype)
 
-    def wrap(self, result: Any) -> Any:
-        """A kernel's result as an array, where the library gave a scalar."""
-        return self.asarray(result, None)
+    def wrapper(self, index: int) -> Callable[[Any], Any]:
+        """What makes an array on device ``index`` of a kernel's result that is a scalar."""
+        return partial(self.asarray, dtype=None, index=index)
 
-    def asarray(self, obj: Any, dtype: DType | None) -> Any:
-        """``obj``, a NumPy array or a number, as an array of this library; no copy if it is."""
+    def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
+        """``obj``, a NumPy array or a number, as an array of this library on device ``index``.
+
+        Nothing is copied where it is one already.
+        """
         return self.xp.asarray(obj, dtype=dtype)
 
-    def receive(self, array: Any) -> Any:
-        """An array of any backend in this one's memory; no copy if it is there already."""
+    def locate(self, array: Any) -> int:
+        """Index of the device that holds an array of this library."""
+        return 0
+
+    def receive(self, array: Any, index: int = 0) -> Any:
+        """An array of any backend on this one's device ``index``; no copy if it is there."""
         if isinstance(array, self.array_type):
             return array
-        values = array if isinstance(array, np.ndarray) else array.get()
-        return self.asarray(values, values.dtype)
+        home = device_of(array)
+        values = array if home is None else home.backend.to_numpy(array)
+        return self.asarray(values, values.dtype, index)
 
     def copy(self, array: Any) -> Any:
         """A copy in memory of its own."""
@@ -94,3 +102,7 @@ class Backend:
     def memory_stats(self, index: int) -> dict[str, int]:
         """Bytes in use on the device with this index, where the library can tell."""
         return {}
+
+    def set_memory_limit(self, index: int, size: int | None) -> None:
+        """Refuse allocations beyond ``size`` bytes on the device; None lifts the limit."""
+        raise DeviceError(f"{self.name} cannot limit the memory of a device")

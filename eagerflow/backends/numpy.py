@@ -33,7 +33,10 @@ class NumpyBackend(Backend):
     xp = np
     array_type = np.ndarray
 
-    def asarray(self, obj: Any, dtype: DType | None) -> Any:
+    def wrapper(self, index: int) -> Callable[[Any], Any]:
+        return np.asarray
+
+    def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
         return np.asarray(obj, dtype)
 
     def copy(self, array: Any) -> Any:

@@ -63,7 +63,7 @@ class NumpyInstructions:
         return getattr(np, instruction.numpy)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """a * b + c."""
+        """A * b + c."""
         return a * b + c
 
     def sigmoid(self, x: Any) -> Any:

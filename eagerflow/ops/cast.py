@@ -49,9 +49,9 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
         "dtypes": ANY,
         "infer": _cast_spec,
         "vjp": (_cast_back,),
-        "jvp": lambda tangents, y, x, dtype: astype(tangents[0], dtype)
-        if is_inexact(as_dtype(dtype))
-        else None,
+        "jvp": lambda tangents, y, x, dtype: (
+            astype(tangents[0], dtype) if is_inexact(as_dtype(dtype)) else None
+        ),
         "batch": lambda args, batched, size, dtype: astype(args[0], dtype),
         "split": _along_all,
         "onnx": Onnx("Cast", {"dtype": "to"}),
@@ -123,7 +123,9 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
         "batch": lambda args, batched, size, device: to_device(args[0], device),
         "split": _along_all,
         "onnx": Onnx("Identity"),
-        "samples": lambda rng, dtype: [Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)],
+        "samples": lambda rng, dtype: [
+            Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)
+        ],
         "errors": lambda rng: [
             *refused_objects(rng),
             ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
@@ -141,4 +143,5 @@ def to_device(xp: Any, x: Any, /, device: str) -> Any:
     >>> ef.tensor([1.0]).to("cpu:0").device
     Device('cpu:0')
     """
-    return as_device(device).backend.receive(x)
+    place = as_device(device)
+    return place.backend.receive(x, place.index)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eagerflow.dims import product
 from eagerflow.dispatch import bind
 from eagerflow.dtypes import BOOL, FLOAT8, FLOATS, INEXACT, NUMERIC, STANDARD, as_dtype, real_dtype
 from eagerflow.errors import DTypeError, ShapeError
@@ -188,13 +187,14 @@ def elementwise(
             "jvp": Missing("no gradient") if isinstance(partials, Missing) else "partials",
             "scalar": _scalar_rule(name, scalar),
             "split": split_elementwise,
-            "batch": lambda *args, **more: batch_elementwise(call, *args, **more),
+            "batch": lambda *args, **more: batch_elementwise(bound[0], *args, **more),
             "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
             "trusted": True,
         } | facts
-        call = define("elementwise", own, operator, method)(kernel)
-        return call
+        bound.append(define("elementwise", own, operator, method)(kernel))
+        return bound[0]
 
+    bound: list[Call] = []  # the batching rule calls the op that is being defined
     return decorate
 
 
@@ -284,7 +284,7 @@ def reduction(
             found += [Split((i,), None, combine) for i in axes]
         return found
 
-    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    def batch(call: Call, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
         (x,) = args
         axes = normalize_axes(attributes.pop("axis"), x.ndim - 1)
         return call(x, axis=tuple(i + 1 for i in axes), **attributes)
@@ -299,19 +299,18 @@ def reduction(
         ]
 
     def decorate(kernel: Call) -> Call:
-        nonlocal call
         own = {
             "dtypes": dtypes,
             "infer": infer,
             "split": split,
-            "batch": batch,
+            "batch": lambda *args, **more: batch(bound[0], *args, **more),
             "errors": errors,
             "trusted": empty,
         } | facts
-        call = define("reduction", own, None, method)(kernel)
-        return call
+        bound.append(define("reduction", own, None, method)(kernel))
+        return bound[0]
 
-    call: Call = define
+    bound: list[Call] = []  # the batching rule calls the op that is being defined
     return decorate
 
 

@@ -66,8 +66,7 @@ def pairs(
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         second = (low if low2 is None else low2, high if high2 is None else high2)
         found = [
-            Sample((make(rng, dtype, a, low, high), make(rng, dtype, b, *second)))
-            for a, b in PAIRS
+            Sample((make(rng, dtype, a, low, high), make(rng, dtype, b, *second))) for a, b in PAIRS
         ]
         base = make(rng, dtype, (4, 6), low, high)
         other = make(rng, dtype, (6, 4), *second)
@@ -78,9 +77,7 @@ def pairs(
     return samples
 
 
-def reduced(
-    low: float = -2, high: float = 2, empty: bool = True, **attributes: Any
-) -> Samples:
+def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: Any) -> Samples:
     """Samples of a reduction: all kinds of axes, kept or not."""
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
