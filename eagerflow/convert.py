@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.devices import Device, as_device
+from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import FLOAT8, STANDARD, DType, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError
 from eagerflow.op import ops
@@ -16,6 +16,7 @@ __all__ = ["SCALARS", "as_tensor", "from_array"]
 
 SCALARS = frozenset({bool, int, float, complex})
 _KNOWN = STANDARD | FLOAT8
+_CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
 
 
 def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -31,13 +32,28 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
     place = as_device(device)
     if isinstance(obj, list | tuple) and _holds_tensors(obj):
         return _from_tensor(ops["stack"].call([as_tensor(x) for x in obj]), wanted, device, None)
-    values = _values(obj, wanted, copy)
-    return from_array(values, place, copy is True and values is obj)
+    if (home := _home(obj)) is not None:
+        array = home.backend.copy(obj) if copy else home.backend.asarray(obj, None, home.index)
+        return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
+    values, own = _values(obj, wanted, copy)
+    if copy is False and place.type != "cpu":
+        raise DTypeError(f"copy=False, but values on the way to {place} are copied")
+    return from_array(values, place, copy is True and not own)
+
+
+def _home(obj: Any) -> Device | None:
+    """The device other than the CPU that holds an array of another library."""
+    if isinstance(obj, np.ndarray) or not hasattr(obj, "__dlpack_device__"):
+        return None
+    kind, index = obj.__dlpack_device__()
+    return as_device(f"gpu:{index}") if kind == _CUDA else device_of(obj)
 
 
 def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) -> Tensor:
     tensor: Tensor = obj if type(obj) is Tensor else obj.value
     if device is not None and as_device(device) is not tensor.device:
+        if copy is False:
+            raise DTypeError(f"copy=False, but {tensor.device} to {device} needs a copy")
         tensor = ops["to_device"].call(tensor, str(as_device(device)))
     if dtype is not None and dtype != tensor.dtype:
         if copy is False:
@@ -60,9 +76,10 @@ def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
     return new_tensor(backend.copy(array) if copy else array, device.kind(array.dtype))
 
 
-def _values(obj: Any, dtype: DType | None, copy: bool | None) -> np.ndarray[Any, Any]:
-    """A NumPy array of a dtype that eagerflow knows."""
+def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], bool]:
+    """A NumPy array of a dtype that eagerflow knows, and whether nobody else has its memory."""
     cls = type(obj)
+    own = cls in SCALARS or isinstance(obj, list | tuple | np.generic)
     if cls in SCALARS and dtype is None:
         dtype = default_dtype(cls)
     array = _read(obj)
@@ -73,11 +90,12 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> np.ndarray[Any,
         dtype = native
         if not hasattr(obj, "dtype"):  # Python numbers, nested or not
             dtype = default_dtype({"f": float, "c": complex, "i": int}.get(native.kind, bool))
-    if array.dtype == dtype:
-        return array
+    if array.dtype == dtype and not (own and copy is False):
+        return array, own
     if copy is False:
-        raise DTypeError(f"copy=False, but {array.dtype} to {dtype} needs a copy")
-    return _cast(obj, array, np.dtype(dtype))
+        what = f"a {cls.__name__}" if own else array.dtype
+        raise DTypeError(f"copy=False, but {what} to {dtype} needs a copy")
+    return _cast(obj, array, np.dtype(dtype)), True
 
 
 def _read(obj: Any) -> np.ndarray[Any, Any]:
@@ -85,7 +103,11 @@ def _read(obj: Any) -> np.ndarray[Any, Any]:
         _refuse(obj)
     try:
         if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
-            return np.from_dlpack(obj)
+            try:
+                return np.from_dlpack(obj)
+            except (BufferError, RuntimeError, TypeError):
+                if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
+                    raise
         return np.asarray(obj)
     except MemoryError as error:
         raise OutOfMemoryError(f"the values do not fit into memory: {error}") from error

@@ -100,12 +100,16 @@ class Tensor(Operators):
 
     # Leaving eagerflow -----------------------------------------------------------------
 
-    def _values(self, how: str) -> np.ndarray[Any, Any]:
+    def _leave(self, how: str) -> Any:
         array = self._array
         if type(array) is not self._kind.array_type:
             array.refuse(how)
         if self._key is not None and (recorder := now()[1]) is not None:
             recorder.leave(self, how)
+        return array
+
+    def _values(self, how: str) -> np.ndarray[Any, Any]:
+        array = self._leave(how)
         values: np.ndarray[Any, Any] = self._kind.device.backend.to_numpy(array)
         return values
 
@@ -190,11 +194,13 @@ class Tensor(Operators):
         return array_namespace()
 
     def __dlpack__(self, **options: Any) -> Any:
-        array = self._values("__dlpack__")
         if self._kind.device.type != "cpu":
-            return self._array.__dlpack__(**options)
-        if not options.get("copy") and not array.flags.writeable:
-            array = array.copy()  # DLPack cannot say "read-only" to every consumer
+            return self._leave("__dlpack__").__dlpack__(**options)
+        array = self._values("__dlpack__")
+        if (options.get("max_version") or (0,)) >= (1,) and options.get("copy") is not True:
+            array.flags.writeable = False
+        else:  # before version 1, DLPack cannot say "read-only"
+            array = array.copy()
         return array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -25,7 +25,7 @@ class Backend:
 
     name: str
     xp: Any
-    array_type: type
+    array_type: type[Any]
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""
