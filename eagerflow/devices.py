@@ -32,8 +32,11 @@ _NAME = re.compile(
 class _DeviceType:
     """A registered type: how its backend is loaded and how many devices it has."""
 
-    def __init__(self, name: str, load: Callable[[], Any], count: Callable[[], int]) -> None:
+    def __init__(
+        self, name: str, load: Callable[[], Any], count: Callable[[], int], install: str | None
+    ) -> None:
         self.name = name
+        self.install = install
         self.load = load
         self.count = count
         self.logical: int | None = None
@@ -113,13 +116,16 @@ class Device:
 
 
 def register_device_type(
-    name: str, load: Callable[[], Any], count: Callable[[], int] = lambda: 1
+    name: str,
+    load: Callable[[], Any],
+    count: Callable[[], int] = lambda: 1,
+    install: str | None = None,
 ) -> None:
     """Add a type of device, such as ``"npu"``.
 
     ``load()`` returns the backend (see ``docs/backends.md``) and is called at first use;
-    ``count()`` returns how many devices there are. Raises DeviceError for a name that is
-    taken or that is not an identifier.
+    ``count()`` returns how many devices there are; ``install`` is what a user without any
+    should do. Raises DeviceError for a name that is taken or that is not an identifier.
 
     >>> ef.register_device_type("cpu", load=lambda: None)
     Traceback (most recent call last):
@@ -131,7 +137,7 @@ def register_device_type(
     with _lock:
         if name in _types:
             raise DeviceError(f"device type {name!r} is registered already")
-        _types[name] = _DeviceType(name, load, count)
+        _types[name] = _DeviceType(name, load, count, install)
 
 
 def set_logical_devices(type: str, count: int) -> None:
@@ -217,11 +223,15 @@ def as_device(place: Device | str | None) -> Device:
             raise DeviceError(
                 f"there is no device {place!r}",
                 expected="one of " + ", ".join(map(str, devices())),
-                hint="ef.set_logical_devices('cpu', 2) makes cpu:0 and cpu:1"
-                if known.name == "cpu"
-                else f"an installed backend for {known.name!r} devices",
+                hint=_remedy(known, number),
             )
         return _device(known, number)
+
+
+def _remedy(known: _DeviceType, number: int) -> str | None:
+    if _count(known):
+        return f"ef.set_logical_devices({known.name!r}, {number + 1}) splits what is there"
+    return known.install
 
 
 class _Scope(threading.local):

@@ -28,4 +28,10 @@ def _count_gpus() -> int:
 
 
 register_device_type("cpu", _load_numpy)
-register_device_type("gpu", _load_cupy, _count_gpus)
+register_device_type(
+    "gpu",
+    _load_cupy,
+    _count_gpus,
+    install="pip install 'eagerflow[cuda12]' (or cuda13, as the driver's CUDA version is),"
+    " on a machine with an NVIDIA GPU",
+)

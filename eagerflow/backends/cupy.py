@@ -20,12 +20,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
 from eagerflow.op import Op
 
-__all__ = ["INSTALL", "CupyBackend", "count_devices"]
-
-INSTALL = (
-    "pip install 'eagerflow[cuda12]' (or cuda13, as the driver's CUDA version is),"
-    " on a machine with an NVIDIA GPU"
-)
+__all__ = ["CupyBackend", "count_devices"]
 
 
 @cache
@@ -58,7 +53,8 @@ class CupyBackend(Backend):
         except ImportError as error:
             installed = "" if isinstance(error, ModuleNotFoundError) else f": {error}"
             raise MissingExtraError(
-                f"GPUs need CuPy, which cannot be imported{installed}", hint=INSTALL
+                f"GPUs need CuPy, which cannot be imported{installed}",
+                hint="pip install 'eagerflow[cuda12]', or eagerflow[cuda13] for CUDA 13",
             ) from error
         if not count_devices():
             raise DeviceError("CuPy sees no GPU", hint="nvidia-smi shows driver and GPUs")
