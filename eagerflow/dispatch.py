@@ -120,9 +120,12 @@ def bind_binary(op: Op) -> Call:
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
-                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
+                a = x1._array
+                b = x2._array
+                k1 = x1._key
+                k2 = x2._key
             else:
-                a, b, k1, k2, fn, kind = _meet(op, x1, x2)
+                x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
             return _misfit(op, (x1, x2), {})
         try:
@@ -141,11 +144,10 @@ def bind_binary(op: Op) -> Call:
         if code.co_filename in internal:
             frame = user_frame(frame)
             code = frame.f_code
-        append((
-            op, _NONE, code, frame.f_lasti, key, y if keep_y else None,
-            k1, x1 if keep_1 or k1 is None else a.shape,
-            k2, x2 if keep_2 or k2 is None else b.shape,
-        ))  # fmt: skip
+        s1 = x1 if keep_1 or k1 is None else a.shape
+        s2 = x2 if keep_2 or k2 is None else b.shape
+        y_kept = y if keep_y else None
+        append((op, _NONE, code, frame.f_lasti, key, y_kept, k1, s1, k2, s2))
         return y
 
     return call
@@ -245,18 +247,30 @@ def user_frame(frame: Any) -> Any:
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
-    """Operands of which one is a Python scalar; KeyError sends all others the long way."""
+    """Operands of which one is a Python scalar or a Variable; KeyError for all others."""
+    if type(x1) is Variable:
+        x1 = x1.value
+    if type(x2) is Variable:
+        x2 = x2.value
+    if type(x1) is not Tensor and type(x2) is not Tensor:
+        raise KeyError
+    if type(x1) is Tensor and type(x2) is Tensor:
+        if x1._kind is not x2._kind:
+            raise KeyError
+        fn, out = op.table[x1._kind]
+        return x1, x2, x1._array, x2._array, x1._key, x2._key, fn, out
     if type(x1) is Tensor:
-        scalar, kind = type(x2), x1._kind
-        fn, out = op.table[kind, scalar]
-        b = x2 if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(x2, kind.dtype)
-        return x1._array, b, x1._key, None, fn, out
-    if type(x2) is Tensor:
-        scalar, kind = type(x1), x2._kind
-        fn, out = op.table[kind, scalar]
-        a = x1 if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(x1, kind.dtype)
-        return a, x2._array, None, x2._key, fn, out
-    raise KeyError
+        kind = x1._kind
+        fn, out = op.table[kind, type(x2)]
+        return x1, x2, x1._array, _operand(x2, kind), x1._key, None, fn, out
+    kind = x2._kind
+    fn, out = op.table[kind, type(x1)]
+    return x1, x2, _operand(x1, kind), x2._array, None, x2._key, fn, out
+
+
+def _operand(scalar: Any, kind: Kind) -> Any:
+    """A Python number next to arrays of ``kind``; NumPy's own dtypes know how to meet it."""
+    return scalar if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(scalar, kind.dtype)
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -271,7 +285,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     """Put the kernel for operands of ``kind`` into the op's table."""
     if kind.array_type is None:
         return
-    specs = [TensorSpec((), kind.dtype)] * len(op.data)
+    specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
     out = kind.device.kind(op.infer(*specs).dtype)
     entry = (kind.device.backend.bind(op, kind.dtype), out)
     op.table[kind] = entry
@@ -285,6 +299,10 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
+    if args and op.uniform and type(args[0]) is Tensor:
+        kind = args[0]._kind
+        if kind in op.kernels and all(type(x) is Tensor and x._kind is kind for x in args):
+            return args  # the kernel has been called with such before
     data = list(args)
     for i, x in enumerate(data):
         if type(x) is Tensor or x is None:
@@ -402,11 +420,10 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 
 def _kernel(op: Op, kind: Kind) -> Call:
-    key = ("kernel", kind)
-    fn: Call | None = op.table.get(key)
+    fn = op.kernels.get(kind)
     if fn is None:
         backend = kind.device.backend
-        fn = op.table[key] = backend.bind(op, kind.dtype)
+        fn = op.kernels[kind] = backend.bind(op, kind.dtype)
         direct = backend.bind_direct(op, kind.dtype)
         if direct is not None and kind not in op.table:
             op.table[kind] = direct
@@ -429,8 +446,8 @@ def record(
     append: Any, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], out: Any
 ) -> None:
     """Append an entry for a call whose arguments are watched, and give its results keys."""
-    keys = tuple(x._key if type(x) is Tensor else None for x in data)
-    if not any(key is not None for key in keys):
+    keys = [x._key if type(x) is Tensor else None for x in data]
+    if keys.count(None) == len(keys):
         return
     results = out if isinstance(out, tuple) else (out,)
     for result in results:
@@ -442,10 +459,11 @@ def record(
         kept = out if "y" in op.saves else tuple(map(spec_of, out))
     else:
         named, kept = out._key, out if "y" in op.saves else None
-    frame = user_frame(_frame(1))
+    frame = user_frame(_frame(2))
     entry = [op, attributes, frame.f_code, frame.f_lasti, named, kept]
+    last = len(op.kept) - 1  # the fact of a variadic argument holds for all of its tensors
     for i, x in enumerate(data):
-        entry += (keys[i], x if op.argument_saved(i) else _spec(x))
+        entry += (keys[i], x if op.kept[i if i < last else last] else _spec(x))
     append(tuple(entry))
 
 

@@ -88,6 +88,8 @@ class ErrorSample(NamedTuple):
     words: str
 
 
+_PLAIN = frozenset({type(None), int, float, bool, str, complex, Dim})
+
 REQUIRED: Any = object()
 """Stands for the default of an attribute that has none."""
 
@@ -95,7 +97,7 @@ REQUIRED: Any = object()
 def freeze(value: Any) -> Any:
     """An attribute in the form that is recorded: lists as tuples, NumPy numbers as Python's."""
     cls = type(value)
-    if value is None or cls in (int, float, bool, str, complex, Dim):
+    if cls in _PLAIN:
         return value
     if cls is tuple or cls is list:
         return tuple(freeze(item) for item in value)
@@ -165,8 +167,23 @@ class Op:
     outputs: int = 1
     ulp: int = 4
     version: int = 1
-    table: dict[Any, Any] = field(default_factory=dict)
     call: Any = None
+    # What calls have learned: hot paths by kind, kernels by kind.
+    table: dict[Any, Any] = field(default_factory=dict)
+    kernels: dict[Any, Rule] = field(default_factory=dict)
+    # What follows from the other facts, and is asked for in each call.
+    kept: tuple[bool, ...] = ()
+    required: tuple[str, ...] = ()
+    uniform: bool = True
+    differentiable: bool = False
+
+    def __post_init__(self) -> None:
+        self.kept = tuple(name in self.saves for name in self.data)
+        self.uniform = len(set(self.dtypes)) == 1 and len(self.together) == len(self.data)
+        self.required = tuple(n for n, value in self.attributes.items() if value is REQUIRED)
+        self.differentiable = not (
+            isinstance(self.partials, Missing) and isinstance(self.vjp, Missing)
+        )
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
@@ -174,47 +191,43 @@ class Op:
     def __reduce__(self) -> tuple[Any, ...]:
         return ops.__getitem__, (self.name,)
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether a gradient can pass through this op."""
-        return not (isinstance(self.partials, Missing) and isinstance(self.vjp, Missing))
-
     def bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Data arguments, and all attributes in recorded form, of a call by the user."""
         if self.arrange is not None:
             args, named = self.arrange(*args, **named)
         count = len(args) if self.variadic else len(self.data)
-        data, extra = list(args[:count]), args[count:]
-        if len(extra) > len(self.attributes):
-            raise TypeError(f"{self.name}() takes {count} tensors, {len(args)} arguments came")
-        attributes = dict(self.attributes)
-        for name, value in zip(self.attributes, extra, strict=False):
-            attributes[name] = self._freeze(name, value)
+        data = args[:count]
+        attributes = self.attributes.copy()
+        if len(args) > count:
+            if len(args) - count > len(attributes):
+                raise TypeError(f"{self.name}() takes {count} tensors, {len(args)} arguments came")
+            for name, value in zip(self.attributes, args[count:], strict=False):
+                attributes[name] = self._freeze(name, value)
         for name, value in named.items():
             if name in attributes:
                 attributes[name] = self._freeze(name, value)
             elif name in self.data and self.data.index(name) >= len(data):
-                position = self.data.index(name)
-                data += [None] * (position + 1 - len(data))
-                data[position] = value
+                missing = self.data.index(name) - len(data)
+                data = (*data, *(None,) * missing, value)
             else:
                 raise TypeError(f"{self.name}() got an unexpected argument {name!r}")
-        for name, value in attributes.items():
-            if value is REQUIRED:
+        for name in self.required:
+            if attributes[name] is REQUIRED:
                 raise TypeError(f"{self.name}() needs the argument {name!r}")
-        return self._complete(data), attributes
+        return data if self.variadic else self._complete(data), attributes
 
     def _freeze(self, name: str, value: Any) -> Any:
+        if type(value) in _PLAIN and name != "dtype":
+            return value
         try:
             return as_dtype(value) if name == "dtype" and value is not None else freeze(value)
         except EagerflowError as error:
             error.op, error.argument = self.name, name
             raise
 
-    def _complete(self, data: list[Any]) -> tuple[Any, ...]:
-        if self.variadic:
-            return tuple(data)
-        data += [None] * (len(self.data) - len(data))
+    def _complete(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(data) < len(self.data):
+            data += (None,) * (len(self.data) - len(data))
         for position, value in enumerate(data):
             if value is None and position not in self.optional:
                 raise DTypeError(
@@ -223,17 +236,13 @@ class Op:
                     argument=self.data[position],
                     expected=f"{self.name}({', '.join(self.data)})",
                 )
-        return tuple(data)
+        return data
 
     def argument(self, position: int) -> str:
         """The name of a data argument."""
         if self.variadic and position >= len(self.data) - 1:
             return f"{self.data[-1]}[{position - len(self.data) + 1}]"
         return self.data[position]
-
-    def argument_saved(self, position: int) -> bool:
-        """Whether the gradient rules need the value of a data argument."""
-        return self.data[min(position, len(self.data) - 1)] in self.saves
 
     def allowed(self, position: int) -> frozenset[DType]:
         """The dtypes that a data argument may have when the kernel is called."""
@@ -326,5 +335,10 @@ def custom_op(name: str, vjp: Rule) -> Op:
 
 
 def spec_of(value: Any) -> TensorSpec:
-    """The spec of a tensor, or of a Python scalar as an operand without axes."""
-    return TensorSpec(value.shape, value.dtype, None, value.device)
+    """The spec of a tensor; its shape and dtype are known to be fine."""
+    spec = object.__new__(TensorSpec)
+    spec.shape = value.shape
+    spec.dtype = value.dtype
+    spec.name = None
+    spec.device = value.device
+    return spec
