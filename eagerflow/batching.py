@@ -68,7 +68,8 @@ class Batching(Recorder):
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         batched = tuple(self.holds(x) for x in args)
-        if not any(batched):
+        # A random op draws for each example, also from a state that they share.
+        if not any(batched) and op.family != "random":
             return below(self.outer, op, args, attributes)
         if isinstance(op.batch, Missing):
             raise CaptureError(
