@@ -153,6 +153,8 @@ def set_logical_devices(type: str, count: int) -> None:
     known = _type_named(type)
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise DeviceError(f"{count!r} is not a number of devices", expected="an integer from 1")
+    if not known.count():
+        raise DeviceError(f"there is no device of type {type!r} to split", hint=known.install)
     with _lock:
         in_use = max((d.index for d in known.devices.values() if d._kinds), default=-1) + 1
         if count < in_use:
@@ -199,17 +201,18 @@ def _device(known: _DeviceType, index: int) -> Device:
 
 
 def as_device(place: Device | str | None) -> Device:
-    """The device that ``place`` names; partial names match, None is the current device.
+    """The device that ``place`` names; None is the current device.
 
     Short (``gpu:1``, ``gpu``) and full (``/job:local/task:0/device:gpu:1``) names are
-    understood. Raises DeviceError for a device that does not exist.
+    understood. What a partial name leaves open is as for the current device, where that
+    fits the rest, or else 0. Raises DeviceError for a device that does not exist.
     """
     if place is None:
         return current_device()
     if isinstance(place, Device):
         return place
     match = _NAME.fullmatch(place) if isinstance(place, str) else None
-    if match is None:
+    if match is None or not place:
         raise DeviceError(
             f"{place!r} is not a device name",
             expected="a name such as 'cpu', 'gpu:1' or '/job:local/task:0/device:cpu:0'",
@@ -217,8 +220,12 @@ def as_device(place: Device | str | None) -> Device:
     if match["job"] not in (None, "local") or match["task"] not in (None, "0"):
         raise DeviceError(f"there is no device {place!r}: this process is /job:local/task:0")
     with _lock:
-        known = _type_named((match["type"] or "cpu").lower())
-        number = 0 if match["index"] in (None, "*") else int(match["index"])
+        current = current_device()
+        known = _type_named(match["type"].lower()) if match["type"] else current._type
+        if match["index"] not in (None, "*"):
+            number = int(match["index"])
+        else:
+            number = current.index if current._type is known else 0
         if number >= _count(known):
             raise DeviceError(
                 f"there is no device {place!r}",

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.devices import device_of
+from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
 from eagerflow.op import Op
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "PlacedBackend"]
 
 # Ops that only move data around need no arithmetic, so every dtype is fine as it is.
 MOVERS = frozenset({"shape", "indexing", "creation", "random", "control"})
@@ -29,12 +29,12 @@ class Backend:
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""
-        if self.name in op.overrides:
-            kernel: Callable[..., Any] = partial(op.overrides[self.name], self.xp)
-        elif op.ufunc:
-            kernel = attrgetter(op.ufunc)(self.xp)
-        else:
-            kernel = partial(op.kernel, self.xp)
+        kernel: Callable[..., Any] = partial(op.overrides.get(self.name, op.kernel), self.xp)
+        if op.ufunc and self.name not in op.overrides:
+            try:
+                kernel = attrgetter(op.ufunc)(self.xp)
+            except AttributeError:  # the body of the op does without
+                pass
         if op.family in MOVERS:
             return kernel
         if dtype == bfloat16 or (dtype == float16 and op.family != "elementwise"):
@@ -45,7 +45,10 @@ class Backend:
         """The function of the first array and the user's attributes, for the hot path."""
         if op.direct is None or (op.family not in MOVERS and dtype in (bfloat16, float16)):
             return None
-        function: Callable[..., Any] = op.direct(self.xp)
+        try:
+            function: Callable[..., Any] = op.direct(self.xp)
+        except AttributeError:  # a speed-up that this library does not offer
+            return None
         return function
 
     def _through_float32(
@@ -106,3 +109,37 @@ class Backend:
     def set_memory_limit(self, index: int, size: int | None) -> None:
         """Refuse allocations beyond ``size`` bytes on the device; None lifts the limit."""
         raise DeviceError(f"{self.name} cannot limit the memory of a device")
+
+
+class PlacedBackend(Backend):
+    """A library that computes on one current device of several, as CUDA's do.
+
+    Kernels and allocations run where their arrays are, whatever device is current; users
+    never set it themselves.
+    """
+
+    def on(self, index: int) -> Any:
+        """Context in which the device with this index is the library's current one."""
+        raise NotImplementedError(f"{type(self).__name__}.on")
+
+    def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
+        return partial(self._at_home, super().bind(op, dtype))
+
+    def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
+        direct = super().bind_direct(op, dtype)
+        return None if direct is None else partial(self._at_home, direct)
+
+    def _at_home(self, kernel: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
+        """``kernel`` on the device of its first array or, without one, where the result goes."""
+        for x in args:
+            if isinstance(x, self.array_type):
+                with self.on(self.locate(x)):
+                    return kernel(*args, **attributes)
+        named = attributes.get("device")
+        place = current_device() if named is None else as_device(named)
+        with self.on(place.index):
+            return kernel(*args, **attributes)
+
+    def scalar(self, value: Any, dtype: DType) -> Any:
+        # A Python number belongs to no device; rounded here, it is the one a CPU would take.
+        return value if dtype.isbuiltin == 1 else float(dtype.type(value))

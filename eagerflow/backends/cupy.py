@@ -8,17 +8,14 @@ a GPU; the tests marked ``gpu`` do where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.base import Backend
-from eagerflow.devices import as_device, current_device
+from eagerflow.backends.base import PlacedBackend
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
-from eagerflow.op import Op
 
 __all__ = ["CupyBackend", "count_devices"]
 
@@ -37,12 +34,11 @@ def count_devices() -> int:
     return count
 
 
-class CupyBackend(Backend):
+class CupyBackend(PlacedBackend):
     """Arrays of CuPy on NVIDIA GPUs.
 
-    CUDA has a current device per thread, and CuPy refuses arrays of another one. So kernels
-    and allocations run where their arrays are; users never set CUDA's device themselves.
-    With more logical devices than GPUs, these share the GPUs in turn.
+    CUDA has a current device per thread, and CuPy refuses arrays of another one. With more
+    logical devices than GPUs, these share the GPUs in turn.
     """
 
     name = "cupy"
@@ -61,49 +57,24 @@ class CupyBackend(Backend):
         self.xp = cupy
         self.array_type = cupy.ndarray
 
-    def _on(self, index: int) -> Any:
-        """Context in which the GPU behind the device ``gpu:index`` is CUDA's current one."""
+    def on(self, index: int) -> Any:
         return self.xp.cuda.Device(index % count_devices())
-
-    # Kernels -----------------------------------------------------------------------------
-
-    def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
-        return partial(self._at_home, super().bind(op, dtype))
-
-    def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
-        direct = super().bind_direct(op, dtype)
-        return None if direct is None else partial(self._at_home, direct)
-
-    def _at_home(self, kernel: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
-        """``kernel`` on the GPU of its first array or, without arrays, where the result goes."""
-        for x in args:
-            if isinstance(x, self.array_type):
-                with x.device:
-                    return kernel(*args, **attributes)
-        named = attributes.get("device")
-        place = current_device() if named is None else as_device(named)
-        with self._on(place.index):
-            return kernel(*args, **attributes)
-
-    def scalar(self, value: Any, dtype: DType) -> Any:
-        # A Python number belongs to no GPU; rounded here, it is the one a CPU would take.
-        return value if dtype.isbuiltin == 1 else float(dtype.type(value))
-
-    # Transfers ---------------------------------------------------------------------------
-
-    def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
-        with self._on(index):
-            # The user may change the memory as soon as this returns, so the copy must be over.
-            return self.xp.asarray(obj, dtype=dtype, blocking=True)
 
     def locate(self, array: Any) -> int:
         index: int = array.device.id
         return index
 
+    # Transfers ---------------------------------------------------------------------------
+
+    def asarray(self, obj: Any, dtype: DType | None, index: int = 0) -> Any:
+        with self.on(index):
+            # The user may change the memory as soon as this returns, so the copy must be over.
+            return self.xp.asarray(obj, dtype=dtype, blocking=True)
+
     def receive(self, array: Any, index: int = 0) -> Any:
         if not isinstance(array, self.array_type):
             return super().receive(array, index)
-        source, target = array.device, self._on(index)
+        source, target = array.device, self.on(index)
         if source.id == target.id:
             return array
         # Each GPU has streams of its own: the values must be there before the copy starts,
@@ -130,11 +101,11 @@ class CupyBackend(Backend):
 
     def synchronize(self) -> None:
         for index in range(count_devices()):
-            self._on(index).synchronize()
+            self.on(index).synchronize()
 
     def memory_stats(self, index: int) -> dict[str, int]:
         """Bytes in use by arrays, held by the pool, allowed (0: all), free and in all."""
-        with self._on(index) as gpu:
+        with self.on(index) as gpu:
             pool = self.xp.get_default_memory_pool()
             free, total = gpu.mem_info
             return {
@@ -146,5 +117,5 @@ class CupyBackend(Backend):
             }
 
     def set_memory_limit(self, index: int, size: int | None) -> None:
-        with self._on(index):
+        with self.on(index):
             self.xp.get_default_memory_pool().set_limit(size=size or 0)
