@@ -1,0 +1,130 @@
+"""Side-by-side timing: all contestants in turn, in one process, after their results agree.
+
+A row is a dict from contestant to a function without arguments. ``compare`` checks that all
+compute the same, then runs them A B A B ..., and reports the median of each, its spread, and the
+median of the ratios to the peer of the same round, which other load on the machine moves least.
+"""
+
+import argparse
+import gc
+import json
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def arguments(description):
+    """The command line that all benchmarks share."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=25, help="how often each is timed")
+    parser.add_argument("--json", action="store_true", help="append a line to results/")
+    return parser.parse_args()
+
+
+def calls_for(function, seconds):
+    """How many calls take about this long."""
+    calls = 1
+    while True:
+        start = time.perf_counter()
+        for _ in range(calls):
+            function()
+        taken = time.perf_counter() - start
+        if taken > seconds / 4:
+            return max(1, int(calls * seconds / taken))
+        calls *= 4
+
+
+def time_round(function, calls):
+    """Seconds a call, over one uninterrupted run of calls."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls
+
+
+def agree(name, results, rtol):
+    """Fail unless all contestants computed the same numbers."""
+    first, *others = results.items()
+    for other, values in others:
+        for a, b in zip(first[1], values, strict=True):
+            np.testing.assert_allclose(
+                np.asarray(a), np.asarray(b), rtol=rtol, atol=rtol,
+                err_msg=f"{name}: {first[0]} and {other} differ",
+            )  # fmt: skip
+
+
+def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None, per=1):
+    """Time all contestants in turn; gives the row of the report.
+
+    ``per`` divides the times, for functions that do something several times over.
+    """
+    calls = {who: calls_for(f, seconds) for who, f in contestants.items()}
+    times = {who: [] for who in contestants}
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for who, f in contestants.items():
+                times[who].append(time_round(f, calls[who]) / per)
+            gc.collect()
+    finally:
+        if enabled:
+            gc.enable()
+    ratios = [a / b for a, b in zip(times[ours], times[peer], strict=True)]
+    quarter = statistics.quantiles(ratios, n=4)
+    return {
+        "name": name,
+        "microseconds": {who: round(statistics.median(t) * 1e6, 3) for who, t in times.items()},
+        "ratio": round(statistics.median(ratios), 3),
+        "spread": [round(quarter[0], 3), round(quarter[2], 3)],
+        "peer": peer,
+        "target": target,
+    }
+
+
+def report(title, rows):
+    """Print the rows as a table."""
+    print(f"\n{title}")
+    names = list(dict.fromkeys(who for row in rows for who in row["microseconds"]))
+    width = max(len(row["name"]) for row in rows)
+    print(
+        " " * width + "".join(f"{name:>12}" for name in names) + "     ratio (middle half)   target"
+    )
+    for row in rows:
+        cells = "".join(f"{row['microseconds'].get(name, float('nan')):>12.2f}" for name in names)
+        low, high = row["spread"]
+        target = "" if row["target"] is None else f"{row['target']:g}"
+        miss = " missed" if row["target"] is not None and row["ratio"] > row["target"] else ""
+        print(
+            f"{row['name']:<{width}}{cells}   {row['ratio']:>6.2f} ({low:.2f} to {high:.2f})"
+            f"   {target}{miss}"
+        )
+
+
+def save(benchmark, rows, versions):
+    """Append one JSON line with the rows and what they were measured on."""
+    RESULTS.mkdir(exist_ok=True)
+    line = {
+        "benchmark": benchmark,
+        "date": time.strftime("%Y-%m-%d"),
+        "processor": _processor(),
+        "python": platform.python_version(),
+        "versions": versions,
+        "rows": rows,
+    }
+    with (RESULTS / f"{benchmark}.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{models[0]}, {len(models)} cores" if models else platform.processor()
