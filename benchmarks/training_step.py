@@ -10,11 +10,11 @@ is faster.
 import harness
 import numpy as np
 import torch
+from eagerflow.cli.demo import build_network
 from sklearn.datasets import load_digits
 from torch import nn
 
 import eagerflow as ef
-from eagerflow.cli.demo import build_network
 
 BATCH = 64
 
