@@ -1,0 +1,311 @@
+"""Steps of optimizers as single ops: one call reads a parameter and gives its successor.
+
+Written as a chain of ops, Adam's step takes a dozen calls and as many passes over memory. Here
+the arrays are worked through in pieces that stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import FLOATS
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.samples import make
+from eagerflow.ops.shape import broadcast_to
+from eagerflow.spec import TensorSpec
+
+__all__ = ["adam_update", "momentum_update"]
+
+_PIECE = 8192  # elements: seven float32 arrays of this length fit into a cache of 256 kB
+_NO_GRADIENT = Missing(
+    "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
+)
+
+
+def _check(arrays: tuple[Any, ...], names: tuple[str, ...]) -> None:
+    """The arrays have one shape, and the numbers after them none of their own."""
+    shape = arrays[0].shape
+    for array, name in zip(arrays[1:], names[1:], strict=False):
+        if array.shape != shape:
+            raise ShapeError(
+                f"the shape {tuple(array.shape)} is not that of the parameter", argument=name,
+                expected=f"shape {tuple(shape)}",
+            )  # fmt: skip
+
+
+def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[Any], Any]:
+    """An op of arrays of one shape, followed by ``numbers`` that broadcast to it."""
+    arrays = tuple(names.split())
+
+    def infer(*specs: TensorSpec, **attributes: Any) -> tuple[TensorSpec, ...]:
+        _check(specs[: len(arrays)], arrays)
+        return tuple(specs[0].like() for _ in range(outputs))
+
+    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+        rank = max(x.ndim - own for x, own in zip(args, batched, strict=True))
+        lined = []
+        for i, (x, own) in enumerate(zip(args, batched, strict=True)):
+            if i < len(arrays) and not own:
+                x = broadcast_to(x, (size, *x.shape))
+            elif own:
+                x = x.reshape((size, *(1,) * (rank - x.ndim + 1), *x.shape[1:]))
+            lined.append(x)
+        return call(*lined, **attributes)
+
+    def split(x: TensorSpec, *rest: Any, **attributes: Any) -> list[Split]:
+        whole = (None,) * numbers
+        return [Split((*(i for _ in arrays), *whole), i) for i in range(x.ndim)]
+
+    def cost(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
+        size = product(x.shape)
+        return Cost(size * 4 * outputs, size * x.dtype.itemsize * (len(arrays) + outputs))
+
+    def decorate(kernel: Any) -> Any:
+        nonlocal call
+        own = {
+            "dtypes": FLOATS,
+            "infer": infer,
+            "vjp": _NO_GRADIENT,
+            "jvp": _NO_GRADIENT,
+            "batch": batch,
+            "split": split,
+            "cost": cost,
+            "onnx": Missing("training is not exported"),
+            "scalar": Missing("several results"),
+            "errors": lambda rng: _errors(rng, len(arrays), numbers),
+            "outputs": outputs,
+            "trusted": True,  # the kernels check the shapes
+        } | facts
+        call = define("control", own)(kernel)
+        return call
+
+    call: Any = None
+    return decorate
+
+
+def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    rest = (x,) * (arrays - 1) + (0.1,) * numbers
+    return [
+        *(e._replace(args=e.args + rest) for e in refused_objects(rng)),
+        ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, "not that of the parameter"),
+        ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, "not that of the parameter"),
+        ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),
+    ]
+
+
+def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
+    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (_PIECE + 3,))
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        scalars = tuple(np.asarray(n, dtype) for n in numbers)
+        found = []
+        for i, shape in enumerate(shapes):
+            values = [make(rng, dtype, shape, 0.5, 2) for _ in range(arrays)]
+            found.append(Sample((*values, *scalars), options[i % len(options)]))
+        base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(arrays)]
+        for cut in (lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[0], (3, 4))):
+            found += [Sample((*map(cut, base), *scalars), more) for more in options]
+        return found
+
+    return samples
+
+
+def _pieces(*arrays: Any) -> Iterator[tuple[Any, ...]]:
+    """The same stretch of each array, one stretch after the other; the arrays have one axis."""
+    size = arrays[0].size
+    if size <= _PIECE:
+        yield arrays
+        return
+    for start in range(0, size, _PIECE):
+        yield tuple(array[start : start + _PIECE] for array in arrays)
+
+
+def _single(*numbers: Any) -> bool:
+    return all(n.ndim == 0 for n in numbers)
+
+
+# Gradient descent with momentum ------------------------------------------------------------------
+
+
+def _momentum_numpy(
+    xp: Any, parameter: Any, gradient: Any, velocity: Any, learning_rate: Any, /, *,
+    momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0,
+) -> Any:  # fmt: skip
+    options = {"momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay}
+    if not _single(learning_rate):
+        return _momentum(xp, parameter, gradient, velocity, learning_rate, **options)
+    _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
+    rate = learning_rate.item()
+    shape, size = parameter.shape, parameter.size
+    new_p, new_v = np.empty(size, parameter.dtype), np.empty(size, parameter.dtype)
+    old = (parameter.ravel(), gradient.ravel(), velocity.ravel())
+    for p, g, v, np_, nv in _pieces(*old, new_p, new_v):
+        step = np.multiply(g, rate)
+        np.multiply(v, momentum, out=nv)
+        nv -= step
+        if nesterov:
+            np.subtract(np.multiply(nv, momentum), step, out=step)
+        else:
+            step = nv
+        np.multiply(p, 1 - rate * weight_decay, out=np_) if weight_decay else np.copyto(np_, p)
+        np_ += step
+    return new_p.reshape(shape), new_v.reshape(shape)
+
+
+def _momentum(
+    xp: Any, p: Any, g: Any, v: Any, rate: Any, momentum: float, nesterov: bool, weight_decay: float
+) -> Any:
+    step = g * rate
+    new_v = v * momentum - step
+    new_p = p - p * rate * weight_decay
+    return new_p + (new_v * momentum - step if nesterov else new_v), new_v
+
+
+def _momentum_reference(
+    p: Any, g: Any, v: Any, rate: Any, momentum: float, nesterov: bool, weight_decay: float
+) -> Any:
+    def one(p: float, g: float, v: float) -> tuple[float, float]:
+        new = momentum * v - rate.item() * g
+        step = momentum * new - rate.item() * g if nesterov else new
+        return p * (1 - rate.item() * weight_decay) + step, new
+
+    return _row_by_row(one, 2, p, g, v)
+
+
+def _row_by_row(one: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
+    rows = [one(*row) for row in zip(*(a.ravel().tolist() for a in arrays), strict=True)]
+    columns = zip(*rows, strict=True) if rows else [()] * outputs
+    return tuple(np.array(column, arrays[0].dtype).reshape(arrays[0].shape) for column in columns)
+
+
+@_update(
+    "parameter gradient velocity", 1, 2,
+    overrides={"numpy": _momentum_numpy},
+    samples=_samples(
+        3, (0.1,),
+        [{}, {"momentum": 0.5, "nesterov": True}, {"momentum": 0.0, "weight_decay": 0.01}],
+    ),
+    reference=_momentum_reference,
+)  # fmt: skip
+def momentum_update(
+    xp: Any, parameter: Any, gradient: Any, velocity: Any, learning_rate: Any, /, *,
+    momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0,
+) -> Any:  # fmt: skip
+    """One step of gradient descent with momentum, as ``(parameter, velocity)``.
+
+    ``parameter``, ``gradient`` and ``velocity`` are float tensors of one shape,
+    ``learning_rate`` a number. The velocity becomes ``momentum * velocity - learning_rate *
+    gradient`` and is added to the parameter, which ``weight_decay`` has shrunk by its product
+    with the learning rate; ``nesterov`` looks one step ahead. Raises ShapeError for shapes that
+    differ. Source: Sutskever and others, 2013.
+
+    >>> ef.momentum_update(ef.tensor([1.0]), [2.0], [0.0], 0.1)
+    (Tensor([0.8], float32, cpu:0), Tensor([-0.2], float32, cpu:0))
+    """
+    _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
+    return _momentum(
+        xp, parameter, gradient, velocity, learning_rate, momentum, nesterov, weight_decay
+    )
+
+
+# Adam --------------------------------------------------------------------------------------------
+
+_ADAM = ("parameter", "gradient", "mean", "square")
+
+
+def _adam_numpy(
+    xp: Any, parameter: Any, gradient: Any, mean: Any, square: Any, learning_rate: Any, step: Any,
+    /, *, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:  # fmt: skip
+    if not _single(learning_rate, step):
+        options = (beta_1, beta_2, epsilon, weight_decay)
+        return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
+    _check((parameter, gradient, mean, square), _ADAM)
+    t = step.item()
+    rate = learning_rate.item()
+    scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
+    shape, size = parameter.shape, parameter.size
+    new_p, new_m, new_s = (np.empty(size, parameter.dtype) for _ in range(3))
+    old = (parameter.ravel(), gradient.ravel(), mean.ravel(), square.ravel())
+    for p, g, m, s, new, nm, ns in _pieces(*old, new_p, new_m, new_s):
+        np.subtract(g, m, out=nm)
+        nm *= 1 - beta_1
+        nm += m
+        np.multiply(g, g, out=ns)
+        ns -= s
+        ns *= 1 - beta_2
+        ns += s
+        np.sqrt(ns, out=new)
+        new += epsilon
+        np.divide(nm, new, out=new)
+        new *= -scale
+        new += np.multiply(p, 1 - rate * weight_decay) if weight_decay else p
+    return new_p.reshape(shape), new_m.reshape(shape), new_s.reshape(shape)
+
+
+def _adam(
+    xp: Any, p: Any, g: Any, m: Any, s: Any, rate: Any, t: Any,
+    beta_1: float, beta_2: float, epsilon: float, weight_decay: float,
+) -> Any:  # fmt: skip
+    scale = rate * xp.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+    new_m = m + (g - m) * (1 - beta_1)
+    new_s = s + (g * g - s) * (1 - beta_2)
+    new_p = p - p * rate * weight_decay
+    return new_p - scale * new_m / (xp.sqrt(new_s) + epsilon), new_m, new_s
+
+
+def _adam_reference(
+    p: Any, g: Any, m: Any, s: Any, rate: Any, step: Any,
+    beta_1: float, beta_2: float, epsilon: float, weight_decay: float,
+) -> Any:  # fmt: skip
+    lr, t = rate.item(), step.item()
+
+    def one(p: float, g: float, m: float, s: float) -> tuple[float, float, float]:
+        m = beta_1 * m + (1 - beta_1) * g
+        s = beta_2 * s + (1 - beta_2) * g * g
+        # As in the paper, where epsilon stands beside the uncorrected root.
+        scale = lr * math.sqrt(1 - beta_2**t) / (1 - beta_1**t)
+        return p - lr * weight_decay * p - scale * m / (math.sqrt(s) + epsilon), m, s
+
+    return _row_by_row(one, 3, p, g, m, s)
+
+
+@_update(
+    " ".join(_ADAM), 2, 3,
+    overrides={"numpy": _adam_numpy},
+    samples=_samples(
+        4, (0.1, 3),
+        [{}, {"beta_1": 0.5, "epsilon": 1e-3}, {"weight_decay": 0.01, "beta_2": 0.9}],
+    ),
+    reference=_adam_reference,
+    ulp=16,
+)  # fmt: skip
+def adam_update(
+    xp: Any, parameter: Any, gradient: Any, mean: Any, square: Any, learning_rate: Any, step: Any,
+    /, *, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:  # fmt: skip
+    """One step of Adam, as ``(parameter, mean, square)``.
+
+    ``parameter``, ``gradient``, ``mean`` and ``square`` (the running means of the gradient and
+    of its square) are float tensors of one shape, ``learning_rate`` a number, ``step`` the
+    number of this step, from 1 on. ``weight_decay`` shrinks the parameter by its product with
+    the learning rate (AdamW). Raises ShapeError for shapes that differ. Source: Kingma and Ba,
+    "Adam", 2015, with the bias corrected in the step size; Loshchilov and Hutter, 2019.
+
+    >>> p, m, s = ef.adam_update(ef.tensor([1.0]), [2.0], [0.0], [0.0], 0.1, 1)
+    >>> p, m
+    (Tensor([0.9], float32, cpu:0), Tensor([0.2], float32, cpu:0))
+    """
+    _check((parameter, gradient, mean, square), _ADAM)
+    options = (beta_1, beta_2, epsilon, weight_decay)
+    return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
