@@ -15,7 +15,7 @@ from typing import Any
 
 from eagerflow.backends.numpy import quiet_runner
 from eagerflow.convert import SCALARS, as_tensor
-from eagerflow.devices import Kind, as_device, current_device
+from eagerflow.devices import Device, Kind, as_device, current_device
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
 from eagerflow.errors import (
@@ -304,13 +304,14 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if kind in op.kernels and all(type(x) is Tensor and x._kind is kind for x in args):
             return args  # the kernel has been called with such before
     data = list(args)
+    home = next((x.device for x in data if isinstance(x, Operators)), None)
     for i, x in enumerate(data):
         if type(x) is Tensor or x is None:
             continue
         if isinstance(x, Variable):
             data[i] = x.value
         elif type(x) not in SCALARS:
-            data[i] = _converted(op, i, x)
+            data[i] = _converted(op, i, x, home)
     tensors = [x for x in data if type(x) is Tensor]
     if not data:
         return args
@@ -333,10 +334,10 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(data)
 
 
-def _converted(op: Op, position: int, x: Any) -> Tensor:
+def _converted(op: Op, position: int, x: Any, home: Device | None) -> Tensor:
     # A tape keeps what it was given, so it must not share memory that the user may change.
     try:
-        return as_tensor(x, copy=True if now()[1] is not None else None)
+        return as_tensor(x, device=home, copy=True if now()[1] is not None else None)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
         raise
