@@ -52,7 +52,7 @@ class Backend:
         return function
 
     def _through_float32(
-        self, kernel: Callable[..., Any], dtype: DType, *arrays: Any, **attributes: Any
+        self, kernel: Callable[..., Any], dtype: DType, /, *arrays: Any, **attributes: Any
     ) -> Any:
         """Compute small floats in float32 and round the results, as BLAS knows no others."""
         wide = [a.astype(float32) if getattr(a, "dtype", None) == dtype else a for a in arrays]
