@@ -304,7 +304,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if kind in op.kernels and all(type(x) is Tensor and x._kind is kind for x in args):
             return args  # the kernel has been called with such before
     data = list(args)
-    home = next((x.device for x in data if isinstance(x, Operators)), None)
+    home = next((x.device for x in data if isinstance(x, Tensor | Variable)), None)
     for i, x in enumerate(data):
         if type(x) is Tensor or x is None:
             continue
