@@ -193,7 +193,9 @@ def _directions(tensors: Sequence[Tensor]) -> Any:
     for i, at, unit in _units(tensors):
         arrays = [np.zeros(t.shape, t.dtype) for t in tensors]
         arrays[i][at] = unit
-        yield [as_tensor(array, device=str(t.device)) for array, t in zip(arrays, tensors, strict=True)]
+        yield [
+            as_tensor(array, device=str(t.device)) for array, t in zip(arrays, tensors, strict=True)
+        ]
 
 
 def _differences(problem: _Problem, eps: float) -> Array:

@@ -1,0 +1,142 @@
+"""All contract checks, by name, and those that read facts rather than values.
+
+Each check takes an Op and raises AssertionError, or whatever the op itself raised by mistake.
+"""
+
+import math
+import pickle
+
+from eagerflow import GradientTape
+from eagerflow.errors import EagerflowError
+from eagerflow.op import REQUIRED, Cost, Missing, Onnx, freeze
+from eagerflow.recorder import now, process
+from tests.contract import derivatives, passes, values
+from tests.contract.cases import about, dtypes_of, main_dtype, prepared, samples
+from tests.contract.registry import CHECKS, check
+
+__all__ = ["CHECKS", "derivatives", "passes", "values"]
+
+FACTS = (
+    "kernel infer partials vjp jvp batch split cost onnx scalar samples errors reference".split()
+)
+LEAST_SAMPLES = {True: 12, False: 3}  # of differentiable and of other ops
+LEAST_ERRORS = 3
+
+
+@check()
+def facts(op):
+    """Every fact is there and fits the others; what is missing has a reason."""
+    assert op.doc, f"{op.name} has no docstring"
+    for fact in FACTS:
+        value = getattr(op, fact)
+        assert value is not None, f"{op.name}: {fact} is absent; say Missing(why)"
+        if isinstance(value, Missing):
+            assert len(value.reason.split()) > 1, f"{op.name}: {fact} is missing without a reason"
+    unknown = op.saves - {*op.data, "y"}
+    assert not unknown, f"{op.name}: saves {unknown}, which are neither arguments nor 'y'"
+    for fact in ("partials", "vjp"):
+        rules = getattr(op, fact)
+        if isinstance(rules, tuple) and not op.variadic:
+            assert len(rules) == len(op.data), (
+                f"{op.name}: {len(rules)} {fact} for the {len(op.data)} arguments {op.data}"
+            )
+    if op.differentiable:
+        assert not isinstance(op.jvp, Missing), f"{op.name} has a gradient, but no forward mode"
+    assert isinstance(op.onnx, Onnx | Missing), f"{op.name}: onnx is {op.onnx!r}"
+    assert 1 <= len(op.dtypes) <= max(len(op.data), 1), f"{op.name}: dtypes fit no argument list"
+    assert all(op.dtypes), f"{op.name}: an argument for which no dtype is allowed"
+
+
+@check()
+def enough_samples(op):
+    """12 samples of a differentiable op, 3 of any other."""
+    count, least = len(samples(op, main_dtype(op))), LEAST_SAMPLES[op.differentiable]
+    assert count >= least, f"{op.name}: {count} samples, at least {least}"
+
+
+@check()
+def errors(op):
+    """Calls that must be refused are, with the stated class and words, and leave no trace."""
+    found = op.errors(values.seeded(op))
+    assert len(found) >= LEAST_ERRORS, f"{op.name}: {len(found)} error samples, at least 3"
+    for sample in found:
+        sample = completed(op, sample)
+        with about(op, sample):
+            before = now(), process.recorders
+            check_refused(op, sample)
+            with GradientTape():
+                check_refused(op, sample)
+            assert (now(), process.recorders) == before, "the refused call left the state changed"
+
+
+def completed(op, sample):
+    """An error sample with what it leaves out and the signature demands, from the first sample."""
+    if op.arrange is not None or op.variadic:
+        return sample
+    good = samples(op, main_dtype(op))[0]
+    absent = [
+        x
+        for i, x in enumerate(good.args)
+        if i >= len(sample.args) and i not in op.optional and op.data[i] not in sample.attributes
+    ]
+    given = dict(zip(op.attributes, sample.args[len(op.data) :], strict=False)) | sample.attributes
+    demanded = {
+        name: good.attributes[name]
+        for name, default in op.attributes.items()
+        if default is REQUIRED and name not in given and name in good.attributes
+    }
+    return sample._replace(
+        args=(*sample.args, *absent), attributes={**demanded, **sample.attributes}
+    )
+
+
+def check_refused(op, sample):
+    """One call raises what its error sample says."""
+    try:
+        result = op.call(*sample.args, **sample.attributes)
+    except EagerflowError as error:
+        assert type(error) is sample.error, f"raised {type(error).__name__}: {error}"
+        text = str(error)
+        assert sample.words in text, f"the message lacks {sample.words!r}:\n{text}"
+        assert op.name in text, f"the message does not name {op.name}:\n{text}"
+        assert "received: " in text or "expected: " in text, (
+            f"the message says neither what was received nor what was expected:\n{text}"
+        )
+        pickle.loads(pickle.dumps(error))
+    else:
+        raise AssertionError(f"was not refused, but gave {result!r}")
+
+
+@check()
+def attributes(op):
+    """Attributes of all samples can be recorded, printed, hashed and pickled."""
+    for sample in samples(op, main_dtype(op)):
+        with about(op, sample):
+            data, bound = op.bind(sample.args, sample.attributes)
+            assert tuple(bound) == tuple(op.attributes), f"attributes {list(bound)}"
+            for name, value in bound.items():
+                assert freeze(value) == value, f"{name}={value!r} changes when recorded"
+                hash(printable(value))
+                assert pickle.loads(pickle.dumps(value)) == value, f"{name}={value!r}"
+            again = op.bind(data, bound)[1] if op.arrange is None else bound
+            assert again == bound, f"bound again, {bound} becomes {again}"
+
+
+def printable(value):
+    """Slices, which Python 3.11 does not hash, as their parts."""
+    if isinstance(value, tuple):
+        return tuple(map(printable, value))
+    return (value.start, value.stop, value.step) if isinstance(value, slice) else value
+
+
+@check()
+def cost(op):
+    """Costs are finite numbers of at least 0."""
+    for dtype in dtypes_of(op)[:1] or [main_dtype(op)]:
+        for sample in samples(op, dtype):
+            with about(op, sample):
+                _, attributes, specs = prepared(op, sample)
+                found = op.cost(*specs, **attributes)
+                assert isinstance(found, Cost), f"the cost is {found!r}"
+                for number in found:
+                    assert 0 <= number < math.inf, f"the cost is {found!r}"
