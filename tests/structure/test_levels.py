@@ -12,7 +12,7 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "tree"],
+            ["errors", "extras", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph"],
             ["backends", "kernels"],

@@ -1,0 +1,7 @@
+"""``python -m eagerflow.cli``."""
+
+import sys
+
+from eagerflow.cli import main
+
+sys.exit(main())
