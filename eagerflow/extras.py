@@ -1,4 +1,4 @@
-"""Optional packages: loaded when a feature needs them, and one clear sentence if they are missing."""
+"""Optional packages: loaded when a feature needs them; one clear sentence if they are missing."""
 
 from __future__ import annotations
 
