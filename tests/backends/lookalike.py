@@ -1,0 +1,194 @@
+"""A look-alike of CuPy for machines without a GPU: NumPy's values, CuPy's rules.
+
+What it imitates, from CuPy's documentation: arrays are another class than NumPy's and do not
+mix with them; each thread has a current device, on which results are made and of which
+operands must be; ``asarray`` moves an array to the current device; memory is counted in a
+pool per device, and may be limited.
+"""
+
+import threading
+import types
+
+import numpy as np
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+
+class _Thread(threading.local):
+    device = 0
+
+
+class Device:
+    def __init__(self, cuda, index):
+        if not 0 <= index < cuda.count:
+            raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+        self.cuda, self.id, self.before = cuda, index, []
+
+    def __enter__(self):
+        self.before.append(self.cuda.thread.device)
+        self.cuda.thread.device = self.id
+        return self
+
+    def __exit__(self, *error):
+        self.cuda.thread.device = self.before.pop()
+
+    def synchronize(self):
+        self.cuda.synchronized.append(self.id)
+
+    @property
+    def mem_info(self):
+        return 600, 1000
+
+
+class Pool:
+    """Counts what was ever allocated; enough to see on which device, and to refuse."""
+
+    def __init__(self, cuda):
+        self.cuda, self.used, self.limits = cuda, {}, {}
+
+    def take(self, size):
+        device = self.cuda.thread.device
+        limit = self.limits.get(device, 0)
+        if limit and self.used.get(device, 0) + size > limit:
+            raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
+        self.used[device] = self.used.get(device, 0) + size
+
+    def used_bytes(self):
+        return self.used.get(self.cuda.thread.device, 0)
+
+    total_bytes = used_bytes
+
+    def get_limit(self):
+        return self.limits.get(self.cuda.thread.device, 0)
+
+    def set_limit(self, size):
+        self.limits[self.cuda.thread.device] = size
+
+
+class Function:
+    """A NumPy function under CuPy's rules; ``reduce`` and its like come along."""
+
+    def __init__(self, module, function):
+        self.module, self.function = module, function
+
+    def __call__(self, *args, **options):
+        return self.module.compute(self.function, args, options)
+
+    def __getattr__(self, name):
+        return Function(self.module, getattr(self.function, name))
+
+
+class Lookalike(types.ModuleType):
+    """``cupy`` with ``count`` GPUs; a new ``ndarray`` class for each."""
+
+    def __init__(self, count=2):
+        super().__init__("cupy")
+        self.count, self.synchronized, self.thread = count, [], _Thread()
+        self.pool = Pool(self)
+        self.ndarray = _array_class(self)
+        self.cuda = types.SimpleNamespace(
+            Device=lambda index: Device(self, index),
+            runtime=types.SimpleNamespace(
+                getDeviceCount=self.count_devices, CUDARuntimeError=CUDARuntimeError
+            ),
+        )
+        self.linalg = types.SimpleNamespace()
+
+    def count_devices(self):
+        if not self.count:
+            raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+        return self.count
+
+    def get_default_memory_pool(self):
+        return self.pool
+
+    def __getattr__(self, name):
+        found = getattr(np, name)
+        if not callable(found):
+            return found
+        return Function(self, found)
+
+    def made(self, values):
+        self.pool.take(values.nbytes)
+        return self.ndarray(values, self.thread.device)
+
+    def plain(self, x):
+        if isinstance(x, self.ndarray):
+            if x.index != self.thread.device:
+                raise ValueError(
+                    "Array device must be same as the current device: array device = "
+                    f"{x.index} while current = {self.thread.device}"
+                )
+            return x.values
+        if isinstance(x, np.ndarray) and x.ndim:
+            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+        if isinstance(x, list | tuple):
+            return type(x)(map(self.plain, x))
+        return x
+
+    def compute(self, function, args, options):
+        out = function(*self.plain(tuple(args)), **{k: self.plain(v) for k, v in options.items()})
+        if isinstance(out, tuple):
+            return tuple(self.made(np.asarray(part)) for part in out)
+        return self.made(np.asarray(out)) if isinstance(out, np.ndarray | np.generic) else out
+
+    def array(self, obj, dtype=None, copy=True):
+        values = obj.values if isinstance(obj, self.ndarray) else np.asarray(obj)
+        return self.made(np.array(values, dtype))
+
+    def asarray(self, obj, dtype=None, *, blocking=False):
+        if isinstance(obj, self.ndarray) and obj.index == self.thread.device:
+            return obj
+        return self.array(obj, dtype)
+
+
+def _array_class(module):
+    class ndarray:
+        __array_ufunc__ = None
+
+        def __init__(self, values, index):
+            self.values, self.index = values, index
+
+        shape = property(lambda self: self.values.shape)
+        size = property(lambda self: self.values.size)
+        ndim = property(lambda self: self.values.ndim)
+        dtype = property(lambda self: self.values.dtype)
+        device = property(lambda self: Device(module, self.index))
+
+        def get(self):
+            return self.values.copy()
+
+        def __array__(self, *_, **__):
+            raise TypeError("Implicit conversion to a NumPy array is not allowed")
+
+        def __dlpack__(self, **options):
+            raise BufferError("the values are on a GPU")
+
+        def __dlpack_device__(self):
+            return 2, self.index
+
+        def __getitem__(self, key):
+            return module.compute(np.ndarray.__getitem__, (self, key), {})
+
+    def method(name):
+        def call(self, *args, **options):
+            return module.compute(getattr(np.ndarray, name), (self, *args), options)
+
+        return call
+
+    for name in ("astype", "copy", "reshape", "transpose", "sum", "any", "all", *_OPERATORS):
+        setattr(ndarray, name, method(name))
+    return ndarray
+
+
+_OPERATORS = [
+    f"__{name}__"
+    for name in "add sub mul truediv radd rsub rmul rtruediv neg eq ne lt le gt ge or and invert "
+    "bool float int".split()
+]
