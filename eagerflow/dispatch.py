@@ -283,12 +283,11 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     """Put the kernel for operands of ``kind`` into the op's table."""
-    if kind.array_type is None:
-        return
-    specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
-    out = kind.device.kind(op.infer(*specs).dtype)
-    entry = (kind.device.backend.bind(op, kind.dtype), out)
-    op.table[kind] = entry
+    entry = op.table.get(kind)
+    if entry is None:
+        specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
+        out = kind.device.kind(op.infer(*specs).dtype)
+        entry = op.table[kind] = (kind.device.backend.bind(op, kind.dtype), out)
     for scalar in scalars:
         op.table[kind, scalar] = entry
 

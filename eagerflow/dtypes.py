@@ -62,6 +62,7 @@ NUMERIC = REAL | COMPLEX
 STANDARD = BOOL | NUMERIC
 
 _by_name: dict[str, DType] = {dtype.name: dtype for dtype in (*STANDARD, *FLOAT8)}
+_known = frozenset(_by_name.values())
 _of_python: dict[type, DType] = {
     bool: bool_,
     int: np.dtype("int64"),
@@ -72,6 +73,8 @@ _of_python: dict[type, DType] = {
 
 def as_dtype(obj: Any) -> DType:
     """The dtype that a name, a NumPy dtype or a Python number type stands for."""
+    if isinstance(obj, np.dtype) and obj in _known:
+        return obj
     if isinstance(obj, type) and obj in _of_python:
         return _of_python[obj]
     try:
