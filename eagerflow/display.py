@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.dims import symbolic
 from eagerflow.spec import TensorSpec
 
 __all__ = ["html", "summary", "text"]
+
+LARGE = 100  # elements from which on the middle is left out
 
 
 def summary(value: Any) -> str:
@@ -25,49 +28,80 @@ def _label(tensor: Any) -> tuple[str, str]:
     """What stands before and after the values."""
     variable = hasattr(tensor, "trainable")
     facts = [f"name={tensor.name!r}"] if variable else []
-    if tensor.size == 0 or tensor.ndim > 1 or tensor.size > 10:
-        facts.append(f"shape={tuple(tensor.shape)}")
+    shape = tuple(tensor.shape)
+    plain = len(shape) < 2 and not symbolic(shape) and 0 < tensor.size <= 10
+    if not plain or not _known(tensor):
+        facts.append(f"shape={shape}")
     facts += [tensor.dtype.name, str(tensor.device)]
     if variable and not tensor.trainable:
         facts.append("trainable=False")
     return f"{'Variable' if variable else 'Tensor'}(", f", {', '.join(facts)})"
 
 
-def _concrete(tensor: Any) -> Any:
-    """The array of values, or None while only the spec is known."""
+def _known(tensor: Any) -> bool:
+    """Whether there are values, not only a recorder's symbol for them."""
     held = getattr(tensor, "current", tensor)
-    if type(held._array) is not held._kind.array_type:
-        return None
-    return held.device.backend.to_numpy(held._array)
+    return type(held._array) is held._kind.array_type
+
+
+def _concrete(tensor: Any) -> Any:
+    """The values in a form that NumPy prints."""
+    held = getattr(tensor, "current", tensor)
+    values = held.device.backend.to_numpy(held._array)
+    # bfloat16 and float8 print like the float32 they stand for.
+    return values.astype(np.float32) if values.dtype.kind == "V" else values
 
 
 def text(tensor: Any) -> str:
     """Short, aligned representation: values, dtype and device."""
     before, after = _label(tensor)
+    if not _known(tensor):
+        return f"{before}<symbolic>{after}"
     values = _concrete(tensor)
-    if values is None:
-        return f"{before}<{summary(tensor)}>)"
-    if values.dtype.kind == "V":  # bfloat16 and float8 print like the float32 they stand for
-        values = values.astype(np.float32)
+    if values.size > LARGE and values.ndim > 4:
+        return f"{before}<{values.size} values>{after}"
+    ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines do for most
     body = np.array2string(
-        values, separator=", ", prefix=before, threshold=100, edgeitems=3, precision=4
+        values, separator=", ", prefix=before, threshold=LARGE, edgeitems=ends, precision=4
     )
     return before + body + after
 
 
 def html(tensor: Any) -> str:
     """A small table of the values for a notebook cell, with dtype, shape and device."""
-    values = _concrete(tensor)
     caption = escape(summary(tensor))
     if getattr(tensor, "name", None):
         caption = f"{escape(str(tensor.name))}: {caption}"
-    if values is None or values.ndim > 2 or values.size == 0:
+    values = _concrete(tensor) if _known(tensor) else None
+    if values is None or values.ndim > 3 or values.size == 0:
         return f"<div><code>{caption}</code><pre>{escape(text(tensor))}</pre></div>"
-    grid = np.atleast_2d(values)
-    rows = "".join(_row(grid, i) for i in _shown(grid.shape[0]))
+    if values.ndim < 3:
+        return _table(np.atleast_2d(values), caption)
+    parts = [
+        "<p>…</p>" if i is None else _table(values[i], f"[{i}]") for i in _shown(len(values), 4)
+    ]
+    return f"<div><code>{caption}</code>{''.join(parts)}</div>"
+
+
+def _table(grid: Any, caption: str) -> str:
+    rows, columns = _shown(grid.shape[0]), _shown(grid.shape[1])
+    shown = grid[[i for i in rows if i is not None]][:, [j for j in columns if j is not None]]
+    # One format for all cells, padded, so that the decimal points stand below each other.
+    listed = np.array2string(
+        shown.ravel(), separator="\n", precision=4, threshold=shown.size + 1, max_line_width=1
+    )
+    cells = iter(listed[1:-1].replace("\n ", "\n").split("\n"))
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td>{'…' if i is None or j is None else escape(next(cells))}</td>" for j in columns
+        )
+        + "</tr>"
+        for i in rows
+    )
     return (
-        "<table style='font-family:monospace;text-align:right'>"
-        f"<caption style='text-align:left'>{caption}</caption>{rows}</table>"
+        "<table style='font-family:monospace;white-space:pre;text-align:right'>"
+        f"<caption style='text-align:left'>{caption}</caption>{body}</table>"
     )
 
 
@@ -77,16 +111,3 @@ def _shown(count: int, limit: int = 8) -> list[int | None]:
         return list(range(count))
     half = limit // 2
     return [*range(half), None, *range(count - half, count)]
-
-
-def _row(grid: Any, i: int | None) -> str:
-    cells = [
-        "…" if i is None or j is None else _number(grid[i, j]) for j in _shown(grid.shape[1])
-    ]
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, bool | np.bool_ | np.integer):
-        return str(value)
-    return f"{value:.4g}"
