@@ -90,7 +90,9 @@ def _table(grid: Any, caption: str) -> str:
     listed = np.array2string(
         shown.ravel(), separator="\n", precision=4, threshold=shown.size + 1, max_line_width=1
     )
-    cells = iter(listed[1:-1].replace("\n ", "\n").split("\n"))
+    texts = listed[1:-1].replace("\n ", "\n").split("\n")
+    width = max(map(len, texts))
+    cells = iter([text.ljust(width) for text in texts])
     body = "".join(
         "<tr>"
         + "".join(
