@@ -139,6 +139,8 @@ def split(op):
 def check_split(op, data, attributes, way, wanted):
     """One way to cut; 0 where there is nothing to cut."""
     assert len(way.inputs) == len(data), f"{way} is for {len(way.inputs)} arguments"
+    exist = [a is None or -x.ndim <= a < x.ndim for x, a in zip(data, way.inputs, strict=True)]
+    assert all(exist), f"{way} cuts an axis that does not exist"
     lengths = {x.shape[a] for x, a in zip(data, way.inputs, strict=True) if a is not None}
     assert len(lengths) <= 1, f"{way} cuts axes of different lengths {lengths}"
     if not lengths or min(lengths) < 2:

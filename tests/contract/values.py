@@ -42,6 +42,12 @@ def expected(op, data, attributes):
     return [np.asarray(y) for y in (out if isinstance(out, tuple) else (out,))]
 
 
+def bound(op, sample):
+    """Data arguments as NumPy arrays, and all attributes, as references get them."""
+    data, attributes = op.bind(sample.args, sample.attributes)
+    return [x.numpy() if isinstance(x, ef.Tensor) else x for x in data], attributes
+
+
 @check(excuse=lacks("reference"))
 def reference(op):
     """The kernel computes what an independent reference does, in every dtype family."""
@@ -49,7 +55,7 @@ def reference(op):
         for sample in samples(op, dtype):
             with about(op, sample):
                 actual = run(op, sample)
-                wanted = expected(op, *op.bind(sample.args, sample.attributes))
+                wanted = expected(op, *bound(op, sample))
                 rtol = max(tolerance(y.dtype) for y in actual)
                 check_all_close(actual, wanted, rtol, "the result")
 
@@ -65,7 +71,7 @@ def not_float32(op):
 def accuracy(op):
     """In float32 each element is within the stated units of the reference in float64."""
     for sample in samples(op, FLOAT32):
-        data, attributes = op.bind(sample.args, sample.attributes)
+        data, attributes = bound(op, sample)
         wide = [x.astype(FLOAT64) if inexact(x) else x for x in data]
         with about(op, sample):
             for y, wanted in zip(run(op, sample), expected(op, wide, attributes), strict=True):
@@ -172,16 +178,22 @@ def inputs_untouched(op):
     """Kernels change no input, also read-only ones, and give out nothing that can be changed."""
     for sample in samples(op, main_dtype(op)):
         with about(op, sample):
-            before = [x.tobytes() for x in sample.args if isinstance(x, np.ndarray)]
             writable = sample._replace(args=tuple(copied(x, True) for x in sample.args))
             frozen = sample._replace(args=tuple(copied(x, False) for x in sample.args))
             for case in (sample, writable, writable, frozen):
-                out = op.call(*as_tensors(case), **case.attributes)
-                after = [x.tobytes() for x in case.args if isinstance(x, np.ndarray)]
+                args = as_tensors(case)  # which may be copies
+                before = contents(case.args), contents(args)
+                out = op.call(*args, **case.attributes)
+                after = contents(case.args), contents(args)
                 assert after == before, "the kernel changed an argument"
                 for y in out if isinstance(out, tuple) else (out,):
                     assert not y.numpy().flags.writeable, "the result's numpy() can be changed"
                     assert not np.asarray(y).flags.writeable, "np.asarray(result) can be changed"
+
+
+def contents(args):
+    """The bytes of all arrays and tensors."""
+    return [np.asarray(x).tobytes() for x in args if isinstance(x, np.ndarray | ef.Tensor)]
 
 
 def copied(x, writeable):
