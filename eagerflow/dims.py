@@ -38,7 +38,9 @@ class Dim:
 
     @staticmethod
     def _make(terms: _Terms, *parents: DimLike) -> DimLike:
-        terms = {monomial: factor for monomial, factor in terms.items() if factor}
+        # In one order, so that equal dimensions read alike, also within quotients.
+        order = sorted((m for m in terms if terms[m]), key=lambda m: (-len(m), m))
+        terms = {monomial: terms[monomial] for monomial in order}
         if not terms:
             return 0
         if list(terms) == [()]:
@@ -70,18 +72,27 @@ class Dim:
         return Dim._make(terms, self, other)
 
     def __floordiv__(self, other: DimLike) -> DimLike:
-        if not isinstance(other, int | Dim) or other == 0:
+        if not isinstance(other, int | Dim):
             return NotImplemented
+        if other == 0:
+            raise ShapeError(f"{self!r} is divided by 0")
         exact = _divide(self._terms, _terms(other))
         if exact is not None:
             return Dim._make(exact, self, other)
         return _quotient(self, other)
 
     def __rfloordiv__(self, other: int) -> DimLike:
+        if not isinstance(other, int):
+            return NotImplemented
         return 0 if other == 0 else _quotient(other, self)
 
     def __mod__(self, other: DimLike) -> DimLike:
+        if not isinstance(other, int | Dim):
+            return NotImplemented
         return self - (self // other) * other
+
+    def __rmod__(self, other: int) -> DimLike:
+        return other - (other // self) * self
 
     def __neg__(self) -> DimLike:
         return self * -1
@@ -110,6 +121,8 @@ class Dim:
     __lt__ = __le__ = __gt__ = __ge__ = _unknown
 
     def __bool__(self) -> bool:
+        if self._quotients or any(factor < 0 for factor in self._terms.values()):
+            return self._unknown()
         return True  # a named size is at least one
 
     def __int__(self) -> int:
@@ -141,6 +154,8 @@ class Dim:
     def _atom(self, atom: str, sizes: Mapping[str, int]) -> int:
         if atom in self._quotients:
             upper, lower = (_evaluate(part, sizes) for part in self._quotients[atom])
+            if lower == 0:
+                raise ShapeError(f"{atom} is divided by 0", received=f"sizes {dict(sizes)}")
             return upper // lower
         try:
             return sizes[atom]

@@ -78,8 +78,10 @@ def as_dtype(obj: Any) -> DType:
     if isinstance(obj, type) and obj in _of_python:
         return _of_python[obj]
     try:
+        if obj is None or isinstance(obj, bytes):  # NumPy would take these
+            raise TypeError
         return _by_name[obj if isinstance(obj, str) else np.dtype(obj).name]
-    except (TypeError, KeyError):
+    except (TypeError, ValueError, KeyError):
         raise DTypeError(
             f"{obj!r} is not a dtype of eagerflow",
             expected="one of " + ", ".join(sorted(_by_name)),
