@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import arithmetic, cast, complexes, contraction, creation, einstein, optimizer_updates, reduction, regularization, scan, shape, statistics
+from eagerflow.ops import activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, einstein, exponential, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, special, statistics, trigonometric
+from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
+from eagerflow.ops.bitwise import *
 from eagerflow.ops.cast import *
+from eagerflow.ops.comparison import *
 from eagerflow.ops.complexes import *
 from eagerflow.ops.contraction import *
+from eagerflow.ops.convolution import *
 from eagerflow.ops.creation import *
 from eagerflow.ops.einstein import *
+from eagerflow.ops.exponential import *
 from eagerflow.ops.optimizer_updates import *
+from eagerflow.ops.powers import *
 from eagerflow.ops.reduction import *
 from eagerflow.ops.regularization import *
+from eagerflow.ops.rounding import *
 from eagerflow.ops.scan import *
+from eagerflow.ops.selection import *
 from eagerflow.ops.shape import *
+from eagerflow.ops.sigmoids import *
+from eagerflow.ops.special import *
 from eagerflow.ops.statistics import *
+from eagerflow.ops.trigonometric import *
 
-_MODULES = (arithmetic, cast, complexes, contraction, creation, einstein, optimizer_updates, reduction, regularization, scan, shape, statistics)
+_MODULES = (activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, einstein, exponential, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, special, statistics, trigonometric)
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)

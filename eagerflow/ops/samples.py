@@ -16,10 +16,10 @@ from eagerflow.op import Sample
 __all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
-SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4))
+SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
 PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((), ()), ((3,), ()), ((), (2, 2)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4,), (4,)),
-    ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((1,), (5,)),
+    ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((1,), (5,)), ((2, 2, 2), (2, 1, 2)),
 )  # fmt: skip
 
 

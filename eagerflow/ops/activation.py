@@ -1,0 +1,325 @@
+"""Activation functions made of straight pieces, exponentials and quotients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import REAL
+from eagerflow.ops.arithmetic import abs
+from eagerflow.ops.comparison import greater, less, logical_and
+from eagerflow.ops.exponential import exp
+from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.samples import each, reals, values
+from eagerflow.ops.selection import where
+from eagerflow.ops.tiling import direct_tiles, in_tiles, scratch
+
+__all__ = ["elu", "hard_sigmoid", "hard_silu", "leaky_relu", "relu", "relu6", "selu", "softsign"]
+
+_KINKS = (-3.0, 0.0, 3.0, 6.0)
+
+
+def _off_kinks(low: float, high: float, **attributes: Any) -> Any:
+    """Samples that keep clear of the points where pieces meet."""
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = values(rng, dtype, low, high)
+        if np.dtype(dtype).kind == "f":
+            for kink in _KINKS:
+                found = [_moved(x, kink) for x in found]
+        return [Sample((x,), dict(attributes)) for x in found]
+
+    return samples
+
+
+def _moved(x: Any, kink: float) -> Any:
+    close = np.abs(x - kink) < 0.05
+    return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
+
+
+# relu and relu6 ----------------------------------------------------------------------------------
+
+
+def _step_into(x: Any, out: Any) -> None:
+    np.greater(x, 0, out=out, casting="unsafe")
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_step_into)},
+    partials=(0,),
+    dtypes=REAL,
+    scalar=lambda s, x: s.select(s.greater(x, 0), 1, 0),
+    onnx=Missing("exported as Cast(Greater(x, 0))"),
+    samples=_off_kinks(-2, 2),
+    reference=each(lambda x: 1 if x > 0 else 0),
+)
+def step(xp: Any, x: Any, /) -> Any:
+    """1 where an element is positive, 0 elsewhere, in the dtype of the tensor.
+
+    ``x`` is a real tensor of any shape. It is the derivative of relu.
+
+    >>> step(ef.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 1.], float32, cpu:0)
+    """
+    return xp.asarray(x > 0, dtype=x.dtype)
+
+
+@elementwise(
+    overrides={"numpy": lambda xp, x: np.maximum(x, 0)},
+    partials=(lambda y, x: step(y),),
+    saves="y",
+    dtypes=REAL,
+    scalar=lambda s, x: s.maximum(x, 0),
+    onnx=Onnx("Relu"),
+    samples=_off_kinks(-2, 2),
+    reference=each(lambda x: x if x > 0 else 0),
+)
+def relu(xp: Any, x: Any, /) -> Any:
+    """Rectified linear unit: the larger of each element and 0.
+
+    ``x`` is a real tensor of any shape. The derivative at 0 is 0. Raises DTypeError for bools
+    and complex.
+
+    >>> ef.relu(ef.tensor([-1.0, 0.0, 2.0]))
+    Tensor([0., 0., 2.], float32, cpu:0)
+    """
+    return xp.maximum(x, xp.zeros_like(x))
+
+
+def _relu6_into(x: Any, out: Any) -> None:
+    np.minimum(np.maximum(x, 0, out=out), 6, out=out)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_relu6_into)},
+    partials=(lambda y, x: logical_and(greater(y, 0), less(y, 6)),),
+    saves="y",
+    dtypes=REAL,
+    scalar=lambda s, x: s.minimum(s.maximum(x, 0), 6),
+    onnx=Missing("exported as Clip(x, 0, 6)"),
+    samples=_off_kinks(-2, 8),
+    reference=each(lambda x: 0 if x < 0 else 6 if x > 6 else x),
+)
+def relu6(xp: Any, x: Any, /) -> Any:
+    """Rectified linear unit that ends at 6: min(max(x, 0), 6).
+
+    ``x`` is a real tensor of any shape. The derivative at 0 and 6 is 0. Source: Howard et
+    al., arXiv:1704.04861. Raises DTypeError for bools and complex.
+
+    >>> ef.relu6(ef.tensor([-1.0, 2.0, 8.0]))
+    Tensor([0., 2., 6.], float32, cpu:0)
+    """
+    return xp.clip(x, 0, 6)
+
+
+# Leaky and exponential units ---------------------------------------------------------------------
+
+
+def _leaky_into(x: Any, out: Any, negative_slope: float) -> None:
+    below = scratch(out)
+    np.multiply(np.minimum(x, 0, out=below), negative_slope, out=below)
+    np.add(np.maximum(x, 0, out=out), below, out=out)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_leaky_into)},
+    direct=direct_tiles(_leaky_into, "negative_slope", 0.01, (float, int)),
+    partials=(lambda y, x, negative_slope: step(x) * (1 - negative_slope) + negative_slope,),
+    saves="x",
+    dtypes=FLOATS,
+    scalar=lambda s, x, negative_slope=0.01: s.add(
+        s.maximum(x, 0), s.multiply(s.minimum(x, 0), negative_slope)
+    ),
+    onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
+    samples=lambda rng, dtype: [
+        *_off_kinks(-2, 2)(rng, dtype),
+        *_off_kinks(-2, 2, negative_slope=0.2)(rng, dtype)[:4],
+    ],
+    reference=each(lambda x, negative_slope: x if x > 0 else negative_slope * x),
+)
+def leaky_relu(xp: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
+    """Rectified linear unit with a small slope for negative numbers.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. ``negative_slope``
+    multiplies what is below 0; its default is that of PyTorch and JAX (Keras has 0.2). The
+    derivative at 0 is ``negative_slope``. Raises DTypeError for complex.
+
+    >>> ef.leaky_relu(ef.tensor([-1.0, 2.0]), negative_slope=0.1)
+    Tensor([-0.1,  2. ], float32, cpu:0)
+    """
+    return xp.where(x > 0, x, x * negative_slope)
+
+
+def _elu_into(x: Any, out: Any, alpha: float) -> None:
+    below = scratch(out)
+    np.expm1(np.minimum(x, 0, out=below), out=below)
+    np.multiply(below, alpha, out=below)
+    np.add(np.maximum(x, 0, out=out), below, out=out)
+
+
+def _elu_instructions(s: Any, x: Any, alpha: float = 1.0) -> Any:
+    return s.add(s.maximum(x, 0), s.multiply(s.expm1(s.minimum(x, 0)), alpha))
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_elu_into)},
+    direct=direct_tiles(_elu_into, "alpha", 1.0, (float, int)),
+    partials=(lambda y, x, alpha: where(greater(x, 0), 1, exp(x) * alpha),),
+    saves="x",
+    singular=True,
+    dtypes=FLOATS,
+    scalar=_elu_instructions,
+    onnx=Onnx("Elu"),
+    samples=lambda rng, dtype: [
+        *_off_kinks(-2, 2)(rng, dtype),
+        *_off_kinks(-2, 2, alpha=0.5)(rng, dtype)[:4],
+    ],
+    reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x)),
+)
+def elu(xp: Any, x: Any, /, alpha: float = 1.0) -> Any:
+    """Exponential linear unit: x where it is positive, alpha·(exp(x) - 1) elsewhere.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. ``alpha`` is where
+    negative numbers end. Source: Clevert et al., arXiv:1511.07289. Raises DTypeError for
+    complex.
+
+    >>> ef.elu(ef.tensor([-1.0, 2.0]))
+    Tensor([-0.6321,  2.    ], float32, cpu:0)
+    """
+    low = xp.where(x > 0, xp.zeros_like(x), x)
+    return xp.where(x > 0, x, xp.expm1(low) * alpha)
+
+
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def _selu_into(x: Any, out: Any) -> None:
+    _elu_into(x, out, _SELU_ALPHA)
+    np.multiply(out, _SELU_SCALE, out=out)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_selu_into)},
+    partials=(lambda y, x: where(greater(x, 0), 1, exp(x) * _SELU_ALPHA) * _SELU_SCALE,),
+    saves="x",
+    singular=True,
+    dtypes=FLOATS,
+    scalar=lambda s, x: s.multiply(_elu_instructions(s, x, _SELU_ALPHA), _SELU_SCALE),
+    onnx=Onnx("Selu"),
+    samples=_off_kinks(-2, 2),
+    reference=each(lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * math.expm1(x))),
+)
+def selu(xp: Any, x: Any, /) -> Any:
+    """Exponential linear unit scaled so that activations tend to mean 0 and variance 1.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. The constants are
+    those of Klambauer et al., arXiv:1706.02515. Raises DTypeError for complex.
+
+    >>> ef.selu(ef.tensor([-1.0, 2.0]))
+    Tensor([-1.1113,  2.1014], float32, cpu:0)
+    """
+    low = xp.where(x > 0, xp.zeros_like(x), x)
+    return xp.where(x > 0, x, xp.expm1(low) * _SELU_ALPHA) * _SELU_SCALE
+
+
+# Hard forms and softsign -------------------------------------------------------------------------
+
+
+def _hard_sigmoid_into(x: Any, out: Any) -> None:
+    np.add(x, 3, out=out)
+    np.minimum(np.maximum(out, 0, out=out), 6, out=out)
+    np.multiply(out, 1 / 6, out=out)
+
+
+def _hard_instructions(s: Any, x: Any) -> Any:
+    return s.multiply(s.minimum(s.maximum(s.add(x, 3), 0), 6), 1 / 6)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_hard_sigmoid_into)},
+    partials=(lambda y, x: logical_and(greater(y, 0), less(y, 1)).astype(y.dtype) * (1 / 6),),
+    saves="y",
+    dtypes=FLOATS,
+    scalar=_hard_instructions,
+    onnx=Missing("exported as HardSigmoid with alpha=1/6, beta=1/2"),
+    samples=_off_kinks(-5, 5),
+    reference=each(lambda x: 0 if x < -3 else 1 if x > 3 else (x + 3) / 6),
+)
+def hard_sigmoid(xp: Any, x: Any, /) -> Any:
+    """The logistic function in three straight pieces: relu6(x + 3) / 6.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. The derivative at -3
+    and 3 is 0. Raises DTypeError for complex.
+
+    >>> ef.hard_sigmoid(ef.tensor([-4.0, 0.0, 3.0]))
+    Tensor([0. , 0.5, 1. ], float32, cpu:0)
+    """
+    return xp.clip(x + 3, 0, 6) * (1 / 6)
+
+
+def _hard_silu_into(x: Any, out: Any) -> None:
+    share = scratch(out)
+    _hard_sigmoid_into(x, share)
+    np.multiply(x, share, out=out)
+
+
+def _hard_silu_slope(x: Any) -> Any:
+    inside = where(less(x, 3), (x * 2 + 3) * (1 / 6), 1)
+    return where(greater(x, -3), inside, 0)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_hard_silu_into)},
+    partials=(lambda y, x: _hard_silu_slope(x),),
+    saves="x",
+    dtypes=FLOATS,
+    scalar=lambda s, x: s.multiply(x, _hard_instructions(s, x)),
+    onnx=Onnx("HardSwish"),
+    samples=_off_kinks(-5, 5),
+    reference=each(lambda x: 0 if x < -3 else x if x > 3 else x * (x + 3) / 6),
+)
+def hard_silu(xp: Any, x: Any, /) -> Any:
+    """Each element times its hard sigmoid, also called hard swish.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. The derivative is 0 at
+    -3 and 1 at 3. Source: Howard et al., arXiv:1905.02244. Raises DTypeError for complex.
+
+    >>> ef.hard_silu(ef.tensor([-4.0, 1.0, 4.0]))
+    Tensor([-0.    ,  0.6667,  4.    ], float32, cpu:0)
+    """
+    return x * (xp.clip(x + 3, 0, 6) * (1 / 6))
+
+
+def _softsign_into(x: Any, out: Any) -> None:
+    np.abs(x, out=out)
+    np.add(out, 1, out=out)
+    np.divide(x, out, out=out)
+
+
+def _softsign_slope(x: Any) -> Any:
+    length = abs(x) + 1
+    return 1 / (length * length)
+
+
+@elementwise(
+    overrides={"numpy": in_tiles(_softsign_into)},
+    partials=(lambda y, x: _softsign_slope(x),),
+    saves="x",
+    dtypes=FLOATS,
+    scalar=lambda s, x: s.divide(x, s.add(s.abs(x), 1)),
+    onnx=Onnx("Softsign"),
+    samples=reals(),
+    reference=each(lambda x: x / (1 + max(x, -x))),
+)
+def softsign(xp: Any, x: Any, /) -> Any:
+    """Each element divided by 1 plus its absolute value; the results lie between -1 and 1.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
+    complex.
+
+    >>> ef.softsign(ef.tensor([-1.0, 3.0]))
+    Tensor([-0.5 ,  0.75], float32, cpu:0)
+    """
+    return x / (1 + xp.abs(x))

@@ -1,0 +1,178 @@
+"""Bits of integers and bools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import INTEGERS
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, elementwise, refused_objects
+from eagerflow.ops.samples import each, pairs, reals
+
+__all__ = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+]
+
+_BITS = Missing("the result is made of bits, which do not change smoothly")
+_ANY = BOOL | INTEGERS
+
+
+def _errors_one(rng: Any) -> list[ErrorSample]:
+    return [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
+    ]
+
+
+def _errors(rng: Any) -> list[ErrorSample]:
+    whole = rng.integers(0, 9, (2, 3))
+    found = [e._replace(args=(*e.args, whole)) for e in refused_objects(rng)]
+    return [
+        *found,
+        ErrorSample((rng.random(3), whole), {}, DTypeError, "float64 is not taken"),
+        ErrorSample((whole, 1.5), {}, DTypeError, "float32 is not taken"),
+        ErrorSample((rng.integers(0, 9, 4), whole), {}, ShapeError, "broadcast"),
+    ]
+
+
+@elementwise(
+    ufunc="bitwise_and",
+    partials=_BITS,
+    dtypes=_ANY,
+    operator="and",
+    onnx=Onnx("BitwiseAnd"),
+    samples=pairs(0, 100),
+    errors=_errors,
+    reference=each(lambda a, b: a & b),
+)
+def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The bits that are set in both of two tensors.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
+    broadcast. Raises ShapeError where they do not, DTypeError for other dtypes.
+
+    >>> ef.tensor([6, 7]) & 3
+    Tensor([2, 3], int64, cpu:0)
+    """
+    return xp.bitwise_and(x1, x2)
+
+
+@elementwise(
+    ufunc="bitwise_or",
+    partials=_BITS,
+    dtypes=_ANY,
+    operator="or",
+    onnx=Onnx("BitwiseOr"),
+    samples=pairs(0, 100),
+    errors=_errors,
+    reference=each(lambda a, b: a | b),
+)
+def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The bits that are set in at least one of two tensors.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
+    broadcast. Raises ShapeError where they do not, DTypeError for other dtypes.
+
+    >>> ef.tensor([4, 5]) | 1
+    Tensor([5, 5], int64, cpu:0)
+    """
+    return xp.bitwise_or(x1, x2)
+
+
+@elementwise(
+    ufunc="bitwise_xor",
+    partials=_BITS,
+    dtypes=_ANY,
+    operator="xor",
+    onnx=Onnx("BitwiseXor"),
+    samples=pairs(0, 100),
+    errors=_errors,
+    reference=each(lambda a, b: a ^ b),
+)
+def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The bits that are set in exactly one of two tensors.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
+    broadcast. Raises ShapeError where they do not, DTypeError for other dtypes.
+
+    >>> ef.tensor([4, 5]) ^ 1
+    Tensor([5, 4], int64, cpu:0)
+    """
+    return xp.bitwise_xor(x1, x2)
+
+
+@elementwise(
+    ufunc="bitwise_invert",
+    partials=_BITS,
+    dtypes=_ANY,
+    operator="invert",
+    onnx=Onnx("BitwiseNot"),
+    samples=reals(0, 100),
+    errors=_errors_one,
+    reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),
+)
+def bitwise_invert(xp: Any, x: Any, /) -> Any:
+    """Each integer with all of its bits flipped; not, for bools.
+
+    ``x`` is a tensor of integers or bools of any shape. Raises DTypeError for other dtypes.
+
+    >>> ~ef.tensor([0, 5])
+    Tensor([-1, -6], int64, cpu:0)
+    """
+    return xp.bitwise_invert(x)
+
+
+def _flipped(x: Any) -> Any:
+    largest = True if x.dtype.kind == "b" else np.iinfo(x.dtype).max
+    return np.array([largest - v for v in x.ravel().tolist()], x.dtype).reshape(x.shape)
+
+
+@elementwise(
+    ufunc="bitwise_left_shift",
+    partials=_BITS,
+    dtypes=INTEGERS,
+    operator="lshift",
+    onnx=Missing("ONNX's BitShift knows unsigned integers only"),
+    samples=pairs(0, 9, 0, 3),
+    errors=_errors,
+    reference=each(lambda a, b: a << b),
+)
+def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Each integer with its bits moved up by a number of places; zeros follow.
+
+    ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Bits that are
+    moved out are lost. Raises ShapeError, or DTypeError for other dtypes.
+
+    >>> ef.tensor([1, 3]) << 2
+    Tensor([ 4, 12], int64, cpu:0)
+    """
+    return xp.bitwise_left_shift(x1, x2)
+
+
+@elementwise(
+    ufunc="bitwise_right_shift",
+    partials=_BITS,
+    dtypes=INTEGERS,
+    operator="rshift",
+    onnx=Missing("ONNX's BitShift knows unsigned integers only"),
+    samples=pairs(0, 99, 0, 3),
+    errors=_errors,
+    reference=each(lambda a, b: a >> b),
+)
+def bitwise_right_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Each integer with its bits moved down by a number of places; the sign stays.
+
+    ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Raises
+    ShapeError, or DTypeError for other dtypes.
+
+    >>> ef.tensor([12, -3]) >> 1
+    Tensor([ 6, -2], int64, cpu:0)
+    """
+    return xp.bitwise_right_shift(x1, x2)

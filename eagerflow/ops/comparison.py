@@ -1,0 +1,321 @@
+"""Comparisons, logic, and questions about single numbers; the results are bools."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import REAL
+from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, elementwise
+from eagerflow.ops.samples import Sample, each, make, pairs, values
+
+__all__ = [
+    "equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+]
+
+_TRUTH = Missing("the result is a truth value")
+_ORDERED = BOOL | REAL
+
+
+def _with_ties(rng: Any, dtype: Any) -> list[Sample]:
+    found = pairs()(rng, dtype)
+    x = make(rng, dtype, (3, 4))
+    return [*found, Sample((x, np.where(x > 0, x, make(rng, dtype, (4,)))))]
+
+
+def _with_special(rng: Any, dtype: Any) -> list[Sample]:
+    found = [Sample((x,)) for x in values(rng, dtype)]
+    if np.dtype(dtype).kind in "fc":
+        special = np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0])
+        found.append(Sample((special.astype(dtype),)))
+    return found
+
+
+@elementwise(
+    ufunc="equal",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    operator="eq",
+    onnx=Onnx("Equal"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a == b),
+)
+def equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether the elements of two tensors are equal; NaN equals nothing.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. ``x == None``
+    and ``x == "text"`` are plain False. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.tensor([1, 2]) == 2
+    Tensor([False,  True], bool, cpu:0)
+    """
+    return xp.equal(x1, x2)
+
+
+@elementwise(
+    ufunc="not_equal",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    operator="ne",
+    onnx=Missing("exported as Not(Equal(x1, x2))"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a != b),
+)
+def not_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether the elements of two tensors differ; NaN differs from everything.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast.
+
+    >>> ef.tensor([1, 2]) != 2
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return xp.not_equal(x1, x2)
+
+
+@elementwise(
+    ufunc="less",
+    partials=_TRUTH,
+    dtypes=_ORDERED,
+    result="bool",
+    operator="lt",
+    onnx=Onnx("Less"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a < b),
+)
+def less(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether each element of one tensor is smaller than that of another.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; Python
+    integers outside of the dtype are compared by their value. Raises ShapeError where the
+    shapes do not broadcast, DTypeError for complex numbers, which have no order.
+
+    >>> ef.tensor([1, 2], dtype="uint8") < 300
+    Tensor([ True,  True], bool, cpu:0)
+    """
+    return xp.less(x1, x2)
+
+
+@elementwise(
+    ufunc="less_equal",
+    partials=_TRUTH,
+    dtypes=_ORDERED,
+    result="bool",
+    operator="le",
+    onnx=Onnx("LessOrEqual"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a <= b),
+)
+def less_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether each element of one tensor is at most that of another.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for complex numbers.
+
+    >>> ef.tensor([1.0, 2.0, 3.0]) <= 2
+    Tensor([ True,  True, False], bool, cpu:0)
+    """
+    return xp.less_equal(x1, x2)
+
+
+@elementwise(
+    ufunc="greater",
+    partials=_TRUTH,
+    dtypes=_ORDERED,
+    result="bool",
+    operator="gt",
+    onnx=Onnx("Greater"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a > b),
+)
+def greater(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether each element of one tensor is larger than that of another.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for complex numbers.
+
+    >>> ef.tensor([1.0, 2.0, 3.0]) > 2
+    Tensor([False, False,  True], bool, cpu:0)
+    """
+    return xp.greater(x1, x2)
+
+
+@elementwise(
+    ufunc="greater_equal",
+    partials=_TRUTH,
+    dtypes=_ORDERED,
+    result="bool",
+    operator="ge",
+    onnx=Onnx("GreaterOrEqual"),
+    samples=_with_ties,
+    reference=each(lambda a, b: a >= b),
+)
+def greater_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether each element of one tensor is at least that of another.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for complex numbers.
+
+    >>> ef.tensor([1.0, 2.0, 3.0]) >= 2
+    Tensor([False,  True,  True], bool, cpu:0)
+    """
+    return xp.greater_equal(x1, x2)
+
+
+@elementwise(
+    ufunc="logical_and",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("And"),
+    samples=pairs(),
+    reference=each(lambda a, b: bool(a) and bool(b)),
+)
+def logical_and(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether the elements of both tensors are true; numbers other than 0 are.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast.
+
+    >>> ef.logical_and(ef.tensor([True, True]), ef.tensor([True, False]))
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return xp.logical_and(x1, x2)
+
+
+@elementwise(
+    ufunc="logical_or",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("Or"),
+    samples=pairs(),
+    reference=each(lambda a, b: bool(a) or bool(b)),
+)
+def logical_or(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether an element of at least one of two tensors is true; numbers other than 0 are.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast.
+
+    >>> ef.logical_or(ef.tensor([True, False]), False)
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return xp.logical_or(x1, x2)
+
+
+@elementwise(
+    ufunc="logical_xor",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("Xor"),
+    samples=pairs(),
+    reference=each(lambda a, b: bool(a) is not bool(b)),
+)
+def logical_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Whether an element of exactly one of two tensors is true; numbers other than 0 are.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
+    ShapeError where the shapes do not broadcast.
+
+    >>> ef.logical_xor(ef.tensor([True, False]), True)
+    Tensor([False,  True], bool, cpu:0)
+    """
+    return xp.logical_xor(x1, x2)
+
+
+@elementwise(
+    ufunc="logical_not",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("Not"),
+    samples=_with_special,
+    reference=each(lambda x: not x),
+)
+def logical_not(xp: Any, x: Any, /) -> Any:
+    """Whether each element is false; the number 0 is.
+
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+
+    >>> ef.logical_not(ef.tensor([True, False]))
+    Tensor([False,  True], bool, cpu:0)
+    """
+    return xp.logical_not(x)
+
+
+@elementwise(
+    ufunc="isfinite",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Missing("exported as Not(Or(IsInf(x), IsNaN(x)))"),
+    samples=_with_special,
+    reference=each(lambda x: math.isfinite(x.real) and math.isfinite(x.imag)),
+)
+def isfinite(xp: Any, x: Any, /) -> Any:
+    """Whether each element is neither infinite nor NaN.
+
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+
+    >>> ef.isfinite(ef.tensor([1.0, ef.inf, ef.nan]))
+    Tensor([ True, False, False], bool, cpu:0)
+    """
+    return xp.isfinite(x)
+
+
+@elementwise(
+    ufunc="isinf",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("IsInf"),
+    samples=_with_special,
+    reference=each(lambda x: math.isinf(x.real) or math.isinf(x.imag)),
+)
+def isinf(xp: Any, x: Any, /) -> Any:
+    """Whether each element is infinite.
+
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+
+    >>> ef.isinf(ef.tensor([1.0, ef.inf, ef.nan]))
+    Tensor([False,  True, False], bool, cpu:0)
+    """
+    return xp.isinf(x)
+
+
+@elementwise(
+    ufunc="isnan",
+    partials=_TRUTH,
+    dtypes=STANDARD,
+    result="bool",
+    onnx=Onnx("IsNaN"),
+    samples=_with_special,
+    reference=each(lambda x: x != x),
+)
+def isnan(xp: Any, x: Any, /) -> Any:
+    """Whether each element is NaN (not a number).
+
+    ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
+
+    >>> ef.isnan(ef.tensor([1.0, ef.inf, ef.nan]))
+    Tensor([False, False,  True], bool, cpu:0)
+    """
+    return xp.isnan(x)

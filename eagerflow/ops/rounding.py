@@ -1,0 +1,107 @@
+"""Rounding to integers; the dtype stays, and the gradient is 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import REAL
+from eagerflow.ops.family import NUMERIC, Missing, Onnx, elementwise
+from eagerflow.ops.samples import Sample, each, reals
+
+__all__ = ["ceil", "floor", "round", "trunc"]
+
+
+def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
+    """Values that stay on one side of every step, with their neighbourhood."""
+    whole = np.dtype(dtype).kind in "iu"
+    return reals(-9, 9)(rng, dtype) if whole else reals(1.1, 1.4)(rng, dtype)
+
+
+def _kept(x: Any) -> bool:
+    """Whether there is nothing to round; NumPy before 2.1 made floats of integers."""
+    return x.dtype.kind in "iu"
+
+
+@elementwise(
+    partials=(0,),
+    dtypes=REAL,
+    onnx=Onnx("Floor"),
+    samples=_off_steps,
+    reference=each(math.floor),
+)
+def floor(xp: Any, x: Any, /) -> Any:
+    """The largest integer that is not above each element.
+
+    ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
+    complex.
+
+    >>> ef.floor(ef.tensor([1.5, -1.5]))
+    Tensor([ 1., -2.], float32, cpu:0)
+    """
+    return x if _kept(x) else xp.floor(x)
+
+
+@elementwise(
+    partials=(0,),
+    dtypes=REAL,
+    onnx=Onnx("Ceil"),
+    samples=_off_steps,
+    reference=each(math.ceil),
+)
+def ceil(xp: Any, x: Any, /) -> Any:
+    """The smallest integer that is not below each element.
+
+    ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
+    complex.
+
+    >>> ef.ceil(ef.tensor([1.5, -1.5]))
+    Tensor([ 2., -1.], float32, cpu:0)
+    """
+    return x if _kept(x) else xp.ceil(x)
+
+
+@elementwise(
+    partials=(0,),
+    dtypes=REAL,
+    onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"),
+    samples=_off_steps,
+    reference=each(math.trunc),
+)
+def trunc(xp: Any, x: Any, /) -> Any:
+    """Each element without its fraction: the next integer towards 0.
+
+    ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
+    complex.
+
+    >>> ef.trunc(ef.tensor([1.5, -1.5]))
+    Tensor([ 1., -1.], float32, cpu:0)
+    """
+    return x if _kept(x) else xp.trunc(x)
+
+
+@elementwise(
+    partials=(0,),
+    dtypes=NUMERIC,
+    onnx=Onnx("Round"),
+    samples=_off_steps,
+    reference=each(lambda x: complex(_even(x.real), _even(x.imag)) if x.imag else _even(x.real)),
+)
+def round(xp: Any, x: Any, /) -> Any:
+    """The nearest integer to each element; halves go to the even one.
+
+    ``x`` is a numeric tensor of any shape; both parts of complex numbers are rounded. The
+    gradient is 0. Raises DTypeError for bools.
+
+    >>> ef.round(ef.tensor([0.5, 1.5, -1.2]))
+    Tensor([ 0.,  2., -1.], float32, cpu:0)
+    """
+    return x if _kept(x) else xp.round(x)
+
+
+def _even(x: float) -> float:
+    low = math.floor(x)
+    up = x - low > 0.5 or (x - low == 0.5 and low % 2 == 1)
+    return low + 1 if up else low
