@@ -212,7 +212,7 @@ def as_device(place: Device | str | None) -> Device:
     if isinstance(place, Device):
         return place
     match = _NAME.fullmatch(place) if isinstance(place, str) else None
-    if match is None or not place:
+    if match is None or not place or place.endswith("/device:"):
         raise DeviceError(
             f"{place!r} is not a device name",
             expected="a name such as 'cpu', 'gpu:1' or '/job:local/task:0/device:cpu:0'",

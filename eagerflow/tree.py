@@ -6,6 +6,7 @@ everything else, ``None`` included, is a leaf. Dicts keep their own order of key
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,6 +33,10 @@ _rules: dict[type, _Rule] = {
     dict: _Rule(
         lambda nest: (tuple(nest), nest.values()),
         lambda keys, items: dict(zip(keys, items, strict=True)),
+    ),
+    OrderedDict: _Rule(
+        lambda nest: (tuple(nest), nest.values()),
+        lambda keys, items: OrderedDict(zip(keys, items, strict=True)),
     ),
 }
 
@@ -115,8 +120,9 @@ def paths(structure: Structure, prefix: str = "") -> list[str]:
     if structure.container is None:
         return [prefix]
     keys = structure.keys or range(len(structure.children))
+    fields = hasattr(structure.container, "_fields")
     return [
         path
         for key, child in zip(keys, structure.children, strict=True)
-        for path in paths(child, f"{prefix}[{key!r}]")
+        for path in paths(child, prefix + (f".{key}" if fields else f"[{key!r}]"))
     ]
