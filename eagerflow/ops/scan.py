@@ -59,9 +59,7 @@ def along_axis(axis_of: Callable[..., int]) -> Callable[..., list[Split]]:
 def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
     """A kernel that also goes backwards and puts ``first`` in front."""
 
-    def kernel(
-        xp: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
-    ) -> Any:
+    def kernel(xp: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
         at = _scan_axis(x.ndim, axis)
         there = (slice(None),) * at
         backwards = (*there, slice(None, None, -1))
@@ -142,9 +140,7 @@ def _scan_errors(rng: Any) -> list[ErrorSample]:
 
 
 def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
-    def reference(
-        x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
-    ) -> Any:
+    def reference(x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
         rows = np.moveaxis(x if dtype is None else x.astype(dtype), axis or 0, -1)
         size = rows.shape[-1] + include_initial
         out = np.empty((*rows.shape[:-1], size), wide_dtype(rows.dtype) if dtype is None else dtype)
@@ -331,9 +327,7 @@ def _recur(solve: Any, xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any
     return xp.moveaxis(out, 0, axis)
 
 
-def _recurrence_rules(
-    g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool
-) -> tuple[Any, Any]:
+def _recurrence_rules(g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
     at = normalize_axis(axis, b.ndim)
     moved = linear_recurrence(conjugate(a), g, axis=at, reverse=not reverse)
     y = conjugate(y)
@@ -343,7 +337,8 @@ def _recurrence_rules(
 
 def _batched_recurrence(args: Any, batched: Any, size: int, axis: int, reverse: bool) -> Any:
     a, b = (
-        x if own else broadcast_to(x, (size, *x.shape)) for x, own in zip(args, batched, strict=True)
+        x if own else broadcast_to(x, (size, *x.shape))
+        for x, own in zip(args, batched, strict=True)
     )
     return linear_recurrence(a, b, axis=normalize_axis(axis, b.ndim - 1) + 1, reverse=reverse)
 
@@ -395,9 +390,7 @@ def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _recurrence_reference,
     },
 )
-def linear_recurrence(
-    xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False
-) -> Any:
+def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False) -> Any:
     """The sequence y[t] = a[t] y[t-1] + b[t] along an axis, starting from 0.
 
     ``a`` and ``b`` are floating-point tensors of one shape, ``axis`` is the axis of time.

@@ -79,9 +79,7 @@ def mean(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any
 # Variance and standard deviation -----------------------------------------------------------------
 
 
-def _fast_var(
-    array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0
-) -> Any:
+def _fast_var(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     _check_correction(correction)
     center = np.add.reduce(array, axis, None, None, True)
     count = array.size / (center.size or 1)
@@ -92,9 +90,7 @@ def _fast_var(
     return total / np.asarray(max(count - correction, 0.0), total.dtype)
 
 
-def _fast_std(
-    array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0
-) -> Any:
+def _fast_std(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     return np.sqrt(_fast_var(array, axis, keepdims, correction))
 
 
