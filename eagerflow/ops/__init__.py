@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, einstein, exponential, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, special, statistics, trigonometric
+from eagerflow.ops import activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, einstein, exponential, matrices, norms, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric
 from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
 from eagerflow.ops.bitwise import *
@@ -12,8 +12,11 @@ from eagerflow.ops.complexes import *
 from eagerflow.ops.contraction import *
 from eagerflow.ops.convolution import *
 from eagerflow.ops.creation import *
+from eagerflow.ops.decompositions import *
 from eagerflow.ops.einstein import *
 from eagerflow.ops.exponential import *
+from eagerflow.ops.matrices import *
+from eagerflow.ops.norms import *
 from eagerflow.ops.optimizer_updates import *
 from eagerflow.ops.powers import *
 from eagerflow.ops.reduction import *
@@ -23,10 +26,12 @@ from eagerflow.ops.scan import *
 from eagerflow.ops.selection import *
 from eagerflow.ops.shape import *
 from eagerflow.ops.sigmoids import *
+from eagerflow.ops.singular_values import *
 from eagerflow.ops.special import *
 from eagerflow.ops.statistics import *
+from eagerflow.ops.systems import *
 from eagerflow.ops.trigonometric import *
 
-_MODULES = (activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, einstein, exponential, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, special, statistics, trigonometric)
+_MODULES = (activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, einstein, exponential, matrices, norms, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric)
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)

@@ -21,7 +21,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.contraction import complex_sum, conjugate, matmul
 from eagerflow.ops.creation import eye
-from eagerflow.ops.family import NUMERIC, define
+from eagerflow.ops.family import NUMERIC, define, op_of
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
@@ -135,7 +135,7 @@ def _text(inputs: Iterable[Labels], output: Labels) -> str:
     return f"{','.join(map(''.join, inputs))}->{''.join(output)}"
 
 
-# The plan and its steps ---------------------------------------------------------------------------
+# The plan and its steps --------------------------------------------------------------------------
 
 
 def _order(
@@ -264,7 +264,7 @@ def _run(xp: Any, steps: list[tuple[str, int, Any]], rest: list[Any]) -> Any:
     where, product = getattr(xp, "ndarray", xp), xp.matmul
     permute = where.transpose if where is not xp else xp.permute_dims
     if xp is np:
-        product = partial(matmul.op.overrides["numpy"], np)
+        product = partial(op_of(matmul).overrides["numpy"], np)
     for name, i, how in steps:
         if name == "permute_dims":
             rest[i] = permute(rest[i], how)
