@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.devices import device_of
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
@@ -40,9 +41,8 @@ _UINT64 = frozenset({np.dtype("uint64")})
 
 def _host(array: Any) -> Any:
     """The state in NumPy's memory, where the bits are made."""
-    if isinstance(array, np.ndarray):
-        return array
-    return array.get() if hasattr(array, "get") else np.asarray(array)
+    home = device_of(array)
+    return array if home is None else home.backend.to_numpy(array)
 
 
 def _drawn(xp: Any, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any:
