@@ -16,14 +16,19 @@ from eagerflow.backends.base import PlacedBackend
 DEVICES = [array_api_strict.Device(name) for name in ("CPU_DEVICE", "device1", "device2")]
 _NUMPY = {
     getattr(array_api_strict, name): np.dtype(name)
-    for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
-    + ["complex64", "complex128"]
+    for name in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+        "float32 float64 complex64 complex128"
+    ).split()
 }
+_DTYPE_NAMES = {dtype.name for dtype in _NUMPY.values()}
 _STRICT = {dtype: strict for strict, dtype in _NUMPY.items()}
 _CREATION = {"arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros"}
 
 # In NumPy and in CuPy under this name and with these arguments, but not in the standard.
-EXTRAS = {"isclose"}
+EXTRAS = {"exp2", "isclose"}
+# In the standard for some dtypes; NumPy and CuPy take all.
+WIDER = {"logical_and", "logical_not", "logical_or", "logical_xor", "sum"}
 
 
 class Array:
@@ -123,6 +128,8 @@ class Namespace:
         self._current = current
 
     def __getattr__(self, name):
+        if name in _DTYPE_NAMES:
+            return np.dtype(name)
         if name in EXTRAS:
             return self._extra(getattr(np, name))
         found = getattr(self._module, name)
@@ -134,6 +141,10 @@ class Namespace:
         def call(*args, **options):
             if name == "reshape" and isinstance(args[1], int):
                 args = (args[0], (args[1],))
+            if name in WIDER:
+                return self._extra(getattr(np, name))(*args, **options)
+            if name == "asarray" and isinstance(args[0], np.ndarray):
+                args = (array_api_strict.asarray(args[0].copy()), *args[1:])
             if name in _CREATION:
                 options.setdefault("device", self._current.device)
             return wrap(function(*self._bools(args), **{k: unwrap(v) for k, v in options.items()}))

@@ -12,7 +12,7 @@ from eagerflow.op import ops
 from tests.contract.cases import CLOSE, about, dtypes_of, samples, shipped, spread
 
 # Ops that cannot run on array-api-strict although they do on NumPy and CuPy, and why.
-CANNOT = {}
+CANNOT = {"vecdot": "array-api-strict takes negative axes only"}
 STRICT_DTYPES = [np.dtype(name) for name in ("float64", "float32", "int32", "complex128")]
 PER_DTYPE = 12
 
@@ -21,6 +21,11 @@ def on(device, x):
     if isinstance(x, np.ndarray | np.generic):
         return ef.asarray(x, device=device)
     return [on(device, part) for part in x] if isinstance(x, list | tuple) else x
+
+
+def in_standard(sample):
+    """Whether the sample asks for no dtype that array-api-strict lacks."""
+    return sample.attributes.get("dtype") not in ("bfloat16", "float16")
 
 
 def called(op, sample, device):
@@ -51,7 +56,7 @@ def test_op_needs_only_the_standard(op):
         pytest.skip(CANNOT[op.name])
     # Arithmetic of bools is not in the standard, so these only stand for ops of nothing else.
     for dtype in dtypes_of(op, STRICT_DTYPES) or [np.dtype(bool)]:
-        for sample in spread(samples(op, dtype), PER_DTYPE):
+        for sample in spread(filter(in_standard, samples(op, dtype)), PER_DTYPE):
             compare(op, sample, "strict:0")
 
 
