@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, einstein, exponential, matrices, norms, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric
+from eagerflow.ops import (
+    activation,
+    arithmetic,
+    bitwise,
+    cast,
+    comparison,
+    complexes,
+    contraction,
+    convolution,
+    creation,
+    decompositions,
+    diagonals,
+    einstein,
+    exponential,
+    gathering,
+    indexing,
+    joining,
+    matrices,
+    norms,
+    optimizer_updates,
+    padding,
+    powers,
+    ranges,
+    reduction,
+    regularization,
+    repeating,
+    rounding,
+    scan,
+    scattering,
+    selection,
+    shape,
+    sigmoids,
+    singular_values,
+    special,
+    statistics,
+    systems,
+    trigonometric,
+    updating,
+)
 from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
 from eagerflow.ops.bitwise import *
@@ -13,16 +51,24 @@ from eagerflow.ops.contraction import *
 from eagerflow.ops.convolution import *
 from eagerflow.ops.creation import *
 from eagerflow.ops.decompositions import *
+from eagerflow.ops.diagonals import *
 from eagerflow.ops.einstein import *
 from eagerflow.ops.exponential import *
+from eagerflow.ops.gathering import *
+from eagerflow.ops.indexing import *
+from eagerflow.ops.joining import *
 from eagerflow.ops.matrices import *
 from eagerflow.ops.norms import *
 from eagerflow.ops.optimizer_updates import *
+from eagerflow.ops.padding import *
 from eagerflow.ops.powers import *
+from eagerflow.ops.ranges import *
 from eagerflow.ops.reduction import *
 from eagerflow.ops.regularization import *
+from eagerflow.ops.repeating import *
 from eagerflow.ops.rounding import *
 from eagerflow.ops.scan import *
+from eagerflow.ops.scattering import *
 from eagerflow.ops.selection import *
 from eagerflow.ops.shape import *
 from eagerflow.ops.sigmoids import *
@@ -31,7 +77,46 @@ from eagerflow.ops.special import *
 from eagerflow.ops.statistics import *
 from eagerflow.ops.systems import *
 from eagerflow.ops.trigonometric import *
+from eagerflow.ops.updating import *
 
-_MODULES = (activation, arithmetic, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, einstein, exponential, matrices, norms, optimizer_updates, powers, reduction, regularization, rounding, scan, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric)
+_MODULES = (
+    activation,
+    arithmetic,
+    bitwise,
+    cast,
+    comparison,
+    complexes,
+    contraction,
+    convolution,
+    creation,
+    decompositions,
+    diagonals,
+    einstein,
+    exponential,
+    gathering,
+    indexing,
+    joining,
+    matrices,
+    norms,
+    optimizer_updates,
+    padding,
+    powers,
+    ranges,
+    reduction,
+    regularization,
+    repeating,
+    rounding,
+    scan,
+    scattering,
+    selection,
+    shape,
+    sigmoids,
+    singular_values,
+    special,
+    statistics,
+    systems,
+    trigonometric,
+    updating,
+)
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)

@@ -7,14 +7,28 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import STANDARD, as_dtype, default_dtype
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
-from eagerflow.spec import TensorSpec, as_shape, broadcast
+from eagerflow.ops.shape import broadcast_to
+from eagerflow.spec import TensorSpec, as_shape
 
-__all__ = ["eye", "full_like", "full", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = [
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
 
 ANY = STANDARD | FLOAT8
 _NO_INPUT = Missing("there is no input")
@@ -90,9 +104,7 @@ def ones(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
     return xp.ones(shape, dtype=dtype or default_dtype(float))
 
 
-def _filled(
-    shape: Any, fill_value: Any, dtype: Any = None, device: Any = None
-) -> TensorSpec:
+def _filled(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> TensorSpec:
     if type(fill_value) not in (bool, int, float, complex):
         raise DTypeError(
             f"{fill_value!r} is not a number", argument="fill_value",
@@ -180,11 +192,19 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     """One number in the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     ``x`` is a tensor, ``fill_value`` a number or a tensor that broadcasts to its shape.
+    Raises DTypeError for a number with a fraction where the dtype has none.
 
     >>> ef.full_like(ef.tensor([1, 2]), 5)
     Tensor([5, 5], int64, cpu:0)
     """
-    return zeros_like(x, dtype) + fill_value
+    x = as_tensor(x)
+    made = x.dtype if dtype is None else as_dtype(dtype)
+    if type(fill_value) is float and made in BOOL | INTEGERS:
+        raise DTypeError(
+            f"{fill_value!r} does not fit into {made.name}", op="full_like",
+            argument="fill_value", received=summary(fill_value), hint="dtype='float32'",
+        )  # fmt: skip
+    return broadcast_to(as_tensor(fill_value, made, x.device), x.shape)
 
 
 def _eye_spec(
@@ -206,9 +226,16 @@ def _eye_spec(
         ErrorSample((), {"n_rows": 1.5}, ShapeError, "is not a size"),
         ErrorSample((), {"n_rows": 2, "dtype": "words"}, DTypeError, "is not a dtype"),
     ],
-    reference=lambda n_rows, n_cols, k, dtype, device: np.array(
-        [[c - r == k for c in range(n_rows if n_cols is None else n_cols)] for r in range(n_rows)]
-    ).reshape(n_rows, n_rows if n_cols is None else n_cols).astype(dtype),
+    reference=lambda n_rows, n_cols, k, dtype, device: (
+        np.array(
+            [
+                [c - r == k for c in range(n_rows if n_cols is None else n_cols)]
+                for r in range(n_rows)
+            ]
+        )
+        .reshape(n_rows, n_rows if n_cols is None else n_cols)
+        .astype(dtype)
+    ),
 )
 def eye(
     xp: Any, n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
@@ -224,3 +251,41 @@ def eye(
     """
     columns = n_rows if n_cols is None else n_cols
     return xp.eye(n_rows, columns, k=k, dtype=dtype or default_dtype(float))
+
+
+def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of any values; here they are zeros, so that every run is the same.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32. Raises
+    ShapeError for sizes that are none.
+
+    >>> ef.empty((2, 3)).shape
+    (2, 3)
+    """
+    return zeros(shape, dtype, device)
+
+
+def empty_like(x: Any, dtype: Any = None) -> Any:
+    """A tensor of any values in the shape and, unless ``dtype`` is given, the dtype of another.
+
+    >>> ef.empty_like(ef.ones((2, 3))).shape
+    (2, 3)
+    """
+    return zeros_like(x, dtype)
+
+
+def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Any:
+    """A tensor of the values of any object that offers ``__dlpack__``.
+
+    The memory is shared where it can be; ``copy=True`` copies, ``copy=False`` raises where
+    a copy is needed. Raises DTypeError for what offers no ``__dlpack__``.
+
+    >>> ef.from_dlpack(np.arange(3))
+    Tensor([0, 1, 2], int64, cpu:0)
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise DTypeError(
+            f"a {type(x).__name__} offers no __dlpack__", op="from_dlpack", argument="x",
+            received=summary(x), expected="an array of any library", hint="ef.asarray(x)",
+        )  # fmt: skip
+    return as_tensor(x, None, device, copy)
