@@ -51,11 +51,12 @@ _lock = threading.RLock()
 class Kind:
     """A dtype on a device: interned, so that "same dtype and same device" is one ``is``."""
 
-    __slots__ = ("array_type", "device", "dtype", "wrap")
+    __slots__ = ("array_type", "device", "dtype", "is_complex", "wrap")
 
     def __init__(self, device: Device, dtype: DType) -> None:
         self.device = device
         self.dtype = dtype
+        self.is_complex = dtype.kind == "c"
         self.array_type: type = device.backend.array_type
         self.wrap: Callable[[Any], Any] = device.backend.wrapper(device.index)
 

@@ -102,16 +102,25 @@ def bind_binary(op: Op) -> Call:
     quick = process.run
 
     def call(x1: Any, x2: Any, /) -> Any:
-        if not process.recorders and type(x2) is Tensor:
+        if not process.recorders:
             try:
-                if (kind := x1._kind) is x2._kind:
-                    fn, kind = table[kind]
-                    out = quick(fn, x1._array, x2._array)
-                    y = _new(Tensor)
-                    y._array = out if type(out) is kind.array_type else kind.wrap(out)
-                    y._kind = kind
-                    y._key = None
-                    return y
+                if type(x2) is Tensor:
+                    kind = x2._kind
+                    if type(x1) is Tensor:
+                        a = x1._array
+                        fn, kind = table[kind if x1._kind is kind else None]
+                    else:
+                        a = x1
+                        fn, kind = table[kind, type(x1)]
+                    out = quick(fn, a, x2._array)
+                else:
+                    fn, kind = table[x1._kind, type(x2)]
+                    out = quick(fn, x1._array, x2)
+                y = _new(Tensor)
+                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y._kind = kind
+                y._key = None
+                return y
             except Exception:  # the long way succeeds, or explains
                 pass
         append, recorder, run = now()
@@ -260,17 +269,10 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
         fn, out = op.table[x1._kind]
         return x1, x2, x1._array, x2._array, x1._key, x2._key, fn, out
     if type(x1) is Tensor:
-        kind = x1._kind
-        fn, out = op.table[kind, type(x2)]
-        return x1, x2, x1._array, _operand(x2, kind), x1._key, None, fn, out
-    kind = x2._kind
-    fn, out = op.table[kind, type(x1)]
-    return x1, x2, _operand(x1, kind), x2._array, None, x2._key, fn, out
-
-
-def _operand(scalar: Any, kind: Kind) -> Any:
-    """A Python number next to arrays of ``kind``; NumPy's own dtypes know how to meet it."""
-    return scalar if kind.dtype.isbuiltin == 1 else kind.device.backend.scalar(scalar, kind.dtype)
+        fn, out = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, x2, x1._key, None, fn, out
+    fn, out = op.table[x2._kind, type(x1)]
+    return x1, x2, x1, x2._array, None, x2._key, fn, out
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -326,7 +328,8 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
             continue
         wanted = _allowed(op, i, dtype if i in group and dtype else _dtype_of(x, tensors[0]))
         if type(x) is not Tensor:
-            if not keep_scalars or join_scalar(wanted, type(x)) != wanted:
+            weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
+            if not (keep_scalars and weak) or join_scalar(wanted, type(x)) != wanted:
                 data[i] = as_tensor(x, wanted, tensors[0].device)
         elif x._kind.dtype != wanted:
             data[i] = ops["astype"].call(x, wanted)

@@ -15,9 +15,9 @@ from eagerflow import batching, story, tree
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import record
 from eagerflow.display import summary
-from eagerflow.dtypes import is_complex, is_inexact
+from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError
-from eagerflow.op import Missing, Op, custom_op
+from eagerflow.op import Op, custom_op
 from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.creation import eye, ones_like, zeros, zeros_like
@@ -256,7 +256,7 @@ class GradientTape(Recorder):
                     received=summary(g), expected=summary(tensor),
                 )  # fmt: skip
             if tensor._key is not None:
-                _accumulate(start, tensor._key, g)
+                start[tensor._key] = _total([start.get(tensor._key), g])
         return start
 
     def _collect(
@@ -389,23 +389,25 @@ def pull_back(
     product = multiply
     while entries:
         entry = entries.pop()
-        op, out = entry[OP], entry[OUT]
-        if type(out) is tuple:
+        out = entry[OUT]
+        if out.__class__ is tuple:
             g: Any = _gather(grads, entry, keep)
         else:
             g = grads.get(out) if out in keep else grads.pop(out, None)
         if g is None:
             continue
-        if not op.differentiable:
-            ends.append(entry)
-            continue
+        op = entry[OP]
         if op.singular:
             # From here on a gradient may be 0 where a derivative is infinite, or the
             # reverse: the branch not taken of a where, the end of a clip, sqrt at 0.
             product = multiply_no_nan
         try:
-            for key, contribution in _contributions(entry, g, product, reached):
-                _accumulate(grads, key, contribution)
+            if op.partials.__class__ is tuple:
+                _multiply_partials(grads, entry, g, product, reached)
+            elif op.differentiable:
+                _apply_rules(grads, entry, g, reached)
+            else:
+                ends.append(entry)
         except Exception as error:
             error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
             raise
@@ -423,58 +425,50 @@ def _gather(grads: dict[int, Any], entry: Any, keep: set[int]) -> tuple[Any, ...
     )
 
 
-def _contributions(
-    entry: Any, g: Any, product: Callable[..., Any], reached: set[int] | None
-) -> Iterable[tuple[int, Any]]:
-    """The gradient of each watched argument of one op call."""
-    op: Op = entry[OP]
-    if not isinstance(op.partials, Missing):
-        y, args, attributes = entry[RESULT], entry[FIRST_VALUE::2], entry[ATTRIBUTES]
-        for key, x, partial in zip(entry[FIRST_KEY::2], args, op.partials, strict=True):
-            if key is None or partial is None or (reached is not None and key not in reached):
+def _multiply_partials(
+    grads: dict[int, Any], entry: Any, g: Any, product: Callable[..., Any], reached: Any
+) -> None:
+    """Add the gradient of each watched argument of an element-wise op: g times its partial."""
+    at = FIRST_KEY
+    for partial in entry[OP].partials:
+        key = entry[at]
+        at += 2
+        if key is None or partial is None or (reached is not None and key not in reached):
+            continue
+        if partial.__class__ is int:
+            part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
+        else:
+            p = partial(entry[RESULT], *entry[FIRST_VALUE::2], **entry[ATTRIBUTES])
+            part = product(g, conj(p) if g._kind.is_complex else p)
+        x = entry[at - 1]
+        if x is not None:  # else the only argument, which has the shape of the result
+            shape = x if x.__class__ is tuple else x.shape
+            if part._array.shape != shape:
+                part = reduce_to(part, shape)
+        known = grads.get(key)
+        grads[key] = part if known is None else add(known, part)
+
+
+def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any) -> None:
+    """Add the gradient of each watched argument of an op that has vjp rules."""
+    vjp, y, attributes = entry[OP].vjp, entry[RESULT], entry[ATTRIBUTES]
+    keys, args = entry[FIRST_KEY::2], entry[FIRST_VALUE::2]
+    parts = vjp(g, y, *args, **attributes) if callable(vjp) else vjp
+    for key, part in zip(keys, parts, strict=True):
+        if key is None or part is None or (reached is not None and key not in reached):
+            continue
+        if parts is vjp:
+            part = part(g, y, *args, **attributes)
+            if part is None:
                 continue
-            if partial.__class__ is int:
-                part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
-            else:
-                p = partial(y, *args, **attributes)
-                part = product(g, conj(p) if is_complex(g.dtype) else p)
-            if x is not None:
-                shape = x if x.__class__ is tuple else x.shape
-                if part.shape != shape:
-                    part = reduce_to(part, shape)
-            yield key, part
-    else:
-        yield from _from_rules(op.vjp, entry, g, reached)
-
-
-def _from_rules(
-    vjp: Any, entry: Any, g: Any, reached: set[int] | None
-) -> Iterable[tuple[int, Any]]:
-    y, args, attributes = entry[RESULT], entry[FIRST_VALUE::2], entry[ATTRIBUTES]
-    keys = entry[FIRST_KEY::2]
-    needed = [k is not None and (reached is None or k in reached) for k in keys]
-    if callable(vjp):
-        parts = vjp(g, y, *args, **attributes)
-        yield from (
-            (k, part)
-            for k, part, need in zip(keys, parts, needed, strict=True)
-            if need and part is not None
-        )
-        return
-    for key, rule, need in zip(keys, vjp, needed, strict=True):
-        if need and rule is not None:
-            yield key, rule(g, y, *args, **attributes)
-
-
-def _accumulate(grads: dict[int, Any], key: int, g: Any) -> None:
-    known = grads.get(key)
-    grads[key] = g if known is None else add(known, g)
+        known = grads.get(key)
+        grads[key] = part if known is None else add(known, part)
 
 
 def _total(parts: list[Any]) -> Any:
-    total = parts[0] if parts else None
-    for part in parts[1:]:
-        total = add(total, part)
+    total = None
+    for part in parts:
+        total = part if total is None else add(total, part)
     return total
 
 
