@@ -430,6 +430,7 @@ def _multiply_partials(
 ) -> None:
     """Add the gradient of each watched argument of an element-wise op: g times its partial."""
     at = FIRST_KEY
+    attributes = entry[ATTRIBUTES]
     for partial in entry[OP].partials:
         key = entry[at]
         at += 2
@@ -438,7 +439,9 @@ def _multiply_partials(
         if partial.__class__ is int:
             part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
         else:
-            p = partial(entry[RESULT], *entry[FIRST_VALUE::2], **entry[ATTRIBUTES])
+            args = entry[FIRST_VALUE::2]
+            y = entry[RESULT]
+            p = partial(y, *args, **attributes) if attributes else partial(y, *args)
             part = product(g, conj(p) if g._kind.is_complex else p)
         x = entry[at - 1]
         if x is not None:  # else the only argument, which has the shape of the result

@@ -139,6 +139,14 @@ def full(xp: Any, shape: Any, fill_value: Any, dtype: Any = None, device: Any = 
     return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
 
 
+def _fill_like(value: int) -> Callable[[Any], Any]:
+    def bound(xp: Any) -> Any:
+        make = xp.ones if value else xp.zeros
+        return lambda x, dtype=None: make(x.shape, dtype or x.dtype)
+
+    return bound
+
+
 def _like(value: int) -> Callable[[Any], Any]:
     """An op that gives a constant of its argument's shape, without a gradient."""
 
@@ -150,6 +158,7 @@ def _like(value: int) -> Callable[[Any], Any]:
         {
             "dtypes": ANY,
             "infer": lambda x, dtype=None: x.like(dtype=dtype),
+            "direct": _fill_like(value),
             "vjp": Missing("the values of the argument are not used"),
             "jvp": Missing("the values of the argument are not used"),
             "batch": lambda args, batched, size, **more: _LIKE[value](args[0], **more),
