@@ -11,10 +11,11 @@ import numpy as np
 
 from eagerflow.dtypes import INEXACT, STANDARD
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split, ops
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.accumulation import accumulator, cast_first, conjugate, part_of, wide_dtype
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.joining import concat
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
@@ -82,7 +83,6 @@ def _numpy_scan(ufunc: Any, first: int) -> Callable[..., Any]:
         axis: Any = None,
         include_initial: bool = False,
         reverse: bool = False,
-        *,
         dtype: Any = None,
     ) -> Any:
         at = _scan_axis(x.ndim, axis)
@@ -157,12 +157,19 @@ def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
 
 def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
     fast = _numpy_scan(ufunc, first)
+
+    def own_dtype(
+        x: Any, axis: Any = None, include_initial: bool = False, reverse: bool = False
+    ) -> Any:
+        # A call with dtype goes the long way, through cast_first.
+        return fast(x, axis, include_initial, reverse)
+
     own = {
         "dtypes": STANDARD,
         "infer": _scan_spec,
         "trusted": True,  # the kernels look at the axis themselves
         "arrange": cast_first,
-        "direct": lambda xp: fast if xp is np else None,
+        "direct": lambda xp: own_dtype if xp is np else None,
         "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
         "batch": lambda args, batched, size, axis, **more: _SCANS[name](
             args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
@@ -244,7 +251,7 @@ def _prod_rule(
 def _delayed(x: Any, axis: int) -> Any:
     """Each element's predecessor, 0 for the first."""
     first = zeros_like(part_of(x, axis, None, 1))
-    return ops["concat"].call([first, part_of(x, axis, None, -1)], axis=axis)
+    return concat([first, part_of(x, axis, None, -1)], axis=axis)
 
 
 @_scan(
