@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from eagerflow import backends, dtypes, errors, ops
+from eagerflow import backends, dtypes, errors, nn, ops
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
 from eagerflow.debugging import debug_nans
@@ -78,7 +78,7 @@ __all__ = sorted(
     [
         "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
         "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad", "hessian",
-        "inf", "jacobian", "jvp", "nan", "newaxis", "pi", "random", "register_device_type",
+        "inf", "jacobian", "jvp", "nan", "newaxis", "nn", "pi", "random", "register_device_type",
         "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap", *_DTYPES, *ops.__all__,
     ]
 )  # fmt: skip

@@ -11,6 +11,7 @@ A message says what went wrong, what came, what was expected and what to try:
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "CaptureError",
     "DTypeError",
     "DeviceError",
@@ -77,6 +78,18 @@ def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowEr
     error = cls(str(state["problem"]))
     error.__dict__.update(state)
     return error
+
+
+class ArgumentError(EagerflowError, ValueError):
+    """A value that is not among the choices, such as a name or a rate that does not exist.
+
+    >>> ef.nn.optimizers.get("adamm")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.ArgumentError: optimizer: there is no 'adamm'
+      expected: one of 'adam', 'adamw', 'sgd'...
+      try: 'adam'
+    """
 
 
 class ShapeError(EagerflowError, ValueError):

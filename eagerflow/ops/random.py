@@ -148,7 +148,7 @@ class Generator:
         ShapeError or DTypeError.
 
         >>> ef.random.Generator(0).normal((2,), mean=5.0, stddev=2.0)
-        Tensor([8.0152, 6.8409], float32, cpu:0)
+        Tensor([8.0153, 6.841 ], float32, cpu:0)
         """
         z = draws.random_normal(self.advance(), shape, dtype, device)
         return _moved(z, mean, stddev)
@@ -176,7 +176,7 @@ class Generator:
         is not drawn, except where ``low + (high - low) * u`` rounds to it.
 
         >>> ef.random.Generator(0).uniform((2,), -1, 1)
-        Tensor([ 0.5797, -0.8257], float32, cpu:0)
+        Tensor([ 0.5798, -0.8255], float32, cpu:0)
         """
         u = draws.random_uniform(self.advance(), shape, dtype, device)
         width = subtract(high, low) if isinstance(high, Operators) else high - low
@@ -205,7 +205,7 @@ class Generator:
         ``p`` is a number or a tensor that broadcasts to ``shape`` (default: the shape of p).
 
         >>> ef.random.Generator(0).bernoulli(0.5, (4,))
-        Tensor([False,  True, False,  True], bool, cpu:0)
+        Tensor([False,  True,  True, False], bool, cpu:0)
         """
         if shape is None:
             shape = p.shape if hasattr(p, "shape") else ()

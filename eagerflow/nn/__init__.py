@@ -1,0 +1,57 @@
+"""Layers, models and what trains them; names and defaults are those of Keras 3."""
+
+from __future__ import annotations
+
+from eagerflow.nn import (
+    activations,
+    callbacks,
+    initializers,
+    losses,
+    metrics,
+    optimizers,
+    schedules,
+)
+from eagerflow.nn.layer import Layer
+from eagerflow.nn.layers import (
+    Activation,
+    AveragePooling2D,
+    BatchNormalization,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAveragePooling2D,
+    GlobalMaxPooling2D,
+    Input,
+    LayerNormalization,
+    MaxPooling2D,
+    Reshape,
+)
+from eagerflow.nn.model import Model
+from eagerflow.nn.sequential import Sequential
+
+__all__ = [
+    "Activation",
+    "AveragePooling2D",
+    "BatchNormalization",
+    "Conv2D",
+    "Dense",
+    "Dropout",
+    "Flatten",
+    "GlobalAveragePooling2D",
+    "GlobalMaxPooling2D",
+    "Input",
+    "Layer",
+    "LayerNormalization",
+    "MaxPooling2D",
+    "Model",
+    "Reshape",
+    "Sequential",
+    "activations",
+    "callbacks",
+    "initializers",
+    "losses",
+    "metrics",
+    "optimizers",
+    "schedules",
+]

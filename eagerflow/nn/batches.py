@@ -1,0 +1,182 @@
+"""What ``fit`` is given, as batches: arrays are cut, iterables are taken as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.ops import random
+from eagerflow.tensor import Operators
+
+__all__ = ["Batches", "Source", "class_weights", "make_source", "split_validation"]
+
+Batch = tuple[Any, Any, Any]
+"""Inputs, targets (or None) and weights of the examples (or None)."""
+
+
+class Source:
+    """Something that gives batches, once for each epoch; ``steps`` is None if not known."""
+
+    steps: int | None = None
+    size: int | None = None
+
+    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
+        """The batches of one epoch."""
+        raise ArgumentError("the class has no epoch", op=type(self).__name__)
+
+
+class Batches(Source):
+    """Arrays with examples along their first axes, cut into batches.
+
+    Without shuffling, a batch is a view; with it, its rows are gathered once, and nothing
+    else is ever copied.
+    """
+
+    def __init__(self, x: Any, y: Any, weight: Any, batch_size: int, op: str) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ArgumentError(
+                f"{batch_size!r} is not a batch size", op=op, argument="batch_size",
+                expected="an integer of at least 1",
+            )  # fmt: skip
+        self.batch_size = batch_size
+        self.nests = tuple(
+            None if nest is None else tree.map_leaves(_array, nest) for nest in (x, y, weight)
+        )
+        named = [
+            (name, leaf)
+            for name, nest in zip(("x", "y", "sample_weight"), self.nests, strict=True)
+            if nest is not None
+            for leaf in tree.flatten(nest)[0]
+        ]
+        for name, leaf in named:
+            if not leaf.ndim or len(leaf) != len(named[0][1]):
+                raise ShapeError(
+                    "the arrays hold different numbers of examples", op=op, argument=name,
+                    received=", ".join(f"{n} {summary(a)}" for n, a in named),
+                    expected="first axes of the same length",
+                )  # fmt: skip
+        self.size = len(named[0][1])
+        if not self.size:
+            raise ShapeError(
+                "there are no examples", op=op, argument="x", received=summary(named[0][1]),
+                expected="at least one",
+            )  # fmt: skip
+        self.steps = -(-self.size // batch_size)
+
+    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
+        order = random.permutation(self.size).numpy() if shuffle else None
+        for start in range(0, self.size or 0, self.batch_size):
+            stop = start + self.batch_size
+            chosen = slice(start, stop) if order is None else order[start:stop]
+            x, y, weight = (_rows(nest, chosen) for nest in self.nests)
+            yield x, y, weight
+
+
+def _rows(nest: Any, chosen: Any, made: Any = as_tensor) -> Any:
+    if nest is None:
+        return None
+    return tree.map_leaves(lambda array: made(array[chosen]), nest)
+
+
+class Stream(Source):
+    """Any iterable of ``x``, ``(x, y)`` or ``(x, y, sample_weight)``; one pass is one epoch."""
+
+    def __init__(self, batches: Iterable[Any], op: str) -> None:
+        self.batches = batches
+        self.op = op
+        if hasattr(batches, "__len__"):
+            self.steps = len(batches)
+
+    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
+        empty = True
+        for batch in self.batches:
+            empty = False
+            items = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+            if not 1 <= len(items) <= 3:
+                raise ShapeError(
+                    f"a batch has {len(items)} parts", op=self.op, argument="x",
+                    expected="x, (x, y) or (x, y, sample_weight)",
+                )  # fmt: skip
+            x, y, weight = (
+                None if nest is None else tree.map_leaves(as_tensor, nest)
+                for nest in (*items, None, None)[:3]
+            )
+            yield x, y, weight
+        if empty:
+            raise ShapeError(
+                "the iterable gave no batch", op=self.op, argument="x",
+                hint="an iterator ends after one epoch; a list or a DataLoader starts again",
+            )  # fmt: skip
+
+
+def _array(leaf: Any) -> Any:
+    """A NumPy array, shared where it can be; examples are gathered on the host."""
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    return (leaf if isinstance(leaf, Operators) else as_tensor(leaf)).numpy()
+
+
+def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source:
+    """Batches of arrays, or of an iterable that makes them itself."""
+    if isinstance(x, Source):
+        return x
+    stream = not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
+    if stream and isinstance(x, Iterable):
+        if y is not None or weight is not None:
+            raise ArgumentError(
+                "an iterable gives the targets and the weights itself", op=op,
+                argument="y" if y is not None else "sample_weight",
+                expected="batches (x, y) or (x, y, sample_weight)",
+            )  # fmt: skip
+        return Stream(x, op)
+    return Batches(x, y, weight, batch_size, op)
+
+
+def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any]:
+    """The first examples for training, and the last ``part`` of them for validation."""
+    if not 0 <= part < 1:
+        raise ArgumentError(
+            f"{part!r} is not a part", op="fit", argument="validation_split",
+            expected="a number from 0 to below 1",
+        )  # fmt: skip
+    if not hasattr(x, "shape") and not isinstance(x, list | tuple | dict):
+        raise ArgumentError(
+            "only arrays can be split", op="fit", argument="validation_split",
+            hint="validation_data",
+        )  # fmt: skip
+    whole = Batches(x, y, weight, 1, "fit")
+    assert whole.size is not None
+    cut = int(whole.size * (1 - part))
+    if cut in (0, whole.size):
+        raise ShapeError(
+            f"{part} of {whole.size} examples leaves one side empty", op="fit",
+            argument="validation_split",
+        )  # fmt: skip
+    halves = [
+        tuple(_rows(nest, side, lambda part: part) for nest in whole.nests)
+        for side in (slice(None, cut), slice(cut, None))
+    ]
+    return halves[0], halves[1]
+
+
+def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
+    """A weight for each example, from that of its class (1 where none is given)."""
+    labels = _array(y)
+    if labels.ndim > 1 and labels.shape[-1] > 1:
+        labels = labels.argmax(axis=-1)
+    labels = labels.reshape(len(labels), -1)[:, 0].astype(np.int64)
+    if not isinstance(class_weight, dict) or any(key < 0 for key in class_weight):
+        raise ArgumentError(
+            f"{class_weight!r} does not map classes to weights", op=op, argument="class_weight",
+            expected="a dict such as {0: 1.0, 1: 5.0}",
+        )  # fmt: skip
+    table = np.ones(max([*class_weight, int(labels.max(initial=0))], default=0) + 1, np.float32)
+    for key, value in class_weight.items():
+        table[key] = value
+    return table[labels]

@@ -1,0 +1,301 @@
+"""First values of weights, by Keras' names and formulas."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eagerflow.dtypes import as_dtype
+from eagerflow.errors import ArgumentError
+from eagerflow.nn.lookup import Configured, from_config
+from eagerflow.ops import random
+from eagerflow.ops.creation import full, ones, zeros
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "Constant",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Initializer",
+    "LecunNormal",
+    "LecunUniform",
+    "Ones",
+    "RandomNormal",
+    "RandomUniform",
+    "TruncatedNormal",
+    "VarianceScaling",
+    "Zeros",
+    "get",
+]
+
+
+class Initializer(Configured):
+    """Base of initializers: called with a shape and a dtype, they give a tensor.
+
+    >>> class Halves(ef.nn.initializers.Initializer):
+    ...     def __call__(self, shape, dtype="float32"):
+    ...         return ef.full(shape, 0.5, dtype=dtype)
+    >>> Halves()((2,))
+    Tensor([0.5, 0.5], float32, cpu:0)
+    """
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """First values of this shape and dtype."""
+        raise ArgumentError("the class has no __call__", op=type(self).__name__)
+
+
+class Zeros(Initializer):
+    """All values 0.
+
+    >>> ef.nn.initializers.Zeros()((2,))
+    Tensor([0., 0.], float32, cpu:0)
+    """
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Zeros of this shape and dtype."""
+        made: Tensor = zeros(shape, dtype=dtype)
+        return made
+
+
+class Ones(Initializer):
+    """All values 1.
+
+    >>> ef.nn.initializers.Ones()((2,))
+    Tensor([1., 1.], float32, cpu:0)
+    """
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Ones of this shape and dtype."""
+        made: Tensor = ones(shape, dtype=dtype)
+        return made
+
+
+class Constant(Initializer):
+    """All values ``value``.
+
+    >>> ef.nn.initializers.Constant(0.5)((2,))
+    Tensor([0.5, 0.5], float32, cpu:0)
+    """
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Copies of the value in this shape and dtype."""
+        made: Tensor = full(shape, self.value, dtype=dtype)
+        return made
+
+
+class _Random(Initializer):
+    """Base of random initializers: with a ``seed``, every call gives the same numbers."""
+
+    seed: Any = None
+
+    def _generator(self) -> random.Generator:
+        return random.default_generator if self.seed is None else random.Generator(self.seed)
+
+
+class RandomNormal(_Random):
+    """Numbers of a normal distribution.
+
+    >>> ef.nn.initializers.RandomNormal(stddev=0.1, seed=0)((2,))
+    Tensor([0.1508, 0.092 ], float32, cpu:0)
+    """
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        self.mean, self.stddev, self.seed = mean, stddev, seed
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Random numbers of this shape and dtype."""
+        return self._generator().normal(shape, self.mean, self.stddev, dtype)
+
+
+class TruncatedNormal(_Random):
+    """Numbers of a normal distribution, none further than two ``stddev`` from ``mean``.
+
+    >>> ef.nn.initializers.TruncatedNormal(seed=0)((2,))
+    Tensor([ 0.0381, -0.0624], float32, cpu:0)
+    """
+
+    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
+        self.mean, self.stddev, self.seed = mean, stddev, seed
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Random numbers of this shape and dtype."""
+        return self._generator().truncated_normal(shape, self.mean, self.stddev, dtype)
+
+
+class RandomUniform(_Random):
+    """Numbers between ``minval`` and ``maxval``, all equally likely.
+
+    >>> ef.nn.initializers.RandomUniform(0.0, 1.0, seed=0)((2,))
+    Tensor([0.7899, 0.0872], float32, cpu:0)
+    """
+
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None
+    ) -> None:
+        self.minval, self.maxval, self.seed = minval, maxval, seed
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Random numbers of this shape and dtype."""
+        return self._generator().uniform(shape, self.minval, self.maxval, dtype)
+
+
+_MODES = ("fan_in", "fan_out", "fan_avg")
+_DISTRIBUTIONS = ("truncated_normal", "untruncated_normal", "uniform")
+_TRUNCATED_STDDEV = 0.87962566103423978
+"""Standard deviation of the standard normal distribution cut off at -2 and 2."""
+
+
+class VarianceScaling(_Random):
+    """Random numbers whose variance is ``scale`` over the number of connections.
+
+    ``mode`` says which connections count: ``"fan_in"``, ``"fan_out"`` or ``"fan_avg"``;
+    ``distribution`` is ``"truncated_normal"``, ``"untruncated_normal"`` or ``"uniform"``. The
+    last two axes of a shape are inputs and outputs, those before them the receptive field.
+    Raises ArgumentError for other choices.
+
+    >>> ef.nn.initializers.VarianceScaling(2.0, "fan_in", seed=0)((3, 2)).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+    ) -> None:
+        for name, value, choices in (
+            ("mode", mode, _MODES),
+            ("distribution", distribution, _DISTRIBUTIONS),
+        ):
+            if value not in choices:
+                raise ArgumentError(
+                    f"{value!r} is not a choice", op=type(self).__name__, argument=name,
+                    expected="one of " + ", ".join(map(repr, choices)),
+                )  # fmt: skip
+        if not scale > 0:
+            raise ArgumentError(
+                f"{scale!r} is not positive", op=type(self).__name__, argument="scale"
+            )
+        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+
+    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+        """Random numbers of this shape and dtype."""
+        fan_in, fan_out = _fans(tuple(shape))
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
+        variance = self.scale / max(1.0, fan)
+        source = self._generator()
+        kind = as_dtype(dtype)
+        if self.distribution == "uniform":
+            limit = math.sqrt(3.0 * variance)
+            return source.uniform(shape, -limit, limit, kind)
+        if self.distribution == "untruncated_normal":
+            return source.normal(shape, 0.0, math.sqrt(variance), kind)
+        return source.truncated_normal(shape, 0.0, math.sqrt(variance) / _TRUNCATED_STDDEV, kind)
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
+    """Numbers of inputs and outputs that a weight of this shape connects."""
+    if len(shape) < 2:
+        size = float(shape[0]) if shape else 1.0
+        return size, size
+    field = math.prod(shape[:-2])
+    return float(field * shape[-2]), float(field * shape[-1])
+
+
+class GlorotUniform(VarianceScaling):
+    """Uniform numbers up to ``sqrt(6 / (fan_in + fan_out))``; Glorot and Bengio, 2010.
+
+    >>> ef.nn.initializers.GlorotUniform(seed=0)((2, 1))
+    Tensor([[ 0.8199],
+            [-1.1675]], shape=(2, 1), float32, cpu:0)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_avg", "uniform", seed)
+
+
+class GlorotNormal(VarianceScaling):
+    """Truncated normal numbers of variance ``2 / (fan_in + fan_out)``; Glorot and Bengio, 2010.
+
+    >>> ef.nn.initializers.GlorotNormal(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_avg", "truncated_normal", seed)
+
+
+class HeNormal(VarianceScaling):
+    """Truncated normal numbers of variance ``2 / fan_in``; He and others, 2015.
+
+    >>> ef.nn.initializers.HeNormal(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(2.0, "fan_in", "truncated_normal", seed)
+
+
+class HeUniform(VarianceScaling):
+    """Uniform numbers up to ``sqrt(6 / fan_in)``; He and others, 2015.
+
+    >>> ef.nn.initializers.HeUniform(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(2.0, "fan_in", "uniform", seed)
+
+
+class LecunNormal(VarianceScaling):
+    """Truncated normal numbers of variance ``1 / fan_in``; LeCun and others, 1998.
+
+    >>> ef.nn.initializers.LecunNormal(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_in", "truncated_normal", seed)
+
+
+class LecunUniform(VarianceScaling):
+    """Uniform numbers up to ``sqrt(3 / fan_in)``; LeCun and others, 1998.
+
+    >>> ef.nn.initializers.LecunUniform(seed=0)((2, 3)).shape
+    (2, 3)
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(1.0, "fan_in", "uniform", seed)
+
+
+_TABLE = {
+    "constant": Constant,
+    "glorot_normal": GlorotNormal,
+    "glorot_uniform": GlorotUniform,
+    "he_normal": HeNormal,
+    "he_uniform": HeUniform,
+    "lecun_normal": LecunNormal,
+    "lecun_uniform": LecunUniform,
+    "ones": Ones,
+    "random_normal": RandomNormal,
+    "random_uniform": RandomUniform,
+    "truncated_normal": TruncatedNormal,
+    "variance_scaling": VarianceScaling,
+    "zeros": Zeros,
+}
+
+
+def get(identifier: Any) -> Any:
+    """The initializer that a name, a configuration or a callable stands for.
+
+    >>> ef.nn.initializers.get("zeros")((2,))
+    Tensor([0., 0.], float32, cpu:0)
+    """
+    return from_config("initializer", identifier, _TABLE, callable)

@@ -1,0 +1,349 @@
+"""Model: a layer that can be trained, evaluated and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.errors import ArgumentError
+from eagerflow.nn import losses, optimizers
+from eagerflow.nn.batches import Source, class_weights, make_source, split_validation
+from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.layer import Layer
+from eagerflow.nn.metrics import Mean, metric_for
+from eagerflow.nn.progress import Progress
+from eagerflow.nn.table import model_table
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Operators
+
+__all__ = ["Model"]
+
+
+class Model(Layer):
+    """A network to train: a subclass makes layers in ``__init__`` and uses them in ``call``.
+
+    ``compile`` says how it is trained, ``fit`` trains it, ``evaluate`` measures it, and
+    ``predict`` asks it; the names and arguments are those of Keras.
+
+    >>> class Line(ef.nn.Model):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.dense = ef.nn.Dense(1)
+    ...     def call(self, inputs):
+    ...         return self.dense(inputs)
+    >>> x = np.linspace(-1, 1, 64, dtype="float32")[:, None]
+    >>> model = Line()
+    >>> model.compile(ef.nn.optimizers.SGD(0.5), "mse")
+    >>> history = model.fit(x, 3 * x + 1, epochs=20, verbose=0)
+    >>> history.history["loss"][-1] < 1e-3
+    True
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.optimizer: Any = None
+        self.loss: Any = None
+        self.metrics: list[Any] = []
+        self.stop_training = False
+        self._loss_mean: Any = None
+
+    # How it is trained -------------------------------------------------------------------
+
+    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = ()) -> None:
+        """Say how the model is trained.
+
+        ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
+        ``ef.nn.optimizers``, ``ef.nn.losses`` and ``ef.nn.metrics``; a loss or metric may be a
+        function of ``(y_true, y_pred)``. Raises ArgumentError for names that do not exist.
+        """
+        self.optimizer = optimizers.get(optimizer)
+        self.loss = None if loss is None else losses.get(loss)
+        listed = metrics if isinstance(metrics, list | tuple) else [metrics]
+        self.metrics = [metric_for(item, self.loss) for item in listed]
+        self._loss_mean = Mean("loss")
+
+    def _check_compiled(self, op: str) -> None:
+        if self._loss_mean is None:
+            raise ArgumentError(
+                "the model does not know how it is trained", op=op,
+                hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
+            )  # fmt: skip
+
+    def compute_loss(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """The loss that training makes small; a subclass may have its own."""
+        if self.loss is None:
+            raise ArgumentError(
+                "there is no loss", op=self.name, argument="loss", hint="compile(loss='mse')"
+            )
+        if y is None:
+            raise ArgumentError(
+                "there are no targets", op=self.name, argument="y", expected="y, or batches (x, y)"
+            )
+        return self.loss(y, y_pred, sample_weight)
+
+    def train_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+        """One step of training on a batch; gives the predictions and the loss."""
+        with GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(y, y_pred, sample_weight)
+        variables = self.trainable_weights
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return y_pred, loss
+
+    def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Predictions and loss of a batch, without training on it."""
+        y_pred = self(x, training=False)
+        return y_pred, self.compute_loss(y, y_pred, sample_weight)
+
+    def _measure(self, y: Any, y_pred: Any, loss: Any, sample_weight: Any) -> None:
+        size = tree.flatten(y)[0][0].shape[0]
+        self._loss_mean.update_state(loss, float(size))
+        for metric in self.metrics:
+            metric.update_state(y, y_pred, sample_weight)
+
+    def _reset(self) -> None:
+        self._loss_mean.reset_state()
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def _logs(self, prefix: str = "") -> dict[str, float]:
+        found = {f"{prefix}loss": float(self._loss_mean.result())}
+        return found | {f"{prefix}{m.name}": float(m.result()) for m in self.metrics}
+
+    # Training ------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        callbacks: Sequence[Callback] = (),
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Any = None,
+        verbose: Any = "auto",
+    ) -> History:
+        """Train for some epochs, and return their numbers.
+
+        ``x`` and ``y`` are arrays or tensors (or nests of them) with the examples along the
+        first axis, or ``x`` is an iterable of batches ``(x, y)`` or ``(x, y, weight)``.
+        ``validation_data`` is ``(x, y)``, ``(x, y, weight)`` or an iterable;
+        ``validation_split`` takes the last part of the arrays instead. ``class_weight`` maps
+        classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Raises
+        ShapeError where lengths or shapes do not fit, ArgumentError for other values.
+        """
+        self._check_compiled("fit")
+        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
+            raise ArgumentError(
+                f"{epochs!r} is not a number of epochs", op="fit", argument="epochs",
+                expected="an integer",
+            )  # fmt: skip
+        validation = None
+        if validation_split and validation_data is None:
+            (x, y, sample_weight), validation_data = split_validation(
+                x, y, sample_weight, validation_split
+            )
+        if class_weight is not None:
+            own = class_weights(y, class_weight, "fit")
+            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+        source = make_source(x, y, sample_weight, batch_size, "fit")
+        if validation_data is not None:
+            validation = _validation(validation_data, batch_size)
+        history = History()
+        everyone = [history, *callbacks]
+        for callback in everyone:
+            callback.model = self
+            callback.params = {"epochs": epochs, "steps": source.steps, "verbose": verbose}
+        self._train(source, validation, epochs, shuffle, everyone, Progress(verbose, epochs, "fit"))
+        return history
+
+    def _train(
+        self,
+        source: Source,
+        validation: Source | None,
+        epochs: int,
+        shuffle: bool,
+        callbacks: list[Any],
+        progress: Progress,
+    ) -> None:
+        self.stop_training = False
+        # Asked before each batch, most callbacks have nothing to say.
+        on_batch = [c for c in callbacks if _listens_to_batches(c)]
+        _tell(callbacks, "on_train_begin", {})
+        try:
+            for epoch in range(epochs):
+                _tell(callbacks, "on_epoch_begin", epoch, {})
+                self._reset()
+                progress.begin(epoch, source.steps)
+                batches = progress.watch(source.epoch(shuffle))
+                for step, (x, y, weight) in enumerate(batches):
+                    _tell(on_batch, "on_train_batch_begin", step, {})
+                    y_pred, loss = self.train_step(x, y, weight)
+                    if epoch == step == 0:
+                        self._check_probabilities(y_pred)
+                    self._measure(y, y_pred, loss, weight)
+                    if on_batch:
+                        _tell(on_batch, "on_train_batch_end", step, self._logs())
+                    if self.stop_training:
+                        break
+                logs = self._logs()
+                if validation is not None:
+                    logs |= self._tested(validation, "val_")
+                progress.end(logs)
+                _tell(callbacks, "on_epoch_end", epoch, logs)
+                if self.stop_training:
+                    break
+        finally:
+            progress.close()
+        _tell(callbacks, "on_train_end", {})
+
+    def _check_probabilities(self, y_pred: Any) -> None:
+        """Logits given to a loss of probabilities would train badly and say nothing."""
+        if getattr(self.loss, "from_logits", True) or not isinstance(y_pred, Operators):
+            return
+        if y_pred.size and float(y_pred.min()) < 0:
+            raise ArgumentError(
+                "the loss expects probabilities, and the model gives negative numbers",
+                op="fit", argument="loss", received=repr(self.loss),
+                expected="outputs from 0 to 1",
+                hint=f"ef.nn.losses.{type(self.loss).__name__}(from_logits=True), "
+                "or activation='softmax' in the last layer",
+            )  # fmt: skip
+
+    def _tested(self, source: Source, prefix: str = "", progress: Any = None) -> dict[str, float]:
+        self._reset()
+        batches = source.epoch()
+        for x, y, weight in batches if progress is None else progress.watch(batches):
+            y_pred, loss = self.test_step(x, y, weight)
+            self._measure(y, y_pred, loss, weight)
+        return self._logs(prefix)
+
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int = 32,
+        verbose: Any = "auto",
+        sample_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """The loss and the metrics on these data, as a list, or a dict with ``return_dict``.
+
+        Without metrics it is the loss alone. Arguments are those of ``fit``.
+        """
+        self._check_compiled("evaluate")
+        source = make_source(x, y, sample_weight, batch_size, "evaluate")
+        progress = Progress(verbose, 1, "evaluate")
+        progress.begin(0, source.steps, "Evaluate")
+        try:
+            logs = self._tested(source, "", progress)
+            progress.end(logs)
+        finally:
+            progress.close()
+        return _as_asked(logs, return_dict)
+
+    def predict(self, x: Any, batch_size: int = 32, verbose: Any = "auto") -> Any:
+        """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
+        source = make_source(x, None, None, batch_size, "predict")
+        progress = Progress(0 if verbose == "auto" else verbose, 1, "predict")
+        progress.begin(0, source.steps, "Predict")
+        parts: list[list[Any]] = []
+        structure: Any = None
+        try:
+            for batch, _, _ in progress.watch(source.epoch()):
+                leaves, structure = tree.flatten(self(batch, training=False))
+                parts.append([np.asarray(leaf) for leaf in leaves])
+            progress.end({})
+        finally:
+            progress.close()
+        return tree.unflatten(
+            structure, [np.concatenate(column) for column in zip(*parts, strict=True)]
+        )
+
+    def train_on_batch(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step on one batch; gives the loss and the metrics of this batch."""
+        self._check_compiled("train_on_batch")
+        if class_weight is not None:
+            own = class_weights(y, class_weight, "train_on_batch")
+            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+        return self._on_batch(self.train_step, x, y, sample_weight, return_dict)
+
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """The loss and the metrics of one batch, without training on it."""
+        self._check_compiled("test_on_batch")
+        return self._on_batch(self.test_step, x, y, sample_weight, return_dict)
+
+    def _on_batch(self, step: Any, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
+        size = len(tree.flatten(x)[0][0])
+        source = make_source(x, y, weight, max(size, 1), step.__name__)
+        ((x, y, weight),) = source.epoch()
+        self._reset()
+        y_pred, loss = step(x, y, weight)
+        self._measure(y, y_pred, loss, weight)
+        return _as_asked(self._logs(), return_dict)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """The outputs for one batch, as NumPy arrays."""
+        return tree.map_leaves(np.asarray, self(x, training=False))
+
+    # Showing it ------------------------------------------------------------------------------
+
+    def summary(self, print_fn: Any = print) -> None:
+        """Print a table of the layers: output shapes, numbers of parameters, what is frozen.
+
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")], name="tiny")
+        >>> model.summary()  # doctest: +ELLIPSIS
+        Model "tiny" (Sequential)
+        ...
+        Parameters: 10 (40 B), all trainable
+        """
+        print_fn(model_table(self))
+
+
+def _validation(data: Any, batch_size: int) -> Source:
+    if isinstance(data, tuple | list):
+        if not 2 <= len(data) <= 3:
+            raise ArgumentError(
+                f"{len(data)} parts", op="fit", argument="validation_data",
+                expected="(x, y) or (x, y, sample_weight)",
+            )  # fmt: skip
+        x, y, weight = (*data, None)[:3]
+        return make_source(x, y, weight, batch_size, "fit (validation)")
+    return make_source(data, None, None, batch_size, "fit (validation)")
+
+
+def _tell(callbacks: list[Any], method: str, *args: Any) -> None:
+    for callback in callbacks:
+        getattr(callback, method)(*args)
+
+
+def _listens_to_batches(callback: Any) -> bool:
+    names = ("on_train_batch_begin", "on_train_batch_end")
+    return any(getattr(callback, n, None) is not None and _own(callback, n) for n in names)
+
+
+def _own(callback: Any, name: str) -> bool:
+    method = getattr(callback, name)
+    return getattr(method, "__func__", method) is not getattr(Callback, name)
+
+
+def _as_asked(logs: dict[str, float], return_dict: bool) -> Any:
+    if return_dict:
+        return logs
+    values = list(logs.values())
+    return values if len(values) > 1 else values[0]

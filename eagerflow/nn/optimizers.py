@@ -1,0 +1,335 @@
+"""Optimizers: they keep their state in Variables and change weights by public ops.
+
+So a training step can be captured, saved and resumed like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from eagerflow import ops
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, GradientError, ShapeError
+from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.schedules import Schedule
+from eagerflow.ops.optimizer_updates import adam_update, momentum_update
+from eagerflow.tape import GradientTape
+from eagerflow.variable import Variable
+
+__all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
+
+
+class Optimizer(Configured):
+    """Base of optimizers: ``apply`` changes variables along their gradients.
+
+    ``learning_rate`` is a number or a schedule. ``weight_decay`` shrinks every variable by its
+    product with the learning rate in each step. ``clipnorm`` bounds the norm of each gradient,
+    ``global_clipnorm`` that of all together, ``clipvalue`` each element; one of them at most.
+    A subclass gives ``slots`` (names of the state it keeps for each variable) and ``update``.
+
+    >>> w = ef.Variable([1.0, 2.0])
+    >>> optimizer = ef.nn.optimizers.SGD(learning_rate=0.5)
+    >>> optimizer.apply([ef.tensor([1.0, 1.0])], [w])
+    >>> w.value, int(optimizer.iterations)
+    (Tensor([0.5, 1.5], float32, cpu:0), 1)
+    """
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or snake_case(type(self).__name__)
+        self.weight_decay = float(weight_decay or 0.0)
+        self.clipping = {
+            key: float(value)
+            for key, value in (
+                ("clipnorm", clipnorm), ("clipvalue", clipvalue),
+                ("global_clipnorm", global_clipnorm),
+            )
+            if value is not None
+        }  # fmt: skip
+        if len(self.clipping) > 1 or any(limit <= 0 for limit in self.clipping.values()):
+            raise ArgumentError(
+                f"{self.clipping} cannot be kept", op=self.name, argument="clipnorm",
+                expected="one of clipnorm, clipvalue, global_clipnorm, and a positive number",
+            )  # fmt: skip
+        self.iterations = Variable(0, f"{self.name}/iterations", trainable=False)
+        self.schedule = learning_rate if isinstance(learning_rate, Schedule) else None
+        if self.schedule is None:
+            self._rate = Variable(
+                _positive(self.name, learning_rate), f"{self.name}/learning_rate", trainable=False
+            )
+        self._slots: dict[int, tuple[Variable, list[Variable]]] = {}
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate of the next step: a Variable, or what the schedule says."""
+        return self._rate if self.schedule is None else self.schedule(self.iterations.value)
+
+    @learning_rate.setter
+    def learning_rate(self, value: Any) -> None:
+        if self.schedule is not None:
+            raise ArgumentError(
+                "the learning rate follows a schedule", op=self.name, argument="learning_rate",
+                hint="an optimizer made with a number",
+            )  # fmt: skip
+        self._rate.assign(_positive(self.name, value))
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The whole state: the count of steps, the learning rate, and what each weight has."""
+        own = [self.iterations] + ([] if self.schedule else [self._rate])
+        return own + [slot for _, slots in self._slots.values() for slot in slots]
+
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Make the state for these variables, where there is none yet."""
+        for variable in variables:
+            if id(variable) not in self._slots:
+                self._slots[id(variable)] = (variable, self.state_for(variable))
+
+    def state_for(self, variable: Variable) -> list[Variable]:
+        """New state, all zeros, for one variable."""
+        return [
+            Variable(
+                ops.zeros(variable.shape, variable.dtype, str(variable.device)),
+                f"{self.name}/{variable.name}/{slot}",
+                trainable=False,
+            )
+            for slot in self.slots
+        ]
+
+    def apply(self, grads: Sequence[Any], variables: Sequence[Variable]) -> None:
+        """Change each variable along its gradient, by one step.
+
+        ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Raises
+        GradientError for lists of different lengths, ShapeError for other shapes.
+        """
+        pairs = self._pairs(list(grads), list(variables))
+        for _, variable in pairs:
+            if id(variable) not in self._slots:
+                self.build([variable])
+        if self.clipping:
+            pairs = self._clipped(pairs)
+        rate = as_tensor(self.learning_rate)
+        self.iterations.assign_add(1)
+        step = self.iterations.value
+        numbers: dict[Any, tuple[Any, Any]] = {}
+        for gradient, variable in pairs:
+            value = variable.value
+            kind = value._kind
+            if kind not in numbers:
+                place = kind.device
+                numbers[kind] = (
+                    as_tensor(rate, kind.dtype, place), as_tensor(step, kind.dtype, place)
+                )  # fmt: skip
+            slots = self._slots[id(variable)][1]
+            new, *states = self.update(
+                value, gradient, [slot.value for slot in slots], *numbers[kind]
+            )
+            variable.assign(new)
+            for slot, state in zip(slots, states, strict=True):
+                slot.assign(state)
+
+    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+        """The next value and state of one variable, as a tuple; every subclass has its own."""
+        raise ArgumentError("the class has no update", op=type(self).__name__)
+
+    def minimize(self, loss: Callable[[], Any], variables: Sequence[Variable] | None = None) -> Any:
+        """Call ``loss``, apply one step along its gradient, and return its value.
+
+        ``variables`` defaults to the trainable ones that ``loss`` reads.
+
+        >>> w = ef.Variable(3.0)
+        >>> ef.nn.optimizers.SGD(0.1).minimize(lambda: w * w)
+        Tensor(9., float32, cpu:0)
+        >>> w.value
+        Tensor(2.4, float32, cpu:0)
+        """
+        with GradientTape() as tape:
+            value = loss()
+        wanted = list(tape.watched_variables() if variables is None else variables)
+        self.apply(tape.gradient(value, wanted), wanted)
+        return value
+
+    def _pairs(self, grads: list[Any], variables: list[Variable]) -> list[tuple[Any, Variable]]:
+        if len(grads) != len(variables):
+            raise GradientError(
+                f"{len(grads)} gradients for {len(variables)} variables", op=self.name,
+                argument="grads", expected="one gradient, or None, for each variable",
+            )  # fmt: skip
+        for gradient, variable in zip(grads, variables, strict=True):
+            if not isinstance(variable, Variable):
+                raise GradientError(
+                    "only Variables can be changed", op=self.name, argument="variables",
+                    received=summary(variable), expected="Variables",
+                )  # fmt: skip
+            if gradient is not None and tuple(gradient.shape) != variable.shape:
+                raise ShapeError(
+                    "the gradient has another shape than its variable", op=self.name,
+                    argument=variable.name, received=summary(gradient), expected=summary(variable),
+                )  # fmt: skip
+        return [(as_tensor(g), v) for g, v in zip(grads, variables, strict=True) if g is not None]
+
+    def _clipped(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
+        ((how, limit),) = self.clipping.items()
+        if how == "clipvalue":
+            return [(ops.clip(g, -limit, limit), v) for g, v in pairs]
+        if how == "clipnorm":
+            return [(g * _factor((g * g).sum(), limit), v) for g, v in pairs]
+        total = pairs[0][0].sum() * 0.0 if pairs else None
+        for gradient, _ in pairs:
+            total = total + (gradient * gradient).sum()
+        return [(g * _factor(total, limit), v) for g, v in pairs]
+
+    def __repr__(self) -> str:
+        rate = "a schedule" if self.schedule is not None else f"{float(self._rate.current):g}"
+        return f"<{type(self).__name__}: learning_rate={rate}, step {int(self.iterations.current)}>"
+
+
+def _factor(square: Any, limit: float) -> Any:
+    """What a gradient with this sum of squares is multiplied by to keep its norm below a limit."""
+    return limit / ops.maximum(ops.sqrt(square), limit)
+
+
+def _positive(name: str, rate: Any) -> Any:
+    value = as_tensor(rate, "float32")
+    if value.ndim or not float(value) >= 0:
+        raise ArgumentError(
+            f"{rate!r} is not a learning rate", op=name, argument="learning_rate",
+            expected="a number of at least 0, or a schedule",
+        )  # fmt: skip
+    return value
+
+
+class SGD(Optimizer):
+    """Gradient descent, perhaps with ``momentum``, perhaps looking ahead (``nesterov``).
+
+    Source: Sutskever and others, 2013. Other arguments are those of ``Optimizer``.
+
+    >>> w = ef.Variable([1.0])
+    >>> optimizer = ef.nn.optimizers.SGD(0.1, momentum=0.9)
+    >>> for _ in range(2):
+    ...     loss = optimizer.minimize(lambda: (w * w).sum())
+    >>> w.value
+    Tensor([0.46], float32, cpu:0)
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.01,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        if not 0 <= momentum <= 1:
+            raise ArgumentError(
+                f"{momentum!r} is not a momentum", op=self.name, argument="momentum",
+                expected="a number from 0 to 1",
+            )  # fmt: skip
+        self.momentum, self.nesterov = float(momentum), bool(nesterov)
+        self.slots = ("velocity",) if momentum else ()
+
+    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+        if self.momentum:
+            return momentum_update(
+                value, gradient, state[0], rate,
+                momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay,
+            )  # fmt: skip
+        if self.weight_decay:
+            gradient = gradient + value * self.weight_decay
+        return (value - gradient * rate,)
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square.
+
+    ``beta_1`` and ``beta_2`` say how slowly the means change, ``epsilon`` bounds the scale.
+    Other arguments are those of ``Optimizer``. Source: Kingma and Ba, "Adam", 2015.
+
+    >>> w = ef.Variable([1.0, -2.0])
+    >>> optimizer = ef.nn.optimizers.Adam(learning_rate=0.1)
+    >>> loss = optimizer.minimize(lambda: (w * w).sum())
+    >>> w.value
+    Tensor([ 0.9, -1.9], float32, cpu:0)
+    """
+
+    slots = ("mean", "square")
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
+        for key, value in (("beta_1", beta_1), ("beta_2", beta_2)):
+            if not 0 <= value < 1:
+                raise ArgumentError(
+                    f"{value!r} is out of range", op=self.name, argument=key,
+                    expected="a number from 0 to below 1",
+                )  # fmt: skip
+        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
+        self._options = {
+            "beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon,
+            "weight_decay": self.weight_decay,
+        }  # fmt: skip
+
+    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+        return adam_update(value, gradient, *state, rate, step, **self._options)
+
+
+class AdamW(Adam):
+    """Adam with weights that decay by themselves; Loshchilov and Hutter, 2019.
+
+    >>> ef.nn.optimizers.AdamW().weight_decay
+    0.004
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        weight_decay: float | None = 0.004,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate, beta_1, beta_2, epsilon, weight_decay, clipnorm, clipvalue,
+            global_clipnorm, name,
+        )  # fmt: skip
+
+
+_TABLE = {"adam": Adam, "adamw": AdamW, "adam_w": AdamW, "sgd": SGD}
+
+
+def get(identifier: Any) -> Any:
+    """The optimizer that a name, a configuration or an optimizer stands for.
+
+    >>> ef.nn.optimizers.get("adam")
+    <Adam: learning_rate=0.001, step 0>
+    """
+    return from_config("optimizer", identifier, _TABLE, lambda x: isinstance(x, Optimizer))

@@ -1,0 +1,66 @@
+"""The progress of ``fit``: a bar where tqdm is installed and someone watches, else lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from eagerflow import extras
+from eagerflow.errors import ArgumentError
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Shows one epoch after the other.
+
+    ``verbose`` is 0 (silent), 1 (a bar for each epoch), 2 (a line for each epoch) or "auto",
+    which is 1.
+    """
+
+    def __init__(self, verbose: Any, epochs: int, op: str) -> None:
+        if verbose not in ("auto", 0, 1, 2):
+            raise ArgumentError(
+                f"{verbose!r} is not a choice", op=op, argument="verbose",
+                expected="'auto', 0, 1 or 2",
+            )  # fmt: skip
+        self.level = 1 if verbose == "auto" else int(verbose)
+        self.epochs = epochs
+        self._tqdm = extras.load_if_there("tqdm.auto") if self.level == 1 else None
+        self._bar: Any = None
+        self._start = 0.0
+
+    def begin(self, epoch: int, steps: int | None, title: str | None = None) -> None:
+        """A new epoch of so many steps."""
+        self._start = time.perf_counter()
+        self._title = title or f"Epoch {epoch + 1}/{self.epochs}"
+        if self._tqdm is not None:
+            self._bar = self._tqdm.tqdm(total=steps, desc=self._title, unit="step")
+
+    def step(self) -> None:
+        """One step is done."""
+        if self._bar is not None:
+            self._bar.update()
+
+    def end(self, logs: dict[str, float]) -> None:
+        """The epoch is over; these are its numbers."""
+        text = ", ".join(f"{name}: {value:.4f}" for name, value in logs.items())
+        if self._bar is not None:
+            self._bar.set_postfix_str(text)
+            self._bar.close()
+            self._bar = None
+        elif self.level:
+            print(f"{self._title} - {time.perf_counter() - self._start:.1f} s - {text}")
+
+    def close(self) -> None:
+        """Leave no half bar behind when training ends early."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def watch(self, items: Any) -> Iterator[Any]:
+        """``items``, with a step counted after each."""
+        for item in items:
+            yield item
+            self.step()

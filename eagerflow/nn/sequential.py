@@ -1,0 +1,99 @@
+"""Sequential: layers one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eagerflow.errors import ArgumentError
+from eagerflow.nn.layer import Layer, layer_classes
+from eagerflow.nn.layers.core import Input
+from eagerflow.nn.lookup import find
+from eagerflow.nn.model import Model
+from eagerflow.ops.creation import zeros
+
+__all__ = ["Sequential"]
+
+
+class Sequential(Model):
+    """A model whose layers follow each other.
+
+    ``layers`` are layers, or functions of a tensor. With an ``Input`` at its head it is built
+    at once, otherwise when the first input shows its shape. Raises ArgumentError for what is
+    neither a layer nor a function.
+
+    >>> model = ef.nn.Sequential([ef.nn.Dense(8, activation="relu"), ef.nn.Dense(1)])
+    >>> model(ef.ones((2, 3))).shape, model.count_params()
+    ((2, 1), 41)
+    """
+
+    def __init__(self, layers: Iterable[Any] = (), **options: Any) -> None:
+        super().__init__(**options)
+        self.layers: list[Any] = []
+        for layer in layers:
+            self._add(layer)
+        self._build_if_known()
+
+    def add(self, layer: Any) -> None:
+        """Put another layer at the end."""
+        self._add(layer)
+        self._build_if_known()
+
+    def _add(self, layer: Any) -> None:
+        if isinstance(layer, type) or not callable(layer):
+            raise ArgumentError(
+                f"{layer!r} is not a layer", op=f"Sequential {self.name!r}", argument="layers",
+                hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
+            )  # fmt: skip
+        self.layers.append(layer)
+
+    def pop(self) -> Any:
+        """Take the last layer away and return it."""
+        if not self.layers:
+            raise ArgumentError("there is no layer", op=f"Sequential {self.name!r}.pop")
+        return self.layers.pop()
+
+    def _build_if_known(self) -> None:
+        first = self.layers[0] if self.layers else None
+        if isinstance(first, Input) and all(isinstance(n, int) for n in first.shape):
+            # One example of zeros shows every layer its shape.
+            self(zeros((1, *first.shape), self.dtype), training=False)
+
+    def call(self, inputs: Any) -> Any:
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs
+
+    def get_config(self) -> dict[str, Any]:
+        for layer in self.layers:
+            if not isinstance(layer, Layer):
+                raise ArgumentError(
+                    f"{layer!r} is a function, which no configuration can hold",
+                    op=f"Sequential {self.name!r}.get_config", hint="a Layer with a call",
+                )  # fmt: skip
+        return {
+            "name": self.name,
+            "layers": [
+                {"class_name": _registered(layer), "config": layer.get_config()}
+                for layer in self.layers
+            ],
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        own = dict(config)
+        layers = [
+            find("layer", item["class_name"], layer_classes).from_config(item["config"])
+            for item in own.pop("layers", [])
+        ]
+        return cls(layers, **own)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.layers[index]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+
+def _registered(layer: Layer) -> str:
+    return next(name for name, cls in layer_classes.items() if cls is type(layer))

@@ -1,0 +1,55 @@
+"""The table that ``model.summary()`` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["model_table"]
+
+
+def _shape(shape: Any) -> str:
+    if shape is None:
+        return "?"
+    if isinstance(shape, tuple) and all(not isinstance(size, tuple) for size in shape):
+        return f"({', '.join(['batch', *map(str, shape[1:])])})" if shape else "()"
+    return str(shape)
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+def _rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
+    rows = []
+    for part in layer.sublayers:
+        count = part.count_params()
+        frozen = "" if part.trainable or not count else " (frozen)"
+        label = f"{'  ' * depth}{part.name} ({type(part).__name__})"
+        rows.append((label, _shape(part.output_shape), f"{count:,}{frozen}"))
+        rows += _rows(part, depth + 1)
+    return rows
+
+
+def model_table(model: Any) -> str:
+    """The layers of a model, one in each line, with output shapes and numbers of parameters."""
+    head = ("Layer", "Output shape", "Parameters")
+    rows = _rows(model)
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(3)]
+    line = "─" * (sum(widths) + 4)
+
+    def text(row: tuple[str, str, str]) -> str:
+        return f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}"
+
+    trainable = sum(w.size for w in model.trainable_weights)
+    weights = model.weights
+    total = sum(w.size for w in weights)
+    size = _bytes(sum(w.nbytes for w in weights))
+    split = f"{trainable:,} trainable" if trainable < total else "all trainable"
+    end = f"Parameters: {total:,} ({size}), {split}" if total else "No parameters yet"
+    title = f'Model "{model.name}" ({type(model).__name__})'
+    return "\n".join([title, line, text(head), line, *map(text, rows), line, end])
