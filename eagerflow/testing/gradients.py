@@ -76,9 +76,10 @@ def check_gradients(
     >>> ef.testing.check_gradients(square, (ef.tensor([1.0, 2.0]),))
     Traceback (most recent call last):
     ...
-    eagerflow.errors.GradientError: check_gradients: args[0][0]: the reverse derivative of ...
-      received: 1.0
-      expected: 2.000000..., by central differences
+    eagerflow.errors.GradientError: check_gradients: args[0][...]: the reverse derivative of ...
+      received: ...
+      expected: ..., by central differences
+      try: 2 of 4 elements are wrong: see the rule of each op in the function
     """
     if mode not in _MODES:
         _refuse(f"{mode!r} is not a mode", "mode", "'both', 'reverse' or 'forward'")

@@ -5,6 +5,7 @@ Each check takes an Op and raises AssertionError, or whatever the op itself rais
 
 import math
 import pickle
+import re
 
 from eagerflow import GradientTape
 from eagerflow.errors import EagerflowError
@@ -99,6 +100,8 @@ def check_refused(op, sample):
         text = str(error)
         assert sample.words in text, f"the message lacks {sample.words!r}:\n{text}"
         assert op.name in text, f"the message does not name {op.name}:\n{text}"
+        names = "|".join(map(re.escape, [*op.data, *op.attributes]))
+        assert re.search(rf"\b({names})\b", text), f"the message names no argument:\n{text}"
         assert "received: " in text or "expected: " in text, (
             f"the message says neither what was received nor what was expected:\n{text}"
         )

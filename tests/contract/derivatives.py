@@ -72,20 +72,20 @@ def check_samples(op, chosen, order, mode="both"):
 @check(excuse=either(not_differentiable, takes(FLOAT64)))
 def gradient(op):
     """The whole Jacobian, in reverse and forward mode, is that of central differences."""
-    check_samples(op, cases(op, FLOAT64, 4), order=1)
+    check_samples(op, cases(op, FLOAT64, 8), order=1)
 
 
 @check(excuse=either(not_differentiable, takes(FLOAT64)))
 def second_order(op):
     """So is the Jacobian of the gradient."""
-    chosen = sorted(cases(op, FLOAT64, 4), key=elements)
-    check_samples(op, [s for s in chosen if elements(s) > 1][: None if SOAK else 2], order=2)
+    chosen = sorted(cases(op, FLOAT64, 8), key=elements)
+    check_samples(op, [s for s in chosen if elements(s) > 1][: None if SOAK else 3], order=2)
 
 
 @check(excuse=either(not_differentiable, takes(COMPLEX128)))
 def complex_gradient(op):
     """For complex values the gradient is the direction of steepest ascent; twice as well."""
-    chosen = sorted(cases(op, COMPLEX128, 3), key=elements)
+    chosen = sorted(cases(op, COMPLEX128, 4), key=elements)
     check_samples(op, chosen[: None if SOAK else 1], order=2)
     check_samples(op, chosen[1:], order=1)
 

@@ -43,6 +43,13 @@ def conjugate(position):
     return lambda y, *args: ef.conj(args[position])
 
 
+def mute(xp, x, /):
+    """A kernel whose error does not say enough."""
+    error = ShapeError("negative wants none of this")
+    error.received = " "
+    raise error
+
+
 def few(rng, dtype):
     """One sample less than there must be."""
     return [Sample((np.ones(2),))] * 11
@@ -112,6 +119,8 @@ PLANTED = [
     ("errors", "negative", {"errors": one_error(TEXT, ShapeError, "str")}, "raised DTypeError"),
     ("errors", "negative", {"errors": one_error(TEXT, DTypeError, "other")}, "lacks 'other'"),
     ("errors", "negative", {"errors": lambda rng: []}, "0 error samples"),
+    ("errors", "negative", {"errors": one_error(ROW, ShapeError, "none")} | kernel(mute),
+     "names no argument"),
     ("attributes", "sum", {"attributes": {**ops["sum"].attributes, "axis": [0]}}, "changes when"),
     ("cost", "negative", {"cost": lambda x: Cost(-1, 0)}, "the cost is"),
     ("cost", "negative", {"cost": lambda x: None}, "the cost is None"),
