@@ -222,6 +222,8 @@ class Tensor(Operators):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, item: Any) -> bool:
+        if item is None or isinstance(item, str | bytes):
+            return False
         return bool(ops["equal"].call(self, item).any())
 
     def __repr__(self) -> str:
