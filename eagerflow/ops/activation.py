@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL
+from eagerflow.errors import DTypeError
 from eagerflow.ops.arithmetic import abs
 from eagerflow.ops.comparison import greater, less, logical_and
 from eagerflow.ops.exponential import exp
-from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.family import (
+    FLOATS,
+    ErrorSample,
+    Missing,
+    Onnx,
+    Sample,
+    elementwise,
+    refused_objects,
+)
 from eagerflow.ops.samples import each, reals, values
 from eagerflow.ops.selection import where
-from eagerflow.ops.tiling import direct_tiles, in_tiles, scratch
+from eagerflow.ops.tiling import SMALL, constants, direct_tiles, in_tiles, scratch, tiled, zeros
+from eagerflow.spec import TensorSpec
 
 __all__ = ["elu", "hard_sigmoid", "hard_silu", "leaky_relu", "relu", "relu6", "selu", "softsign"]
 
@@ -66,8 +76,18 @@ def step(xp: Any, x: Any, /) -> Any:
     return xp.asarray(x > 0, dtype=x.dtype)
 
 
+def _relu_into(x: Any, out: Any) -> None:
+    np.maximum(x, zeros(x), out=out)
+
+
+def _relu_numpy(xp: Any, x: Any) -> Any:
+    if x.size < SMALL or x.dtype.kind != "f":
+        return np.maximum(x, x.dtype.type(0))
+    return tiled(_relu_into, x)
+
+
 @elementwise(
-    overrides={"numpy": lambda xp, x: np.maximum(x, 0)},
+    overrides={"numpy": _relu_numpy},
     partials=(lambda y, x: step(y),),
     saves="y",
     dtypes=REAL,
@@ -117,14 +137,37 @@ def relu6(xp: Any, x: Any, /) -> Any:
 # Leaky and exponential units ---------------------------------------------------------------------
 
 
+def _with_number(name: str) -> Any:
+    """The fact ``infer`` of an op with one attribute, a number."""
+
+    def infer(x: TensorSpec, **attributes: Any) -> TensorSpec:
+        if not isinstance(attributes[name], int | float):
+            raise DTypeError(
+                f"{attributes[name]!r} is not a number", argument=name, expected="a Python number"
+            )
+        return x
+
+    return infer
+
+
+def _refused_numbers(name: str) -> Any:
+    """The fact ``errors`` of such an op."""
+    return lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number"),
+    ]
+
+
 def _leaky_into(x: Any, out: Any, negative_slope: float) -> None:
-    below = scratch(out)
-    np.multiply(np.minimum(x, 0, out=below), negative_slope, out=below)
-    np.add(np.maximum(x, 0, out=out), below, out=out)
+    none, below = zeros(x), scratch(out)
+    np.multiply(np.minimum(x, none, out=below), negative_slope, below)
+    np.add(np.maximum(x, none, out=out), below, out)
 
 
 @elementwise(
     overrides={"numpy": in_tiles(_leaky_into)},
+    infer=_with_number("negative_slope"),
+    errors=_refused_numbers("negative_slope"),
     direct=direct_tiles(_leaky_into, "negative_slope", 0.01, (float, int)),
     partials=(lambda y, x, negative_slope: step(x) * (1 - negative_slope) + negative_slope,),
     saves="x",
@@ -153,10 +196,11 @@ def leaky_relu(xp: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
 
 
 def _elu_into(x: Any, out: Any, alpha: float) -> None:
-    below = scratch(out)
-    np.expm1(np.minimum(x, 0, out=below), out=below)
-    np.multiply(below, alpha, out=below)
-    np.add(np.maximum(x, 0, out=out), below, out=out)
+    none, below = zeros(x), scratch(out)
+    np.expm1(np.minimum(x, none, out=below), below)
+    if alpha != 1:
+        np.multiply(below, alpha, below)
+    np.add(np.maximum(x, none, out=out), below, out)
 
 
 def _elu_instructions(s: Any, x: Any, alpha: float = 1.0) -> Any:
@@ -165,6 +209,8 @@ def _elu_instructions(s: Any, x: Any, alpha: float = 1.0) -> Any:
 
 @elementwise(
     overrides={"numpy": in_tiles(_elu_into)},
+    infer=_with_number("alpha"),
+    errors=_refused_numbers("alpha"),
     direct=direct_tiles(_elu_into, "alpha", 1.0, (float, int)),
     partials=(lambda y, x, alpha: where(greater(x, 0), 1, exp(x) * alpha),),
     saves="x",
@@ -197,7 +243,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 def _selu_into(x: Any, out: Any) -> None:
     _elu_into(x, out, _SELU_ALPHA)
-    np.multiply(out, _SELU_SCALE, out=out)
+    np.multiply(out, _SELU_SCALE, out)
 
 
 @elementwise(
@@ -227,10 +273,14 @@ def selu(xp: Any, x: Any, /) -> Any:
 # Hard forms and softsign -------------------------------------------------------------------------
 
 
+_HARD = constants(3, 6, 1 / 6)
+
+
 def _hard_sigmoid_into(x: Any, out: Any) -> None:
-    np.add(x, 3, out=out)
-    np.minimum(np.maximum(out, 0, out=out), 6, out=out)
-    np.multiply(out, 1 / 6, out=out)
+    three, six, sixth = _HARD[out.dtype.char]
+    np.add(x, three, out)
+    np.minimum(np.maximum(out, zeros(out), out=out), six, out=out)
+    np.multiply(out, sixth, out)
 
 
 def _hard_instructions(s: Any, x: Any) -> Any:
@@ -262,7 +312,7 @@ def hard_sigmoid(xp: Any, x: Any, /) -> Any:
 def _hard_silu_into(x: Any, out: Any) -> None:
     share = scratch(out)
     _hard_sigmoid_into(x, share)
-    np.multiply(x, share, out=out)
+    np.multiply(x, share, out)
 
 
 def _hard_silu_slope(x: Any) -> Any:
@@ -292,10 +342,14 @@ def hard_silu(xp: Any, x: Any, /) -> Any:
     return x * (xp.clip(x + 3, 0, 6) * (1 / 6))
 
 
+_ONE = constants(1)
+
+
 def _softsign_into(x: Any, out: Any) -> None:
-    np.abs(x, out=out)
-    np.add(out, 1, out=out)
-    np.divide(x, out, out=out)
+    (one,) = _ONE[out.dtype.char]
+    np.abs(x, out)
+    np.add(out, one, out)
+    np.divide(x, out, out)
 
 
 def _softsign_slope(x: Any) -> Any:

@@ -11,14 +11,27 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.errors import DTypeError
 from eagerflow.kernels import special
 from eagerflow.ops.exponential import exp
-from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.family import (
+    FLOATS,
+    ErrorSample,
+    Missing,
+    Onnx,
+    Sample,
+    elementwise,
+    refused_objects,
+)
 from eagerflow.ops.samples import each, reals, values
-from eagerflow.ops.tiling import direct_tiles, horner, in_tiles, scratch
+from eagerflow.ops.tiling import constants, direct_tiles, horner, in_tiles, scratch, zeros
 from eagerflow.ops.trigonometric import tanh
+from eagerflow.spec import TensorSpec
 
 __all__ = ["gelu", "log_sigmoid", "mish", "sigmoid", "silu", "softplus"]
+
+
+_ONE = constants(1)
 
 
 def _logistic(x: float) -> float:
@@ -29,10 +42,11 @@ def _logistic(x: float) -> float:
 
 
 def _sigmoid_into(x: Any, out: Any) -> None:
-    np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(out, 1, out=out)
-    np.reciprocal(out, out=out)
+    (one,) = _ONE[out.dtype.char]
+    np.negative(x, out)
+    np.exp(out, out)
+    np.add(out, one, out)
+    np.divide(one, out, out)
 
 
 @elementwise(
@@ -60,15 +74,15 @@ def sigmoid(xp: Any, x: Any, /) -> Any:
 
 
 def _log1p_exp_into(x: Any, out: Any) -> None:
-    np.abs(x, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
+    np.abs(x, out)
+    np.negative(out, out)
+    np.exp(out, out)
+    np.log1p(out, out)
 
 
 def _softplus_into(x: Any, out: Any) -> None:
     _log1p_exp_into(x, out)
-    np.add(out, np.maximum(x, 0, out=scratch(out)), out=out)
+    np.add(out, np.maximum(x, zeros(x), out=scratch(out)), out)
 
 
 @elementwise(
@@ -95,7 +109,7 @@ def softplus(xp: Any, x: Any, /) -> Any:
 
 def _log_sigmoid_into(x: Any, out: Any) -> None:
     _log1p_exp_into(x, out)
-    np.subtract(np.minimum(x, 0, out=scratch(out)), out, out=out)
+    np.subtract(np.minimum(x, zeros(x), out=scratch(out)), out, out)
 
 
 @elementwise(
@@ -124,19 +138,21 @@ def log_sigmoid(xp: Any, x: Any, /) -> Any:
 
 
 def _silu_into(x: Any, out: Any) -> None:
-    np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(out, 1, out=out)
-    np.divide(x, out, out=out)
+    (one,) = _ONE[out.dtype.char]
+    np.negative(x, out)
+    np.exp(out, out)
+    np.add(out, one, out)
+    np.divide(x, out, out)
 
 
 def _silu_derivative_into(x: Any, out: Any) -> None:
+    (one,) = _ONE[out.dtype.char]
     share = scratch(out)
     _sigmoid_into(x, share)
-    np.subtract(1, share, out=out)
-    np.multiply(out, x, out=out)
-    np.add(out, 1, out=out)
-    np.multiply(out, share, out=out)
+    np.subtract(one, share, out)
+    np.multiply(out, x, out)
+    np.add(out, one, out)
+    np.multiply(out, share, out)
 
 
 @elementwise(
@@ -199,6 +215,7 @@ def silu_derivative(xp: Any, x: Any, /) -> Any:
 
 _LINEAR = 2 * math.sqrt(2 / math.pi)  # 2u = x·(_LINEAR + _CUBIC·x²)
 _CUBIC = _LINEAR * 0.044715
+_TANH_FORM = constants(1, -_LINEAR, -_CUBIC, -3 * _CUBIC)
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 
@@ -212,12 +229,13 @@ _SCALED_BELOW = (1.0, 2.33558008988270, 2.33477431176410, 1.26522299814914, 0.37
 
 def _tanh_share_into(x: Any, out: Any) -> None:
     """1 + exp(-2u), the reciprocal of σ(2u)."""
-    np.multiply(x, x, out=out)
-    np.multiply(out, -_CUBIC, out=out)
-    np.subtract(out, _LINEAR, out=out)
-    np.multiply(out, x, out=out)
-    np.exp(out, out=out)
-    np.add(out, 1, out=out)
+    one, linear, cubic, _ = _TANH_FORM[out.dtype.char]
+    np.multiply(x, x, out)
+    np.multiply(out, cubic, out)
+    np.add(out, linear, out)
+    np.multiply(out, x, out)
+    np.exp(out, out)
+    np.add(out, one, out)
 
 
 def _normal_into(x: Any, out: Any) -> None:
@@ -226,53 +244,53 @@ def _normal_into(x: Any, out: Any) -> None:
         out[...] = special.erfc(np, x * -_ROOT_HALF) / 2
         return
     size, part = scratch(out, "size"), scratch(out, "part")
-    np.abs(x, out=size)
-    np.multiply(size, _ROOT_HALF, out=size)
+    np.abs(x, size)
+    np.multiply(size, _ROOT_HALF, size)
     np.minimum(size, 14, out=size)
     horner(_SCALED_ABOVE, size, out)
-    np.divide(out, horner(_SCALED_BELOW, size, part), out=out)
-    np.multiply(size, size, out=part)
-    np.negative(part, out=part)
-    np.exp(part, out=part)
-    np.multiply(out, part, out=out)
-    np.multiply(out, 0.5, out=out)
+    np.divide(out, horner(_SCALED_BELOW, size, part), out)
+    np.multiply(size, size, part)
+    np.negative(part, part)
+    np.exp(part, part)
+    np.multiply(out, part, out)
+    np.multiply(out, 0.5, out)
     # What is above 1/2 is 1 minus the mirrored value: |[x > 0] - value|.
-    np.subtract(np.greater(x, 0, out=part, casting="unsafe"), out, out=out)
-    np.abs(out, out=out)
+    np.subtract(np.greater(x, 0, out=part, casting="unsafe"), out, out)
+    np.abs(out, out)
 
 
 def _gelu_into(x: Any, out: Any, approximate: bool) -> None:
     if approximate:
         _tanh_share_into(x, out)
-        np.divide(x, out, out=out)
+        np.divide(x, out, out)
     else:
         _normal_into(x, out)
-        np.multiply(out, x, out=out)
+        np.multiply(out, x, out)
 
 
 def _gelu_derivative_into(x: Any, out: Any, approximate: bool) -> None:
     slope = scratch(out, "slope")
     if approximate:
-        # σ·(1 + x·(1 - σ)·(2u)')
+        # σ·(1 + x·(1 - σ)·(2u)'), with the last two factors negated
+        one, linear, _, cubic = _TANH_FORM[out.dtype.char]
         _tanh_share_into(x, out)
-        np.reciprocal(out, out=out)
-        np.multiply(x, x, out=slope)
-        np.multiply(slope, 3 * _CUBIC, out=slope)
-        np.add(slope, _LINEAR, out=slope)
-        np.multiply(slope, x, out=slope)
-        rest = scratch(out)
-        np.multiply(slope, np.subtract(1, out, out=rest), out=slope)
-        np.add(slope, 1, out=slope)
-        np.multiply(out, slope, out=out)
+        np.divide(one, out, out)
+        np.multiply(x, x, slope)
+        np.multiply(slope, cubic, slope)
+        np.add(slope, linear, slope)
+        np.multiply(slope, x, slope)
+        np.multiply(slope, np.subtract(out, one, scratch(out)), slope)
+        np.add(slope, one, slope)
+        np.multiply(out, slope, out)
     else:
         # Φ(x) + x·φ(x)
         _normal_into(x, out)
-        np.multiply(x, x, out=slope)
-        np.multiply(slope, -0.5, out=slope)
-        np.exp(slope, out=slope)
-        np.multiply(slope, _DENSITY, out=slope)
-        np.multiply(slope, x, out=slope)
-        np.add(out, slope, out=out)
+        np.multiply(x, x, slope)
+        np.multiply(slope, -0.5, slope)
+        np.exp(slope, slope)
+        np.multiply(slope, _DENSITY, slope)
+        np.multiply(slope, x, slope)
+        np.add(out, slope, out)
 
 
 def _share(xp: Any, x: Any, approximate: bool) -> Any:
@@ -305,6 +323,21 @@ def _both_forms(rng: Any, dtype: Any, low: float = -3) -> list[Sample]:
     return [*found, Sample((values(rng, dtype, low, 3)[4],))]
 
 
+def _gelu_spec(x: TensorSpec, approximate: Any) -> TensorSpec:
+    if not isinstance(approximate, bool):
+        raise DTypeError(
+            f"{approximate!r} is neither True nor False",
+            argument="approximate",
+            expected="True for the tanh form, False for the exact one",
+        )
+    return x
+
+
+def _gelu_errors(rng: Any) -> list[ErrorSample]:
+    named = ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
+    return [*refused_objects(rng), named]
+
+
 def _gelu_of_number(x: float, approximate: bool) -> float:
     if approximate:
         return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -325,6 +358,9 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     partials=(lambda y, x, approximate: gelu_derivative(x, approximate),),
     saves="x",
     dtypes=FLOATS,
+    infer=_gelu_spec,
+    trusted=False,
+    errors=_gelu_errors,
     scalar=lambda s, x, approximate=True: s.multiply(x, _share_instructions(s, x, approximate)),
     onnx=Missing("ONNX's Gelu has approximate='tanh' or 'none' where this has a flag"),
     samples=_both_forms,
@@ -336,7 +372,8 @@ def gelu(xp: Any, x: Any, /, approximate: bool = True) -> Any:
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``approximate=True``
     takes the tanh form x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), False the exact x·Φ(x).
-    Source: Hendrycks and Gimpel, arXiv:1606.08415. Raises DTypeError for complex.
+    Source: Hendrycks and Gimpel, arXiv:1606.08415. Raises DTypeError for complex ``x``, and
+    for an ``approximate`` that is no bool.
 
     >>> x = ef.tensor([-1.0, 0.0, 2.0])
     >>> ef.gelu(x)
@@ -364,6 +401,9 @@ def _gelu_curvature(x: Any, approximate: bool) -> Any:
     partials=(lambda y, x, approximate: _gelu_curvature(x, approximate),),
     saves="x",
     dtypes=FLOATS,
+    infer=_gelu_spec,
+    trusted=False,
+    errors=_gelu_errors,
     scalar=lambda s, x, approximate=True: _derivative_instructions(s, x, approximate),
     onnx=Missing("exported as the ops that it consists of"),
     samples=lambda rng, dtype: _both_forms(rng, dtype, -0.5),
@@ -391,12 +431,16 @@ def gelu_derivative(xp: Any, x: Any, /, approximate: bool = True) -> Any:
 # tanh(log(1 + e)) = n / (n + 2) with n = e·(e + 2); beyond e = exp(20) it is 1 in float64.
 
 
+_MISH = constants(20, 2)
+
+
 def _mish_into(x: Any, out: Any) -> None:
+    twenty, two = _MISH[out.dtype.char]
     other = scratch(out)
-    np.exp(np.minimum(x, 20, out=out), out=out)
-    np.multiply(out, np.add(out, 2, out=other), out=out)
-    np.divide(out, np.add(out, 2, out=other), out=out)
-    np.multiply(out, x, out=out)
+    np.exp(np.minimum(x, twenty, out=out), out)
+    np.multiply(out, np.add(out, two, other), out)
+    np.divide(out, np.add(out, two, other), out)
+    np.multiply(out, x, out)
 
 
 def _mish_slope(x: Any) -> Any:

@@ -45,11 +45,11 @@ def _erf_into(x: Any, out: Any) -> None:
         return
     bounded, square = scratch(out), scratch(out, "square")
     np.minimum(np.maximum(x, -3.93, out=bounded), 3.93, out=bounded)
-    np.multiply(bounded, bounded, out=square)
+    np.multiply(bounded, bounded, square)
     above = horner(_ERF_ABOVE, square, out)
-    np.multiply(above, bounded, out=out)
+    np.multiply(above, bounded, out)
     below = horner(_ERF_BELOW, square, bounded)
-    np.divide(out, below, out=out)
+    np.divide(out, below, out)
     np.minimum(np.maximum(out, -1, out=out), 1, out=out)
 
 
