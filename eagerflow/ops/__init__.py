@@ -2,47 +2,10 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import (
-    activation,
-    arithmetic,
-    bitwise,
-    cast,
-    comparison,
-    complexes,
-    contraction,
-    convolution,
-    creation,
-    decompositions,
-    diagonals,
-    einstein,
-    exponential,
-    gathering,
-    indexing,
-    joining,
-    matrices,
-    norms,
-    optimizer_updates,
-    padding,
-    powers,
-    ranges,
-    reduction,
-    regularization,
-    repeating,
-    rounding,
-    scan,
-    scattering,
-    selection,
-    shape,
-    sigmoids,
-    singular_values,
-    special,
-    statistics,
-    systems,
-    trigonometric,
-    updating,
-)
+from eagerflow.ops import activation, arithmetic, attention, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, diagonals, einstein, exponential, gathering, indexing, joining, matrices, norms, optimizer_updates, padding, pooling, powers, ranges, reduction, regularization, repeating, rounding, scan, scattering, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric, updating
 from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
+from eagerflow.ops.attention import *
 from eagerflow.ops.bitwise import *
 from eagerflow.ops.cast import *
 from eagerflow.ops.comparison import *
@@ -61,6 +24,7 @@ from eagerflow.ops.matrices import *
 from eagerflow.ops.norms import *
 from eagerflow.ops.optimizer_updates import *
 from eagerflow.ops.padding import *
+from eagerflow.ops.pooling import *
 from eagerflow.ops.powers import *
 from eagerflow.ops.ranges import *
 from eagerflow.ops.reduction import *
@@ -79,44 +43,6 @@ from eagerflow.ops.systems import *
 from eagerflow.ops.trigonometric import *
 from eagerflow.ops.updating import *
 
-_MODULES = (
-    activation,
-    arithmetic,
-    bitwise,
-    cast,
-    comparison,
-    complexes,
-    contraction,
-    convolution,
-    creation,
-    decompositions,
-    diagonals,
-    einstein,
-    exponential,
-    gathering,
-    indexing,
-    joining,
-    matrices,
-    norms,
-    optimizer_updates,
-    padding,
-    powers,
-    ranges,
-    reduction,
-    regularization,
-    repeating,
-    rounding,
-    scan,
-    scattering,
-    selection,
-    shape,
-    sigmoids,
-    singular_values,
-    special,
-    statistics,
-    systems,
-    trigonometric,
-    updating,
-)
+_MODULES = (activation, arithmetic, attention, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, diagonals, einstein, exponential, gathering, indexing, joining, matrices, norms, optimizer_updates, padding, pooling, powers, ranges, reduction, regularization, repeating, rounding, scan, scattering, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric, updating)
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)

@@ -233,14 +233,14 @@ def _qr_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 def full_rank(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(*shape[-2:])).astype(dtype)
+    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-2], shape[-1])).astype(dtype)
 
 
 def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     """Householder's reflections, with the signs that LAPACK takes."""
     r = np.array(rows)
     m, n = r.shape
-    q = np.eye(m, dtype=r.dtype)
+    q: Any = np.eye(m, dtype=r.dtype)
     for i in range(min(m - (r.dtype.kind != "c"), n)):
         a, tail = r[i, i], math.sqrt(math.fsum(abs(z) ** 2 for z in r[i + 1 :, i]))
         if not tail and not a.imag:

@@ -91,7 +91,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
 
 def _spread(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Random matrices of full rank whose singular values are about one apart."""
-    slope = np.eye(*shape[-2:]) * (np.arange(shape[-1]) + 1)
+    slope = np.eye(shape[-2], shape[-1]) * (np.arange(shape[-1]) + 1)
     return (full_rank(rng, dtype, shape) * 0.3 + slope).astype(dtype)
 
 
