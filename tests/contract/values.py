@@ -118,7 +118,12 @@ def infer(op):
         for sample in samples(op, dtype):
             with about(op, sample):
                 _, attributes, specs = prepared(op, sample)
-                wanted = [(y.shape, y.dtype) for y in as_results(op.infer(*specs, **attributes))]
+                try:
+                    found = as_results(op.infer(*specs, **attributes))
+                except CaptureError as error:  # the shape depends on values
+                    assert op.family not in ("elementwise", "reduction"), error
+                    continue
+                wanted = [(y.shape, y.dtype) for y in found]
                 actual = [(y.shape, y.dtype) for y in run(op, sample)]
                 assert actual == wanted, f"the result is {actual}, infer says {wanted}"
 
@@ -223,7 +228,8 @@ def forms_of_call(op):
                 "a call without defaults": run(op, sample._replace(attributes=short)),
             }
             names = list(sample.attributes)
-            if names and names == positional[: len(names)] and not op.variadic:
+            complete = len(sample.args) == len(op.data) and not op.variadic
+            if names and names == positional[: len(names)] and complete:
                 values = sample.attributes.values()
                 forms["attributes by position"] = results(op.call(*as_tensors(sample), *values))
             for form, actual in forms.items():
