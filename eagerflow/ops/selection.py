@@ -29,7 +29,7 @@ from eagerflow.ops.family import (
     split_elementwise,
 )
 from eagerflow.ops.samples import each, make, pairs, values
-from eagerflow.ops.tiling import SMALL, filled, scratch, tiled, tiled_together
+from eagerflow.ops.tiling import TILE, filled, scratch, tiled, tiled_together
 from eagerflow.spec import TensorSpec, broadcast
 from eagerflow.tensor import Tensor
 
@@ -94,7 +94,7 @@ def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
         x1 = np.array(x1, dtype)
     if x2.__class__ in SCALARS:
         x2 = np.array(x2, dtype)
-    if condition.size < 4096 or dtype.itemsize > 8:
+    if condition.size < TILE or dtype.itemsize > 8:
         return np.where(condition, x1, x2)
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
     return tiled_together(_blend_into, (condition, x1, x2), np.empty(shape, dtype))
@@ -233,7 +233,7 @@ def _clip_fast(xp: Any) -> Any:
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
         if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
             raise TypeError("bounds that need conversion")
-        if xp is np and x.size >= SMALL and min is not None and max is not None:
+        if xp is np and x.size >= TILE and min is not None and max is not None:
             return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
         y = x if min is None else xp.maximum(x, min)
         return y if max is None else xp.minimum(y, max)
