@@ -2,10 +2,57 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import activation, arithmetic, attention, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, diagonals, einstein, exponential, gathering, indexing, joining, matrices, norms, optimizer_updates, padding, pooling, powers, ranges, reduction, regularization, repeating, rounding, scan, scattering, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric, updating
+from eagerflow.ops import (
+    activation,
+    arithmetic,
+    attention,
+    batch_normalization,
+    bitwise,
+    cast,
+    comparison,
+    complexes,
+    contraction,
+    convolution,
+    creation,
+    decompositions,
+    diagonals,
+    einstein,
+    exponential,
+    gathering,
+    indexing,
+    joining,
+    losses,
+    matrices,
+    normalization,
+    norms,
+    optimizer_updates,
+    padding,
+    pooling,
+    powers,
+    ranges,
+    reduction,
+    regularization,
+    repeating,
+    rounding,
+    scan,
+    scattering,
+    selection,
+    shape,
+    sigmoids,
+    singular_values,
+    sorting,
+    special,
+    statistics,
+    systems,
+    trigonometric,
+    unique,
+    updating,
+)
+from eagerflow.ops import softmax as softmax_module
 from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
 from eagerflow.ops.attention import *
+from eagerflow.ops.batch_normalization import *
 from eagerflow.ops.bitwise import *
 from eagerflow.ops.cast import *
 from eagerflow.ops.comparison import *
@@ -20,7 +67,9 @@ from eagerflow.ops.exponential import *
 from eagerflow.ops.gathering import *
 from eagerflow.ops.indexing import *
 from eagerflow.ops.joining import *
+from eagerflow.ops.losses import *
 from eagerflow.ops.matrices import *
+from eagerflow.ops.normalization import *
 from eagerflow.ops.norms import *
 from eagerflow.ops.optimizer_updates import *
 from eagerflow.ops.padding import *
@@ -37,12 +86,61 @@ from eagerflow.ops.selection import *
 from eagerflow.ops.shape import *
 from eagerflow.ops.sigmoids import *
 from eagerflow.ops.singular_values import *
+from eagerflow.ops.softmax import *
+from eagerflow.ops.sorting import *
 from eagerflow.ops.special import *
 from eagerflow.ops.statistics import *
 from eagerflow.ops.systems import *
 from eagerflow.ops.trigonometric import *
+from eagerflow.ops.unique import *
 from eagerflow.ops.updating import *
 
-_MODULES = (activation, arithmetic, attention, bitwise, cast, comparison, complexes, contraction, convolution, creation, decompositions, diagonals, einstein, exponential, gathering, indexing, joining, matrices, norms, optimizer_updates, padding, pooling, powers, ranges, reduction, regularization, repeating, rounding, scan, scattering, selection, shape, sigmoids, singular_values, special, statistics, systems, trigonometric, updating)
+_MODULES = (
+    activation,
+    arithmetic,
+    attention,
+    batch_normalization,
+    bitwise,
+    cast,
+    comparison,
+    complexes,
+    contraction,
+    convolution,
+    creation,
+    decompositions,
+    diagonals,
+    einstein,
+    exponential,
+    gathering,
+    indexing,
+    joining,
+    losses,
+    matrices,
+    normalization,
+    norms,
+    optimizer_updates,
+    padding,
+    pooling,
+    powers,
+    softmax_module,
+    ranges,
+    reduction,
+    regularization,
+    repeating,
+    rounding,
+    scan,
+    scattering,
+    selection,
+    shape,
+    sigmoids,
+    singular_values,
+    sorting,
+    special,
+    statistics,
+    systems,
+    trigonometric,
+    unique,
+    updating,
+)
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)

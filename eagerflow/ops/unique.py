@@ -1,0 +1,113 @@
+"""The different values of a tensor: how many there are is known only from the values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.convert import as_tensor, from_array
+from eagerflow.dtypes import FLOATS
+from eagerflow.tensor import Tensor
+
+__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
+
+class UniqueAll(NamedTuple):
+    """Different values, where each is first, which of them each element is, and how many are."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """Different values, and how often each occurs."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """Different values, and which of them each element is."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+def _unique(name: str, x: Any) -> UniqueAll:
+    """All about the different values of ``x``.
+
+    No op: the shape of the result depends on values, so it cannot be captured, and
+    reading the values says so. For the same reason a gradient ends here.
+    """
+    x = as_tensor(x)
+    array = x._values(name)
+    # NumPy cannot tell which bfloat16 numbers are NaN; float32 holds them all.
+    wide = array.astype(np.float32) if x.dtype in FLOATS and x.dtype.itemsize == 2 else array
+    values, first, inverse, counts = np.unique(
+        wide, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+    )
+    parts = (
+        values.astype(x.dtype),
+        first.astype(np.int64),
+        inverse.reshape(x.shape).astype(np.int64),
+        counts.astype(np.int64),
+    )
+    return UniqueAll(*(from_array(part, x.device) for part in parts))
+
+
+def unique_all(x: Any) -> UniqueAll:
+    """The different values in ascending order, with all that is known of them.
+
+    ``x`` is a tensor of any shape. The result has the fields ``values``, ``indices`` (of the
+    first occurrence, in row-major order), ``inverse_indices`` (in the shape of ``x``: which
+    value each element is) and ``counts``, the last three int64. Each NaN is a value of its
+    own. Raises CaptureError while a graph is captured, since the shapes depend on values.
+
+    >>> ef.unique_all(ef.tensor([3, 1, 3])).inverse_indices
+    Tensor([1, 0, 1], int64, cpu:0)
+    """
+    return _unique("unique_all", x)
+
+
+def unique_counts(x: Any) -> UniqueCounts:
+    """The different values in ascending order, and how often each occurs.
+
+    ``x`` is a tensor of any shape. The result has the fields ``values`` and ``counts``
+    (int64). Each NaN is a value of its own. Raises CaptureError while a graph is captured,
+    since the shapes depend on values.
+
+    >>> ef.unique_counts(ef.tensor([3, 1, 3])).counts
+    Tensor([1, 2], int64, cpu:0)
+    """
+    found = _unique("unique_counts", x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Any) -> UniqueInverse:
+    """The different values in ascending order, and which of them each element is.
+
+    ``x`` is a tensor of any shape. The result has the fields ``values`` and
+    ``inverse_indices`` (int64, in the shape of ``x``). Each NaN is a value of its own.
+    Raises CaptureError while a graph is captured, since the shapes depend on values.
+
+    >>> values, inverse = ef.unique_inverse(ef.tensor([3, 1, 3]))
+    >>> values[inverse]
+    Tensor([3, 1, 3], int64, cpu:0)
+    """
+    found = _unique("unique_inverse", x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any) -> Tensor:
+    """The different values in ascending order.
+
+    ``x`` is a tensor of any shape. Each NaN is a value of its own. Raises CaptureError while
+    a graph is captured, since the shape depends on values.
+
+    >>> ef.unique_values(ef.tensor([3, 1, 3]))
+    Tensor([1, 3], int64, cpu:0)
+    """
+    return _unique("unique_values", x).values
