@@ -337,9 +337,10 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None) -> Tensor:
-    # A tape keeps what it was given, so it must not share memory that the user may change.
+    # What a tape keeps, and what may be a view, must not share memory that the user can change.
+    fresh = op.ufunc is not None or op.family == "reduction"
     try:
-        return as_tensor(x, device=home, copy=True if now()[1] is not None else None)
+        return as_tensor(x, device=home, copy=None if fresh and now()[1] is None else True)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
         raise

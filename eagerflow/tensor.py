@@ -175,7 +175,7 @@ class Tensor(Operators):
         return values
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        op = _ufuncs().get(ufunc.__name__)
+        op = _ufuncs().get(ufunc)
         if method != "__call__" or op is None or kwargs:
             extra = f" with {', '.join(kwargs)}" if kwargs else ""
             raise DTypeError(
@@ -266,14 +266,30 @@ def _rebuild(values: np.ndarray[Any, Any], place: str) -> Tensor:
     return new_tensor(device.backend.asarray(values, dtype, device.index), device.kind(dtype))
 
 
-_ufunc_names: dict[str, Any] = {}
+_ufunc_table: dict[Any, Any] = {}
 
 
-def _ufuncs() -> dict[str, Any]:
-    """NumPy's names of element-wise functions, with the ops that mean the same."""
-    if len(_ufunc_names) < len(ops):
-        _ufunc_names.update({op.ufunc or name: op for name, op in ops.items()})
-    return _ufunc_names
+def _ufuncs() -> dict[Any, Any]:
+    """NumPy's element-wise functions, with the ops that mean the same."""
+    if not _ufunc_table:
+        # By object: np.acos is np.arccos, and np.bitwise_left_shift is np.left_shift.
+        named = {getattr(np, op.ufunc or name, None): op for name, op in ops.items()}
+        _ufunc_table.update({f: op for f, op in named.items() if isinstance(f, np.ufunc)})
+    return _ufunc_table
+
+
+_function_table: dict[Any, Any] = {}
+
+
+def _functions() -> dict[Any, Any]:
+    """NumPy's other functions, with ours of the same name."""
+    if not _function_table:
+        for home, numpys in (("", np), ("linalg", np.linalg), ("fft", np.fft)):
+            ours = getattr(array_namespace(), home, None) if home else array_namespace()
+            for name in getattr(ours, "__all__", ()):
+                if callable(found := getattr(numpys, name, None)):
+                    _function_table[found] = getattr(ours, name)
+    return _function_table
 
 
 _namespace: list[Any] = []
@@ -291,14 +307,12 @@ def array_namespace() -> Any:
 
 def numpy_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``np.f(tensor)`` means: ``ef.f(tensor)``, where there is a function of that name."""
-    module = func.__module__ or ""
-    home = array_namespace()
-    for part in module.split(".")[1:]:
-        home = getattr(home, part, None)
-    found = getattr(home, func.__name__, None)
-    if found is None or not callable(found):
+    if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
+        return getattr(args[0], func.__name__)
+    found = _functions().get(func)
+    if found is None:
         raise DTypeError(
-            f"{module}.{func.__name__} does not take tensors",
+            f"{func.__module__}.{func.__name__} does not take tensors",
             hint="np.asarray(x) for the values; gradients do not pass through NumPy",
         )
     return found(*args, **kwargs)

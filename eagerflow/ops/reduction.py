@@ -44,7 +44,7 @@ _COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
 
 
 def reduce_with(name: str) -> Callable[[Any], Any]:
-    """The hot path of ``sum`` and ``prod``: the ufunc's reduction, without its ``dtype``.
+    """The hot path of most reductions: the ufunc's, over all axes unless told otherwise.
 
     Were ``dtype`` handed through, NumPy would accumulate in it: 5,000 ones in bfloat16 make
     256. The TypeError sends such calls the long way, through ``cast_first``.
@@ -191,7 +191,7 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
         combine=name,
         empty=False,
         trusted=True,  # the library refuses empty axes, and infer then explains
-        direct=lambda xp: getattr(xp, name).reduce,
+        direct=reduce_with(name),
         vjp=(_shared_by_ties,),
         saves="x y",
         onnx=Onnx(onnx),
@@ -259,7 +259,7 @@ def _logical(ufunc: str, reference: Any) -> Any:
         dtypes=STANDARD,
         result="bool",
         combine=ufunc,
-        direct=lambda xp: getattr(xp, ufunc).reduce,
+        direct=reduce_with(ufunc),
         vjp=_BOOL_RESULT,
         jvp=_BOOL_RESULT,
         onnx=Missing("exported as Cast and ReduceMax or ReduceMin"),
