@@ -69,7 +69,7 @@ def _merged(call: Any, x: Any, w: Any, **attributes: Any) -> Any:
     return reshape(y, (*x.shape[:2], *y.shape[1:]))
 
 
-def _batch_images(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     if not batched[1]:
         return _merged(call, *args, **attributes)
     groups = attributes.pop("groups")
@@ -77,7 +77,7 @@ def _batch_images(call: Any, args: Any, batched: Any, size: int, **attributes: A
     return _from_channels(call(*wide, groups=groups * size, **attributes), size)
 
 
-def _batch_filters(args: Any, batched: Any, size: int, groups: int, **attributes: Any) -> Any:
+def _batch_filters(args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any) -> Any:
     wide = [_into_channels(*pair, size) for pair in zip(args, batched, strict=True)]
     return _from_channels(conv_filter_gradient(*wide, groups=groups * size, **attributes), size)
 

@@ -12,19 +12,18 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from eagerflow.kernels.threads import run, scratch
 from eagerflow.ops import winograd
-from eagerflow.ops.blocks import Block, cut, lanes, load, total
+from eagerflow.ops.blocks import Block, cut, lanes, load, pieces, strided, total
 from eagerflow.ops.windows import Window, taps
 
 __all__ = ["filter_gradient", "forward", "input_gradient"]
 
 Windows = tuple[Window, ...]
 
-# Below this many floats in one piece, columns are copied position by position instead.
-SHORT_RUN = 12
+# Where fewer floats of a window lie side by side, columns are copied along the positions.
+SHORT_RUN = 32
 
 
 # Columns -----------------------------------------------------------------------------------------
@@ -39,24 +38,23 @@ def _rows(block: Block, windows: Windows) -> Windows:
     return (shifted, *windows[1:])
 
 
-def _covered(x: Any, block: Block, windows: Windows) -> Any:
+def _covered(x: Any, block: Block, windows: Windows, planes: bool = False) -> Any:
     """The part of the images that a block's windows cover, zeros beyond their edges."""
     spans = [(-w.before, (w.out - 1) * w.stride + w.extent) for w in windows]
-    return load(x, block, spans)
+    return load(x, block, spans, planes)
 
 
 def _window_view(part: Any, windows: Windows, groups: int) -> Any:
     """All windows of ``part``: (images, *positions, *window, groups, channels / groups)."""
     channels = part.shape[-1] // groups
     n, *steps, c = part.strides
-    return as_strided(
+    return strided(
         part,
         (len(part), *(w.out for w in windows), *(w.kernel for w in windows), groups, channels),
         (
             n, *(w.stride * s for w, s in zip(windows, steps, strict=True)),
             *(w.dilation * s for w, s in zip(windows, steps, strict=True)), c * channels, c,
         ),
-        writeable=False,
     )  # fmt: skip
 
 
@@ -66,13 +64,13 @@ def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
     rank, channels = len(windows), x.shape[-1] // groups
     window = prod(w.kernel for w in windows) * channels
     positions = (block.last - block.first) * prod(w.out for w in windows)
-    part = _covered(x, block, windows)
     if groups == 1 and all(w.kernel == 1 and w.stride == 1 for w in windows):
-        return part.reshape(1, positions, window)
-    view = _window_view(part, windows, groups)
-    inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
+        return _covered(x, block, windows).reshape(1, positions, window)
     run_length = windows[-1].kernel * channels if windows[-1].dilation == 1 else channels
-    if run_length < min(SHORT_RUN, windows[-1].out):
+    planes = run_length < min(SHORT_RUN, windows[-1].out)
+    view = _window_view(_covered(x, block, windows, planes), windows, groups)
+    inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
+    if planes:
         # Few channels: copy along the positions instead, into a transposed matrix.
         view = view.transpose(1 + 2 * rank, *outside, 2 + 2 * rank, *inside)
         columns = scratch("columns", view.shape, x.dtype)
@@ -92,7 +90,7 @@ def _by_group(matrix: Any, groups: int) -> Any:
 
 def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Block]:
     """Blocks whose columns stay in the caches."""
-    target = min(max(2**18 // max(window, 1), 256), 4096)
+    target = min(max(2**18 // max(window, 1), 256), 8192)
     per_row = prod(w.out for w in windows[1:])
     return cut(images, windows[0].out, per_row, target, 2 * window * filters)
 
@@ -113,8 +111,9 @@ def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
 
     def direct(block: Block) -> None:
         columns = _columns(x, block, windows, groups)
-        out = y[block.images, block.rows].reshape(-1, y.shape[-1])
-        np.matmul(columns, weights, out=_by_group(out, groups))
+        out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
+        for a, b in pieces(out.shape[1], weights[0].size):
+            np.matmul(columns[:, a:b], weights, out=out[:, a:b])
 
     if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
         winograd.forward(x, w, windows, y, direct)
@@ -179,15 +178,14 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
     def partial(blocks: list[Block]) -> Any:
-        result = None
+        result = np.zeros((groups, window, filters), x.dtype)
+        term = scratch("filters", result.shape, x.dtype)
         for block in blocks:
             columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
-            weights = g[block.images, block.rows].reshape(-1, g.shape[-1])
-            if result is None:
-                result = np.matmul(columns, _by_group(weights, groups))
-                continue
-            term = scratch("filters", result.shape, x.dtype)
-            np.add(result, np.matmul(columns, _by_group(weights, groups), out=term), out=result)
+            weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
+            for a, b in pieces(weights.shape[1], window * filters):
+                np.matmul(columns[..., a:b], weights[:, a:b], out=term)
+                np.add(result, term, out=result)
         return result
 
     shares = lanes(_cuts(len(x), windows, window, filters), groups * window * filters)

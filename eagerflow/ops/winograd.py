@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels.threads import run, scratch
-from eagerflow.ops.blocks import Block, cut, lanes, load, total
+from eagerflow.ops.blocks import UNPACKED, Block, cut, lanes, load, pieces, strided, total
 from eagerflow.ops.windows import Window
 
 __all__ = ["filter_gradient", "fits", "forward"]
@@ -38,9 +38,6 @@ A2 = _kron([[1, 1, 1, 0], [0, 1, -1, 1]])
 G2 = _kron([[1, 0], [0.5, 0.5], [0.5, -0.5], [0, 1]])
 A3 = _kron([[1, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, 1]])
 
-# OpenBLAS computes products of up to a million multiplications without packing the operands.
-SMALL = 1_000_000
-
 
 def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
     """Whether this method is meant for, and pays for, such a convolution."""
@@ -54,20 +51,19 @@ def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
 
 
 def _transform(matrix: Any, tiles: Any, name: str) -> Any:
-    """``matrix @ tiles`` in pieces that BLAS takes without packing."""
+    """``matrix @ tiles``, in memory that is reused."""
     rows, columns = matrix.shape
     out = scratch(name, (rows, tiles.shape[1]), float32)
-    step = SMALL // (rows * columns) // 16 * 16
-    for i in range(0, tiles.shape[1], step):
-        np.matmul(matrix, tiles[:, i : i + step], out=out[:, i : i + step])
+    for a, b in pieces(tiles.shape[1], rows * columns):
+        np.matmul(matrix, tiles[:, a:b], out=out[:, a:b])
     return out
 
 
 def _cuts(images: int, windows: Windows, channels: int, filters: int) -> list[Block]:
     """Blocks of tiles; their rows are rows of tiles."""
     rows, columns = (-(-a.out // 2) for a in windows)
-    target = SMALL // (channels * filters)
-    target = min(target, 160) if target >= 48 else 128
+    target = UNPACKED // (channels * filters)
+    target = min(target, 256) if target >= 48 else 128
     return cut(images, rows, columns, target, 32 * channels * filters)
 
 
@@ -79,7 +75,7 @@ def _input_tiles(x: Any, block: Block, windows: Windows) -> Any:
     part = load(x, block, spans)
     n, h, w, c = part.strides
     shape = (4, 4, images, rows, columns, x.shape[-1])
-    view = np.lib.stride_tricks.as_strided(part, shape, (h, w, n, 2 * h, 2 * w, c), writeable=False)
+    view = strided(part, shape, (h, w, n, 2 * h, 2 * w, c))
     tiles = scratch("tiles", shape, float32)
     np.copyto(tiles, view)
     return _transform(B, tiles.reshape(16, -1), "transformed").reshape(16, -1, x.shape[-1])
@@ -88,6 +84,12 @@ def _input_tiles(x: Any, block: Block, windows: Windows) -> Any:
 def _extent(block: Block, windows: Windows) -> tuple[int, int, int]:
     """Images, and rows and columns of tiles in each."""
     return block.last - block.first, block.stop - block.start, -(-windows[1].out // 2)
+
+
+def _finite(array: Any) -> bool:
+    """False where an element is infinite or NaN (or so large that its square is)."""
+    flat = array.reshape(-1)
+    return bool(np.isfinite(np.dot(flat, flat)))
 
 
 def _corners(images: Any, block: Block) -> Any:
@@ -114,7 +116,7 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], 
         products = scratch("products", (16, tiles.shape[1], filters), float32)
         np.matmul(tiles, weights, out=products)
         results = _transform(A2, products.reshape(16, -1), "results")
-        if not np.isfinite(np.add.reduce(results, axis=None)):
+        if not _finite(results):
             stop = min(2 * block.stop, windows[0].out)
             for image in range(block.first, block.last):
                 direct(Block(image, image + 1, 2 * block.start, stop))
@@ -152,4 +154,4 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
     shares = lanes(_cuts(len(x), windows, channels, filters), 16 * channels * filters)
     products = total(partial, shares).reshape(16, -1)
     found = (A3 @ products).reshape(3, 3, channels, filters)
-    return found if np.isfinite(np.add.reduce(found, axis=None)) else None
+    return found if _finite(found) else None
