@@ -387,6 +387,7 @@ def pull_back(
     through which no gradient passes are added to ``ends``.
     """
     product = multiply
+    lost: set[int] = set()  # values behind a link that carries no gradient, such as a cast
     while entries:
         entry = entries.pop()
         out = entry[OUT]
@@ -395,6 +396,8 @@ def pull_back(
         else:
             g = grads.get(out) if out in keep else grads.pop(out, None)
         if g is None:
+            if lost and not lost.isdisjoint(out if out.__class__ is tuple else (out,)):
+                _follow_lost(entry, lost, ends)
             continue
         op = entry[OP]
         if op.singular:
@@ -405,9 +408,9 @@ def pull_back(
             if op.partials.__class__ is tuple:
                 _multiply_partials(grads, entry, g, product, reached)
             elif op.differentiable:
-                _apply_rules(grads, entry, g, reached)
+                _apply_rules(grads, entry, g, reached, lost)
             else:
-                ends.append(entry)
+                _follow_lost(entry, lost, ends)
         except Exception as error:
             error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
             raise
@@ -452,7 +455,17 @@ def _multiply_partials(
         grads[key] = part if known is None else add(known, part)
 
 
-def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any) -> None:
+def _follow_lost(entry: Any, lost: set[int], ends: list[Any]) -> None:
+    """Go on without a gradient, to find the op that ended it for the error's story."""
+    if not entry[OP].differentiable:
+        ends.append(entry)
+    else:
+        lost.update(key for key in entry[FIRST_KEY::2] if key is not None)
+
+
+def _apply_rules(
+    grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: set[int]
+) -> None:
     """Add the gradient of each watched argument of an op that has vjp rules."""
     vjp, y, attributes = entry[OP].vjp, entry[RESULT], entry[ATTRIBUTES]
     keys, args = entry[FIRST_KEY::2], entry[FIRST_VALUE::2]
@@ -463,6 +476,7 @@ def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any) -> Non
         if parts is vjp:
             part = part(g, y, *args, **attributes)
             if part is None:
+                lost.add(key)
                 continue
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
