@@ -17,7 +17,7 @@ import numpy as np
 from eagerflow.devices import device_of
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops import philox
 from eagerflow.ops.family import define, refused_objects
@@ -371,7 +371,7 @@ def _keep_spec(
     state: TensorSpec, shape: Any, rate: float, dtype: Any = None, device: Any = None
 ) -> TensorSpec:
     if not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise ShapeError(
+        raise ArgumentError(
             f"{rate!r} is not a rate",
             argument="rate",
             expected="a number from 0 up to, not including, 1",
@@ -395,7 +395,7 @@ def _keep_reference(own: Any, count: int, dtype: Any, rate: float) -> list[float
     errors=lambda rng: [
         *_errors(rng, rate=0.5),
         *(
-            ErrorSample((np.ones(3, np.uint64),), {"shape": 2, "rate": r}, ShapeError, "a rate")
+            ErrorSample((np.ones(3, np.uint64),), {"shape": 2, "rate": r}, ArgumentError, "a rate")
             for r in (1.0, -0.5, float("nan"))
         ),
     ],
@@ -408,7 +408,7 @@ def random_keep(
 
     ``state`` is a uint64 tensor of three words along its last axis, ``rate`` a number from 0
     to below 1, ``dtype`` a float dtype (default float32). A float32 uniform number below
-    ``rate`` gives 0. Raises ShapeError for another rate, DTypeError for another dtype.
+    ``rate`` gives 0. Raises ArgumentError for another rate, DTypeError for another dtype.
 
     >>> random_keep(np.zeros(3, np.uint64), 4, 0.5)
     Tensor([2., 0., 0., 2.], float32, cpu:0)

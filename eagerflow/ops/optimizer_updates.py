@@ -7,7 +7,7 @@ the arrays are worked through in pieces that stay in the processor's cache.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels import threads
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.samples import make
@@ -23,7 +24,8 @@ from eagerflow.spec import TensorSpec
 
 __all__ = ["adam_update", "momentum_update"]
 
-_PIECE = 8192  # elements: seven float32 arrays of this length fit into a cache of 256 kB
+_PIECE = 1 << 14  # elements: seven float32 arrays of this length fit into a cache of 512 kB
+_PARALLEL = 1 << 17  # elements from which waking another thread pays
 _NO_GRADIENT = Missing(
     "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
 )
@@ -118,14 +120,22 @@ def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
     return samples
 
 
-def _pieces(*arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """The same stretch of each array, one stretch after the other; the arrays have one axis."""
+def _in_pieces(work: Callable[..., None], *arrays: Any) -> None:
+    """``work`` on the same stretch of each array, one stretch after the other."""
     size = arrays[0].size
     if size <= _PIECE:
-        yield arrays
+        work(*arrays)
         return
-    for start in range(0, size, _PIECE):
-        yield tuple(array[start : start + _PIECE] for array in arrays)
+
+    def one(i: int) -> None:
+        work(*(array[i * _PIECE : (i + 1) * _PIECE] for array in arrays))
+
+    count = -(-size // _PIECE)
+    if size >= _PARALLEL:
+        threads.run(one, count)
+    else:
+        for i in range(count):
+            one(i)
 
 
 def _single(*numbers: Any) -> bool:
@@ -147,16 +157,21 @@ def _momentum_numpy(
     shape, size = parameter.shape, parameter.size
     new_p, new_v = np.empty(size, parameter.dtype), np.empty(size, parameter.dtype)
     old = (parameter.ravel(), gradient.ravel(), velocity.ravel())
-    for p, g, v, np_, nv in _pieces(*old, new_p, new_v):
-        step = np.multiply(g, rate)
-        np.multiply(v, momentum, out=nv)
-        nv -= step
+
+    def work(p: Any, g: Any, v: Any, new: Any, moved: Any) -> None:
+        np.multiply(g, -rate, out=new)
+        np.multiply(v, momentum, out=moved)
+        moved += new
         if nesterov:
-            np.subtract(np.multiply(nv, momentum), step, out=step)
+            new += np.multiply(moved, momentum)
+            new += np.multiply(p, 1 - rate * weight_decay) if weight_decay else p
+        elif weight_decay:
+            np.multiply(p, 1 - rate * weight_decay, out=new)
+            new += moved
         else:
-            step = nv
-        np.multiply(p, 1 - rate * weight_decay, out=np_) if weight_decay else np.copyto(np_, p)
-        np_ += step
+            np.add(p, moved, out=new)
+
+    _in_pieces(work, *old, new_p, new_v)
     return new_p.reshape(shape), new_v.reshape(shape)
 
 
@@ -236,7 +251,8 @@ def _adam_numpy(
     shape, size = parameter.shape, parameter.size
     new_p, new_m, new_s = (np.empty(size, parameter.dtype) for _ in range(3))
     old = (parameter.ravel(), gradient.ravel(), mean.ravel(), square.ravel())
-    for p, g, m, s, new, nm, ns in _pieces(*old, new_p, new_m, new_s):
+
+    def work(p: Any, g: Any, m: Any, s: Any, new: Any, nm: Any, ns: Any) -> None:
         np.subtract(g, m, out=nm)
         nm *= 1 - beta_1
         nm += m
@@ -249,6 +265,8 @@ def _adam_numpy(
         np.divide(nm, new, out=new)
         new *= -scale
         new += np.multiply(p, 1 - rate * weight_decay) if weight_decay else p
+
+    _in_pieces(work, *old, new_p, new_m, new_s)
     return new_p.reshape(shape), new_m.reshape(shape), new_s.reshape(shape)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
@@ -55,7 +55,8 @@ class Generator:
     ``seed`` is an integer from 0 to below 2**128, or None for one from the system's entropy.
     A uint64 tensor of three words, one of ``states``, is taken as the state itself; such a
     generator keeps it as a plain tensor, for use inside ``vmap`` or ``scan``. Raises
-    DTypeError or ShapeError for other seeds. Source: Philox4x64-10, Salmon and others, 2011.
+    ArgumentError, DTypeError or ShapeError for other seeds. Source: Philox4x64-10, Salmon and
+    others, 2011.
 
     >>> g = ef.random.Generator(0)
     >>> g.normal((2,))
@@ -323,7 +324,7 @@ def _words(seed: Any) -> list[int]:
             expected="an integer, None, or a state of three uint64 words",
         ) from None  # fmt: skip
     if not 0 <= number < 2**128:
-        raise ShapeError(
+        raise ArgumentError(
             f"seed {number} is out of range", op="random", argument="seed",
             expected="an integer from 0 to below 2**128",
         )  # fmt: skip

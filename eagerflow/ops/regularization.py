@@ -7,7 +7,7 @@ from typing import Any
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import FLOATS
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.ops import random
 from eagerflow.ops.arithmetic import multiply
 from eagerflow.ops.draws import random_keep
@@ -28,8 +28,9 @@ def dropout(
 
     ``x`` is a float tensor, ``rate`` the probability of a zero, from 0 to below 1. Sizes of 1
     in ``noise_shape`` let the places along an axis share their fate. ``training=False``, or a
-    rate of 0, gives ``x`` as it is. ``generator`` defaults to the global one. Raises ShapeError
-    for another rate or noise shape. Source: Srivastava and others, "Dropout", 2014.
+    rate of 0, gives ``x`` as it is. ``generator`` defaults to the global one. Raises ArgumentError
+    for another rate, ShapeError for another noise shape. Source: Srivastava and others,
+    "Dropout", 2014.
 
     >>> ef.dropout(ef.ones((4,)), 0.5, generator=ef.random.Generator(0))
     Tensor([2., 0., 0., 2.], float32, cpu:0)
@@ -41,7 +42,7 @@ def dropout(
             received=summary(x), expected="a float dtype", hint="x.astype('float32')",
         )  # fmt: skip
     if not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise ShapeError(
+        raise ArgumentError(
             f"{rate!r} is not a rate", op="dropout", argument="rate",
             expected="a number from 0 up to, not including, 1",
         )  # fmt: skip
