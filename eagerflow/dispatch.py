@@ -277,7 +277,7 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
-    data = canonical(op, op._complete(list(args)))
+    data = canonical(op, op._complete(args))
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)
