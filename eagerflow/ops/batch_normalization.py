@@ -79,7 +79,7 @@ def _with_given(
     if offset is not None:
         parameters["offset"] = as_tensor(offset)
     for name, value in parameters.items():
-        _check_parameter(name, value, x, at)
+        _check_parameter(name, value, x, at, "batch_norm")
     factor = (variance + epsilon) ** -0.5
     if scale is not None:
         factor = factor * parameters["scale"]
@@ -96,11 +96,11 @@ def _spread(parameter: Any, x: Any, at: int) -> Any:
     return parameter.reshape(tuple(n if i == at else 1 for i, n in enumerate(x.shape)))
 
 
-def _check_parameter(name: str, parameter: Any, x: Any, at: int) -> None:
+def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None = None) -> None:
     if parameter.shape != (x.shape[at],):
         raise ShapeError(
             f"{name} has shape {parameter.shape}",
-            op="batch_norm",
+            op=op,
             argument=name,
             expected=f"shape {(x.shape[at],)}, an element for each channel",
         )

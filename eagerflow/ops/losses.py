@@ -511,12 +511,13 @@ def sparse_softmax_cross_entropy_gradient(
 
 def _sigmoid_step(x: Any, z: Any, out: Any) -> None:
     np.abs(x, out)
-    np.negative(out, out)
-    np.exp(out, out)
-    np.log1p(out, out)
-    part = np.maximum(x, 0, scratch("powers", out.shape, out.dtype))
-    np.add(out, part, out)
-    np.subtract(out, np.multiply(x, z, part), out)
+    powers = np.negative(out, scratch("powers", out.shape, out.dtype))
+    np.exp(powers, powers)
+    np.log1p(powers, powers)
+    wrong = np.subtract(1, z, scratch("wrong", out.shape, out.dtype))
+    np.copyto(wrong, z, where=x <= 0)
+    np.multiply(out, wrong, out)
+    np.add(out, powers, out)
 
 
 def _sigmoid_numpy(xp: Any, x: Any, z: Any) -> Any:
@@ -533,7 +534,7 @@ def _sigmoid_numpy(xp: Any, x: Any, z: Any) -> Any:
 
 
 def _loss_of(x: float, z: float) -> float:
-    return max(x, 0.0) - x * z + math.log1p(math.exp(-abs(x)))
+    return abs(x) * (1 - z if x > 0 else z) + math.log1p(math.exp(-abs(x)))
 
 
 @elementwise(
@@ -544,7 +545,8 @@ def _loss_of(x: float, z: float) -> float:
     saves="logits labels",
     dtypes=FLOATS,
     scalar=lambda s, x, z: s.add(
-        s.subtract(s.maximum(x, 0), s.multiply(x, z)), s.log1p(s.exp(s.negative(s.abs(x))))
+        s.multiply(s.abs(x), s.select(s.greater(x, 0), s.subtract(1, z), z)),
+        s.log1p(s.exp(s.negative(s.abs(x)))),
     ),
     overrides={"numpy": _sigmoid_numpy},
     onnx=Missing("exported as Softplus, Mul and Sub"),
@@ -558,10 +560,12 @@ def sigmoid_cross_entropy(xp: Any, logits: Any, labels: Any, /) -> Any:
     ``logits`` and ``labels`` are real tensors of shapes that broadcast; each label is the
     probability of a class that others do not exclude. The result is
     -z log(sigmoid(x)) - (1 - z) log(1 - sigmoid(x)), in nats, computed as
-    max(x, 0) - x z + log(1 + exp(-|x|)). Raises ShapeError where shapes do not broadcast.
+    |x| (1 - z or, where x <= 0, z) + log(1 + exp(-|x|)), which neither overflows nor cancels.
+    Raises ShapeError where shapes do not broadcast.
 
     >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
     Tensor([0.6931472, 0.       ], float32, cpu:0)
     """
-    small = xp.log1p(xp.exp(-xp.abs(logits)))
-    return (logits + xp.abs(logits)) / 2 - logits * labels + small
+    size = xp.abs(logits)
+    wrong = xp.where(logits > 0, 1 - labels, labels)
+    return size * wrong + xp.log1p(xp.exp(-size))

@@ -11,7 +11,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT
-from eagerflow.errors import DTypeError
+from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import expand_reduced, reduction
@@ -156,8 +156,8 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
         x = rng.standard_normal((2, 3))
         return [
             ErrorSample(("a string",), {}, DTypeError, "str"),
-            ErrorSample((x,), {"axis": 2}, ValueError, "axis 2 does not exist"),
-            ErrorSample((x,), {"axis": (1, -1)}, ValueError, "repeat"),
+            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((x,), {"axis": (1, -1)}, ShapeError, "repeat"),
             ErrorSample((x,), {"correction": "one"}, DTypeError, "is not a number"),
             ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),
         ]
