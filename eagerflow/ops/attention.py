@@ -93,7 +93,8 @@ def _check(q: Any, k: Any, v: Any, mask: Any) -> None:
     fits = fits and q.shape[::3] == k.shape[::3]
     shared = q.shape[1] == k.shape[1] or (k.shape[1] and q.shape[1] % k.shape[1] == 0)
     if not fits or not shared or mask is not None:
-        _attention_spec(*(TensorSpec(x.shape, x.dtype) for x in (q, k, v, mask) if x is not None))
+        specs = [None if x is None else TensorSpec(x.shape, x.dtype) for x in (q, k, v, mask)]
+        _attention_spec(*specs)  # type: ignore[arg-type]
 
 
 def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -318,7 +319,7 @@ def _attention_cost(q: TensorSpec, k: TensorSpec, v: TensorSpec, *_: Any, **more
 def _attention_samples(rng: Any, dtype: Any) -> list[Sample]:
     def of(q: Any, k: Any, width: int, mask: Any = None, **attributes: Any) -> Sample:
         arrays = [make(rng, dtype, shape, -1, 1) for shape in (q, k, (*k[:3], width))]
-        return Sample(tuple(arrays) if mask is None else (*arrays, mask), attributes)
+        return Sample((*arrays, mask), attributes)
 
     hidden = np.array([[True, False, True], [False, False, False]])
     full = rng.random((2, 2, 2, 3)) < 0.7
@@ -339,7 +340,7 @@ def _attention_samples(rng: Any, dtype: Any) -> list[Sample]:
     ]  # fmt: skip
     wide = make(rng, dtype, (2, 3, 2, 4), -1, 1)  # (batch, length, heads, width), seen otherwise
     moved = wide.transpose(0, 2, 1, 3)
-    return [*found, Sample((moved, moved[:, :, ::-1], moved[..., ::2]))]
+    return [*found, Sample((moved, moved[:, :, ::-1], moved[..., ::2], None))]
 
 
 def _attention_errors(rng: Any) -> list[ErrorSample]:
@@ -428,7 +429,7 @@ def dot_product_attention(
     J. Ainslie et al., arXiv:2305.13245.
 
     >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
-    >>> ef.dot_product_attention(x, x, x, is_causal=True, scale=100.0)
+    >>> ef.dot_product_attention(x, x, x, is_causal=True, scale=1000.0)
     Tensor([[[[1., 0.],
               [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
     """

@@ -327,6 +327,8 @@ def matmul(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 def _vecdot_axis(x1: Any, x2: Any, axis: int) -> int:
     """The summed axis, counted from the last one of both arguments."""
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise ShapeError(f"{axis!r} is not an axis", argument="axis", expected="an integer")
     for name, x in (("x1", x1), ("x2", x2)):
         if not -x.ndim <= axis < x.ndim:
             raise ShapeError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from eagerflow.ops.contraction import matmul, outer, tensordot, vecdot
 from eagerflow.ops.decompositions import cholesky, eigh, eigvalsh, qr
+from eagerflow.ops.diagonals import diagonal
 from eagerflow.ops.matrices import cross, matrix_power, matrix_rank, trace
 from eagerflow.ops.norms import matrix_norm, norm, vector_norm
+from eagerflow.ops.shape import matrix_transpose
 from eagerflow.ops.singular_values import svd, svdvals
 from eagerflow.ops.systems import det, inv, pinv, slogdet, solve
 
@@ -13,6 +15,7 @@ __all__ = [
     "cholesky",
     "cross",
     "det",
+    "diagonal",
     "eigh",
     "eigvalsh",
     "inv",
@@ -20,6 +23,7 @@ __all__ = [
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
+    "matrix_transpose",
     "norm",
     "outer",
     "pinv",
