@@ -326,7 +326,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     for i, x in enumerate(data):
         if x is None:
             continue
-        wanted = _allowed(op, i, dtype if i in group and dtype else _dtype_of(x, tensors[0]))
+        wanted = _allowed(op, i, dtype if i in group and dtype else _own_dtype(x))
         if type(x) is not Tensor:
             weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
             if not (keep_scalars and weak) or join_scalar(wanted, type(x)) != wanted:
@@ -350,8 +350,8 @@ def _in_group(op: Op, position: int) -> bool:
     return position in op.together or (op.variadic and position >= len(op.data) - 1)
 
 
-def _dtype_of(x: Any, other: Tensor) -> DType:
-    return x._kind.dtype if type(x) is Tensor else join_scalar(other._kind.dtype, type(x))
+def _own_dtype(x: Any) -> DType:
+    return x._kind.dtype if type(x) is Tensor else default_dtype(type(x))
 
 
 def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
@@ -375,7 +375,7 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
     allowed = op.allowed(position)
     if dtype in allowed:
         return dtype
-    if dtype in BOOL | INTEGERS and default_dtype(float) in allowed:
+    if dtype in BOOL | INTEGERS and allowed.isdisjoint(INTEGERS) and default_dtype(float) in allowed:
         return default_dtype(float)
     names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(

@@ -109,10 +109,12 @@ def freeze(value: Any) -> Any:
         return value
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    if hasattr(value, "__index__"):
-        return index(value)
     if isinstance(value, np.floating | float):
         return float(value)
+    try:
+        return index(value)  # NumPy's integers, and integer tensors without axes
+    except TypeError:
+        pass
     raise DTypeError(
         f"a {cls.__name__} cannot be an attribute",
         expected="numbers, strings, dtypes, None, slices or tuples of these",

@@ -445,7 +445,7 @@ def _multiply_partials(
             args = entry[FIRST_VALUE::2]
             y = entry[RESULT]
             p = partial(y, *args, **attributes) if attributes else partial(y, *args)
-            part = product(g, conj(p) if g._kind.is_complex else p)
+            part = product(g, _conjugate(p) if g._kind.is_complex else p)
         x = entry[at - 1]
         if x is not None:  # else the only argument, which has the shape of the result
             shape = x if x.__class__ is tuple else x.shape
@@ -453,6 +453,11 @@ def _multiply_partials(
                 part = reduce_to(part, shape)
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
+
+
+def _conjugate(p: Any) -> Any:
+    # A Python number stays one: it is exact, and as a tensor would be complex64.
+    return conj(p) if type(p) is Tensor else p.conjugate()
 
 
 def _follow_lost(entry: Any, lost: set[int], ends: list[Any]) -> None:
@@ -463,9 +468,7 @@ def _follow_lost(entry: Any, lost: set[int], ends: list[Any]) -> None:
         lost.update(key for key in entry[FIRST_KEY::2] if key is not None)
 
 
-def _apply_rules(
-    grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: set[int]
-) -> None:
+def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: set[int]) -> None:
     """Add the gradient of each watched argument of an op that has vjp rules."""
     vjp, y, attributes = entry[OP].vjp, entry[RESULT], entry[ATTRIBUTES]
     keys, args = entry[FIRST_KEY::2], entry[FIRST_VALUE::2]
