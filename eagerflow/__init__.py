@@ -19,7 +19,7 @@ from eagerflow.devices import Device, device, devices, register_device_type, set
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.ops import *
-from eagerflow.ops import random
+from eagerflow.ops import linalg, random
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, set_namespace
@@ -78,7 +78,7 @@ __all__ = sorted(
     [
         "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
         "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad", "hessian",
-        "inf", "jacobian", "jvp", "nan", "newaxis", "nn", "pi", "random", "register_device_type",
+        "inf", "jacobian", "jvp", "linalg", "nan", "newaxis", "nn", "pi", "random", "register_device_type",
         "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap", *_DTYPES, *ops.__all__,
     ]
 )  # fmt: skip
