@@ -33,7 +33,7 @@ KNOWN = {ef.as_dtype(name) for name in DTYPES}
 
 # What Python itself, or Op.bind in its place, says of a call that does not fit the signature.
 SIGNATURE = re.compile(
-    r"unexpected (keyword )?argument|missing \d+ required|takes .*(argument|tensors)"
+    r"unexpected (keyword )?argument|missing \d+ required|\(\) takes "
     r"|multiple values for argument|needs the argument|positional-only argument"
 )
 
