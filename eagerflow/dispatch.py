@@ -329,7 +329,8 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         wanted = _allowed(op, i, dtype if i in group and dtype else _own_dtype(x))
         if type(x) is not Tensor:
             weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
-            if not (keep_scalars and weak) or join_scalar(wanted, type(x)) != wanted:
+            keep = keep_scalars and weak and i in group
+            if not keep or join_scalar(wanted, type(x)) != wanted:
                 data[i] = as_tensor(x, wanted, tensors[0].device)
         elif x._kind.dtype != wanted:
             data[i] = ops["astype"].call(x, wanted)
