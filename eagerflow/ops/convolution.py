@@ -342,7 +342,7 @@ def conv_transpose(
         spread = per_axis(dilation, rank, "dilation")
         pads = padding_of(padding, rank)
         pads = (pads,) * rank if isinstance(pads, str) else pads
-        more = (None,) * rank
+        more: tuple[int | None, ...] = (None,) * rank
         if output_padding is not None:
             more = per_axis(output_padding, rank, "output_padding", 0)
         sizes = zip(images.shape[1:-1], weights.shape[:-2], steps, spread, pads, more, strict=True)

@@ -85,7 +85,7 @@ def filter_samples(rng: Any, dtype: Any) -> list[Sample]:
 def conv_errors(rng: Any) -> list[ErrorSample]:
     """Calls of ``conv`` that are refused."""
     x, w = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((3, 3, 4, 2))
-    bad = [
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"strides": 0}, "too small"),
         ({"strides": (1, 1, 1)}, "for each spatial axis"),
         ({"padding": "full"}, "is not a kind of padding"),

@@ -35,7 +35,7 @@ __all__ = [
 Windows = tuple[Window, ...]
 
 
-def spatial_rank(x: TensorSpec, name: str) -> int:
+def spatial_rank(x: Any, name: str) -> int:
     """Number of spatial axes of ``x``, the argument ``name``; ShapeError without any."""
     if x.ndim < 3:
         raise ShapeError(
@@ -162,29 +162,35 @@ def _windows_of(size: Any, kernel: Any, strides: Any, padding: Any, dilation: An
 
 
 @lru_cache(1024, typed=True)
-def conv_windows(x: Any, w: Any, *where: Any, groups: int) -> Windows:
+def conv_windows(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int) -> Windows:
     """The windows of ``conv`` for arguments of these shapes."""
-    conv_spec(TensorSpec(x, "float32"), TensorSpec(w, "float32"), *where, groups)
-    return _windows_of(x[1:-1], w[:-2], *where)
+    conv_spec(
+        TensorSpec(x, "float32"), TensorSpec(w, "float32"), strides, padding, dilation, groups
+    )
+    return _windows_of(x[1:-1], w[:-2], strides, padding, dilation)
 
 
 @lru_cache(1024, typed=True)
-def input_windows(g: Any, w: Any, size: Any, *where: Any, groups: int) -> Windows:
+def input_windows(
+    g: Any, w: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Windows:
     """The windows of ``conv_input_gradient`` for arguments of these shapes."""
     specs = TensorSpec(g, "float32"), TensorSpec(w, "float32")
-    x = input_gradient_spec(*specs, size, *where, groups)
-    return _windows_of(x.shape[1:-1], w[:-2], *where)
+    x = input_gradient_spec(*specs, size, strides, padding, dilation, groups)
+    return _windows_of(x.shape[1:-1], w[:-2], strides, padding, dilation)
 
 
 @lru_cache(1024, typed=True)
-def filter_windows(x: Any, g: Any, size: Any, *where: Any, groups: int) -> Windows:
+def filter_windows(
+    x: Any, g: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Windows:
     """The windows of ``conv_filter_gradient`` for arguments of these shapes."""
     specs = TensorSpec(x, "float32"), TensorSpec(g, "float32")
-    w = filter_gradient_spec(*specs, size, *where, groups)
-    return _windows_of(x[1:-1], w.shape[:-2], *where)
+    w = filter_gradient_spec(*specs, size, strides, padding, dilation, groups)
+    return _windows_of(x[1:-1], w.shape[:-2], strides, padding, dilation)
 
 
-# Costs ---
+# Costs ------------------------------------------------------------------------------------------
 
 
 def _multiplications(x: Any, w: Any, out: Any, groups: Any) -> Any:

@@ -235,7 +235,7 @@ def _transpose_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 def _errors(rng: Any) -> list[ErrorSample]:
     x = rng.standard_normal((2, 5, 5, 4))
-    bad = [
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"window": 6}, "does not fit"),
         ({"window": 0}, "too small"),
         ({"window": (2, 2, 2)}, "for each spatial axis"),
