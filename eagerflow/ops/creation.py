@@ -14,8 +14,8 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
-from eagerflow.ops.shape import broadcast_to
-from eagerflow.spec import TensorSpec, as_shape
+from eagerflow.ops.shape import broadcast_to, sized
+from eagerflow.spec import TensorSpec
 
 __all__ = [
     "empty",
@@ -61,8 +61,8 @@ def _shape_samples(rng: Any, dtype: Any) -> list[Sample]:
     return [Sample((), {"shape": s, "dtype": dtype}) for s in shapes]
 
 
-def _made(shape: Any, dtype: Any = None, device: Any = None) -> TensorSpec:
-    return TensorSpec(as_shape(shape), dtype or default_dtype(float), None, device)
+def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "shape") -> TensorSpec:
+    return TensorSpec(sized(shape, argument), dtype or default_dtype(float), None, device)
 
 
 @creation(
@@ -151,7 +151,7 @@ def _like(value: int) -> Callable[[Any], Any]:
     """An op that gives a constant of its argument's shape, without a gradient."""
 
     def reference(x: Any, dtype: Any) -> Any:
-        return np.empty(x.shape, dtype or x.dtype) * 0 + value if x.size else np.empty(x.shape)
+        return np.array([value] * x.size, dtype or x.dtype).reshape(x.shape)
 
     return define(
         "creation",
@@ -219,7 +219,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
 def _eye_spec(
     n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
 ) -> TensorSpec:
-    return _made((n_rows, n_rows if n_cols is None else n_cols), dtype, device)
+    return _made((n_rows, n_rows if n_cols is None else n_cols), dtype, device, "n_rows")
 
 
 @creation(

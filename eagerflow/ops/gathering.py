@@ -12,11 +12,12 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing import along_batch, getitem, index_scatter, ordered, summed_at
-from eagerflow.ops.indices import ALL, check_values, integer_argument
+from eagerflow.ops.indices import ALL, check_values, integer_argument, signed
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
-from eagerflow.ops.shape import broadcast_to, moveaxis, permute_dims, reshape, unbroadcast
-from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axis
+from eagerflow.ops.shape import broadcast_to, moveaxis, permute_dims, reshape, sized, unbroadcast
+from eagerflow.spec import TensorSpec, broadcast, normalize_axis
+from eagerflow.tensor import Tensor
 
 __all__ = ["gather", "take", "take_along_axis"]
 
@@ -45,7 +46,7 @@ def _taken_spec(x: TensorSpec, indices: TensorSpec, axis: Any = None) -> TensorS
     if axis is None:
         return x.like(indices.shape)
     at = normalize_axis(axis, x.ndim)
-    return x.like(as_shape((*x.shape[:at], *indices.shape, *x.shape[at + 1 :])))
+    return x.like(sized((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), "indices"))
 
 
 def _take_index(axis: Any, rank: int) -> tuple[Any, ...]:
@@ -69,6 +70,13 @@ def _batched_take(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     index = _take_index(axis, len(shape))
     items, lined, order = along_batch(index, shape, [indices], batched[1:], size, batched[0])
     return ordered(getitem(x, *lined, index=items), order)
+
+
+def _quick_take(array: Any, indices: Any, axis: Any = None) -> Any:
+    """``take`` for the hot path, of indices that are a Tensor."""
+    if type(indices) is not Tensor or indices._kind.dtype.kind != "i":
+        raise TypeError("not for the hot path")
+    return array.take(indices._array, axis)
 
 
 def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -96,6 +104,7 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
         "arrange": integer_argument("take", 1, "indices"),
         "infer": _taken_spec,
         "trusted": True,
+        "direct": lambda xp: _quick_take if xp is np else None,
         "vjp": (_take_back, None),
         "saves": "indices",
         "jvp": "multilinear",
@@ -134,7 +143,7 @@ def take(xp: Any, x: Any, indices: Any, /, axis: Any = None) -> Any:
         shape = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
         return xp.reshape(xp.take(x, xp.reshape(rows, (-1,)), axis=at), shape)
     try:
-        return x.take(indices.astype(np.int64) if indices.dtype.kind == "u" else indices, at)
+        return x.take(signed(indices), at)
     except IndexError:
         check_values(xp, indices, at, x.shape[at])
         raise
@@ -202,7 +211,7 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
         "infer": _along_spec,
         "vjp": (
             lambda g, y, x, indices, axis: unbroadcast(
-                scatter_along_axis(g, indices, _spread(x, y, axis), axis), x.shape
+                scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
             ),
             None,
         ),
@@ -241,10 +250,10 @@ def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
     return x[_along_axis(xp, indices, x.shape, at)]
 
 
-def _spread(x: Any, y: Any, axis: int) -> tuple[Any, ...]:
+def _spread(x: Any, g: Any, axis: int) -> tuple[Any, ...]:
     """The shape of x with the axes of the result, apart from the one that is indexed."""
     at = normalize_axis(axis, x.ndim)
-    return (*y.shape[:at], x.shape[at], *y.shape[at + 1 :])
+    return (*g.shape[:at], x.shape[at], *g.shape[at + 1 :])
 
 
 def _batched_scatter_along(args: Any, batched: Any, size: Any, shape: Any, axis: int) -> Any:
@@ -259,7 +268,7 @@ def _batched_scatter_along(args: Any, batched: Any, size: Any, shape: Any, axis:
 def _scatter_along_spec(
     updates: TensorSpec, indices: TensorSpec, shape: Any, axis: int
 ) -> TensorSpec:
-    wanted = as_shape(shape)
+    wanted = sized(shape, "shape")
     _check_ranks(len(wanted), indices)
     at = normalize_axis(axis, len(wanted))
     met = broadcast((*wanted[:at], 1, *wanted[at + 1 :]),
@@ -382,7 +391,7 @@ def _gathered_spec(
             f"the batch axes differ: {x.shape[:b]} and {indices.shape[:b]}", argument="indices",
             expected="the sizes of the batch axes of x",
         )  # fmt: skip
-    return x.like(as_shape((*x.shape[:at], *indices.shape[b:], *x.shape[at + 1 :])))
+    return x.like(sized((*x.shape[:at], *indices.shape[b:], *x.shape[at + 1 :]), "indices"))
 
 
 def _gather_back(g: Any, y: Any, x: Any, indices: Any, axis: Any, batch_dims: int) -> Any:
@@ -444,7 +453,7 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
         of((2, 0, 4), (2, 3), 2, 1), of((2, 3, 2, 2), (2, 2), 2, 1),
     ]  # fmt: skip
     base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2], np.array([3, 3, 0]))))
+    found.append(Sample((base.T[::2], np.array([2, 2, 0]))))
     wide = np.broadcast_to(base[0], (2, 6))
     found.append(Sample((wide, np.array([[5], [5]])), {"batch_dims": 1}))
     return found

@@ -20,12 +20,13 @@ from eagerflow.ops.indices import (
     located,
     place_of,
     recorded,
+    refuse_none,
 )
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
-from eagerflow.ops.shape import permute_dims, reshape, unbroadcast
+from eagerflow.ops.shape import permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process
-from eagerflow.spec import TensorSpec, as_shape, broadcast
+from eagerflow.spec import TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["getitem", "index_scatter"]
@@ -87,7 +88,10 @@ def along_batch(
 
 def _in_place(items: list[Any], at: int) -> bool:
     """Whether the axes of index arrays stay behind a slice that is put in front of the index."""
-    spots = [i for i, item in enumerate(items) if item is not None and item.__class__ is not slice]
+    between = (None, Ellipsis)
+    spots = [
+        i for i, item in enumerate(items) if item.__class__ is not slice and item not in between
+    ]
     return spots[-1] - spots[0] < len(spots)
 
 
@@ -139,11 +143,12 @@ def aligned(value: Any, flag: bool, size: Any, order: list[int]) -> Any:
 
 
 def _arrange_getitem(*args: Any, **named: Any) -> tuple[Any, Any]:
+    if not args or ("index" not in named and len(args) != 2):
+        raise TypeError(f"getitem() takes a tensor and an index, {len(args)} arguments came")
     if "index" not in named:
-        if len(args) != 2:
-            raise TypeError(f"getitem() takes a tensor and an index, {len(args)} arguments came")
         args, named = args[:1], {"index": args[1], **named}
     x, *given = args
+    refuse_none("getitem", x=x)
     index, arrays = recorded(named["index"], given, "getitem", place_of(x))
     return (x, *arrays), {**named, "index": index}
 
@@ -295,7 +300,7 @@ def _quick_getitem(self: Any, index: Any) -> Any:
     return getitem(self, index)
 
 
-Operators.__getitem__ = _quick_getitem  # type: ignore[attr-defined]
+Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]
 
 
 # The transpose of reading -------------------------------------------------------------------------
@@ -315,15 +320,28 @@ def add_at(xp: Any, out: Any, index: Any, updates: Any) -> Any:
         i == ALL for i in items[len(lead) :] if isinstance(i, slice)
     )
     if not plain or any(isinstance(i, slice) or i is Ellipsis for i in items[: len(lead)]):
-        xp.add.at(out, index, updates)
+        combine_at(xp, xp.add, out, index, updates)
         return out
     if any(str(getattr(i, "dtype", "")) == "bool" for i in lead):
-        xp.add.at(out, index, updates)
+        combine_at(xp, xp.add, out, index, updates)
         return out
     flat = flat_positions(xp, lead, out.shape)
-    updates = xp.broadcast_to(updates, (*flat.shape[:-1], *out.shape[len(lead) :]))
+    updates = stretched(xp, updates, (*flat.shape[:-1], *out.shape[len(lead) :]))
     xp.add.at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
     return out
+
+
+def combine_at(xp: Any, ufunc: Any, out: Any, index: Any, values: Any) -> None:
+    """``ufunc.at``, which must not be given values of another shape: NumPy 2.4 may crash."""
+    ufunc.at(out, index, stretched(xp, values, out[index].shape))
+
+
+def stretched(xp: Any, values: Any, shape: Any) -> Any:
+    """``values`` broadcast to a shape; as in assignments, leading axes of size 1 may go."""
+    extra = values.ndim - len(shape)
+    if extra > 0:
+        values = xp.reshape(values, values.shape[extra:])
+    return xp.broadcast_to(values, shape)
 
 
 def flat_positions(xp: Any, lead: Any, shape: Any) -> Any:
@@ -371,7 +389,7 @@ def summed_at(xp: Any, shape: Any, index: Any, updates: Any) -> Any:
 
 
 def _scatter_spec(updates: TensorSpec, *indices: TensorSpec, shape: Any, index: Any) -> TensorSpec:
-    wanted = as_shape(shape)
+    wanted = sized(shape, "shape")
     plan = layout(index, wanted, [i.shape for i in indices])
     if plan.meet is not None:
         check_fits(updates.shape, plan.shape, "updates")
@@ -410,9 +428,10 @@ def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any, index: Any)
 
 
 def _arrange_scatter(*args: Any, **named: Any) -> tuple[Any, Any]:
-    if "index" not in named:
-        raise TypeError("index_scatter() needs the arguments 'shape' and 'index' by name")
+    if "index" not in named or not args:
+        raise TypeError("index_scatter() needs the argument 'index' by name, behind the updates")
     updates, *given = args
+    refuse_none("index_scatter", updates=updates)
     index, arrays = recorded(named["index"], given, "index_scatter", place_of(updates))
     return (updates, *arrays), {**named, "index": index}
 

@@ -34,6 +34,8 @@ __all__ = [
     "out_of_range",
     "place_of",
     "recorded",
+    "refuse_none",
+    "signed",
     "slice_length",
 ]
 
@@ -127,6 +129,16 @@ def place_of(x: Any) -> Any:
     return x.device if isinstance(x, Operators) else None
 
 
+def refuse_none(op: str, **arguments: Any) -> None:
+    """DTypeError where a data argument is None, which stands for nothing here."""
+    for name, value in arguments.items():
+        if value is None:
+            raise DTypeError(
+                "None is not a tensor, an array or a number", op=op, argument=name,
+                received="None", expected="a tensor, an array or a number",
+            )  # fmt: skip
+
+
 def integer_argument(op: str, position: int, name: str) -> Any:
     """An ``arrange`` fact that makes a Tensor of integers of one data argument.
 
@@ -165,16 +177,16 @@ def filled(index: Any, arrays: Sequence[Any]) -> Any:
             array = next(rest)
             if item == "mask" and array.dtype.kind != "b":
                 array = array.astype(bool)  # it was promoted together with integers
-            elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-                array = _signed(array)
-            items.append(array)
+            items.append(signed(array))
         else:
             items.append(item)
     return tuple(items)
 
 
-def _signed(array: Any) -> Any:
+def signed(array: Any) -> Any:
     """uint64 as int64: NumPy would let large values become negative ones."""
+    if array.dtype.kind != "u" or array.dtype.itemsize < 8:
+        return array
     largest = int(array.max()) if array.size else 0
     if largest >= 2**63:
         raise IndexError(f"index {largest} is out of range")
@@ -182,7 +194,10 @@ def _signed(array: Any) -> Any:
 
 
 def expanded(index: Any, rank: int, array_ranks: Sequence[int]) -> list[Any]:
-    """The items of an index with one or more for each axis: ``...`` and the end filled up."""
+    """The items of an index with one for each axis: slices follow ``...`` and fill up the end.
+
+    The dots stay, standing for nothing: to NumPy they separate index arrays all the same.
+    """
     items = list(index) if type(index) is tuple else [index]
     ranks = iter(array_ranks)
     used = 0
@@ -204,7 +219,7 @@ def expanded(index: Any, rank: int, array_ranks: Sequence[int]) -> list[Any]:
             expected=f"at most {rank} integers, slices or arrays",
         )
     at = dots[0] if dots else len(items)
-    return [*items[:at], *[ALL] * (rank - used), *items[at + len(dots) :]]
+    return [*items[: at + len(dots)], *[ALL] * (rank - used), *items[at + len(dots) :]]
 
 
 # The shape of the result --------------------------------------------------------------------------
@@ -251,8 +266,8 @@ def layout(index: Any, shape: Sequence[Any], arrays: Sequence[Sequence[Any]]) ->
     spots: list[int] = []
     axis, at, masked = 0, 0, False
     for position, item in enumerate(items):
-        if item is None:
-            sizes.append(1)
+        if item is None or item is Ellipsis:
+            sizes += [1] if item is None else []
             continue
         if item.__class__ is slice:
             sizes.append(slice_length(item, shape[axis]))
@@ -422,5 +437,5 @@ def check_arrays(xp: Any, index: Any, shape: Sequence[int], arrays: Sequence[Any
             if item == "array":
                 check_values(xp, array, axis, shape[axis])
             axis += array.ndim if item == "mask" else 1
-        elif item is not None and item.__class__ is not bool:
+        elif item is not None and item is not Ellipsis and item.__class__ is not bool:
             axis += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -11,25 +12,27 @@ from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
-from eagerflow.ops.indices import ALL
+from eagerflow.ops.indices import ALL, refuse_none
 from eagerflow.ops.samples import make
-from eagerflow.ops.shape import broadcast_to, no_work, reshape
-from eagerflow.spec import TensorSpec, as_shape, normalize_axis
+from eagerflow.ops.shape import broadcast_to, no_work, reshape, sized
+from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
 
 ANY = STANDARD | FLOAT8
 
 
-def _arrange_list(*args: Any, **named: Any) -> tuple[Any, Any]:
+def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:
     """``f([a, b], axis)`` as ``f(a, b, axis=axis)``, which is the recorded form."""
     if "arrays" in named and not args:
         args = (named.pop("arrays"),)
-    if not args or not isinstance(args[0], list | tuple):
-        return args, named
-    if len(args) > 1:
-        named = {"axis": args[1], **named}
-    return tuple(args[0]), named
+    if args and isinstance(args[0], list | tuple):
+        if len(args) > 1:
+            named = {"axis": args[1], **named}
+        args = tuple(args[0])
+    for x in args:
+        refuse_none(op, arrays=x)
+    return args, named
 
 
 def _whole(args: Any, batched: Any, size: Any) -> list[Any]:
@@ -65,7 +68,7 @@ def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
     _at_least_one(arrays)
     first = arrays[0]
     if axis is None:
-        return first.like(as_shape((total(a.size for a in arrays),)))
+        return first.like(sized((total(a.size for a in arrays),), "arrays"))
     at = normalize_axis(axis, first.ndim)
     rest = (*first.shape[:at], *first.shape[at + 1 :])
     for i, a in enumerate(arrays):
@@ -75,7 +78,7 @@ def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
                 expected=f"{first.ndim} axes with the sizes of arrays[0], except for axis {at}",
             )  # fmt: skip
     length = total(a.shape[at] for a in arrays)
-    return first.like(as_shape((*first.shape[:at], length, *first.shape[at + 1 :])))
+    return first.like(sized((*first.shape[:at], length, *first.shape[at + 1 :]), "arrays"))
 
 
 def total(sizes: Any) -> Any:
@@ -140,7 +143,7 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
     "shape",
     {
         "dtypes": ANY,
-        "arrange": _arrange_list,
+        "arrange": partial(_arrange_list, "concat"),
         "infer": _concat_spec,
         "trusted": True,
         "vjp": _concat_back,
@@ -176,7 +179,7 @@ def _stack_spec(*arrays: TensorSpec, axis: int = 0) -> TensorSpec:
                 "the shapes differ", argument=f"arrays[{i}]",
                 expected=f"shape {first.shape}, like arrays[0]", hint="ef.concat along an axis",
             )  # fmt: skip
-    return first.like(as_shape((*first.shape[:at], len(arrays), *first.shape[at:])))
+    return first.like(sized((*first.shape[:at], len(arrays), *first.shape[at:]), "arrays"))
 
 
 def _batched_stack(args: Any, batched: Any, size: Any, axis: int) -> Any:
@@ -207,7 +210,7 @@ def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
     "shape",
     {
         "dtypes": ANY,
-        "arrange": _arrange_list,
+        "arrange": partial(_arrange_list, "stack"),
         "infer": _stack_spec,
         "trusted": True,
         "vjp": lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
@@ -315,7 +318,7 @@ def unstack(xp: Any, x: Any, /, axis: int = 0) -> Any:
 
 def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
     """Where an axis is cut: the ends of all parts but the last."""
-    if isinstance(parts, bool | float | str | complex) or parts is None:
+    if isinstance(parts, bool) or not isinstance(parts, int | tuple | list):
         raise ShapeError(
             f"{parts!r} says not how to split", argument="indices_or_sections",
             expected="a number of equal parts, or a tuple of the positions to cut at",

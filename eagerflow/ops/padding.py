@@ -14,8 +14,8 @@ from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL
 from eagerflow.ops.samples import make, values
-from eagerflow.ops.shape import reshape
-from eagerflow.spec import TensorSpec, as_shape, normalize_axes, normalize_axis
+from eagerflow.ops.shape import reshape, sized
+from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 
 __all__ = ["flip", "pad", "roll"]
 
@@ -48,7 +48,8 @@ def _widths(pad_width: Any, rank: int) -> tuple[tuple[Any, Any], ...]:
         )
     found = []
     for pair in pairs:
-        as_shape(tuple(pair))  # refuses what is no size, and what is too large
+        for number in pair:
+            sized(number, "pad_width")  # refuses what is no size, and what is too large
         found.append((pair[0], pair[-1]))
     return tuple(found)
 
@@ -74,7 +75,9 @@ def _padded_spec(
                 f"axis {axis} has a size that is not known, {size}", argument="mode",
                 received=repr(mode), hint="mode='constant', or a number in the TensorSpec",
             )  # fmt: skip
-    return x.like(as_shape(tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))))
+    return x.like(
+        sized([a + n + b for n, (a, b) in zip(x.shape, widths, strict=True)], "pad_width")
+    )
 
 
 def _check_constant(dtype: Any, value: Any) -> None:
@@ -164,11 +167,15 @@ def _pad_samples(rng: Any, dtype: Any) -> list[Sample]:
             ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
             ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
         ],
-        "reference": lambda x, pad_width, mode, constant_values: np.pad(
-            x,
-            pad_width if x.ndim else (),
-            mode,
-            **({"constant_values": constant_values} if mode == "constant" else {}),
+        "reference": lambda x, pad_width, mode, constant_values: (
+            np.pad(
+                x,
+                pad_width,
+                mode,
+                **({"constant_values": constant_values} if mode == "constant" else {}),
+            )
+            if x.ndim
+            else x
         ),
     },
 )

@@ -15,8 +15,8 @@ from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL
 from eagerflow.ops.joining import total
 from eagerflow.ops.samples import make
-from eagerflow.ops.shape import broadcast_to, permute_dims, reshape
-from eagerflow.spec import TensorSpec, as_shape, normalize_axis
+from eagerflow.ops.shape import broadcast_to, permute_dims, reshape, sized
+from eagerflow.spec import TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["meshgrid", "repeat", "tile"]
@@ -26,14 +26,14 @@ ANY = STANDARD | FLOAT8
 
 def _repetitions(x: Any, repetitions: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The shape of x and the number of repetitions, with as many axes as each other."""
-    times = as_shape(repetitions)
+    times = sized(repetitions, "repetitions")
     rank = max(len(times), x.ndim)
     return (1,) * (rank - x.ndim) + tuple(x.shape), (1,) * (rank - len(times)) + times
 
 
 def _tiled_spec(x: TensorSpec, repetitions: Any) -> TensorSpec:
     sizes, times = _repetitions(x, repetitions)
-    return x.like(as_shape(tuple(n * t for n, t in zip(sizes, times, strict=True))))
+    return x.like(sized([n * t for n, t in zip(sizes, times, strict=True)], "repetitions"))
 
 
 def _tile_back(g: Any, y: Any, x: Any, repetitions: Any) -> Any:
@@ -124,7 +124,7 @@ def _repeats_of(x: Any, repeats: Any, axis: Any) -> tuple[int, Any]:
     """The axis, counted from the front, and an integer or one integer for each element."""
     at = 0 if axis is None else normalize_axis(axis, x.ndim)
     size = x.size if axis is None else x.shape[at]
-    counts = as_shape(repeats)
+    counts = sized(repeats, "repeats")
     if not isinstance(repeats, tuple | list) or len(counts) == 1:
         return at, counts[0]
     if not isinstance(size, int) or len(counts) != size:
@@ -139,7 +139,7 @@ def _repeated_spec(x: TensorSpec, repeats: Any, axis: Any = None) -> TensorSpec:
     at, counts = _repeats_of(x, repeats, axis)
     shape = (x.size,) if axis is None else x.shape
     size = total(counts) if isinstance(counts, tuple) else shape[at] * counts
-    return x.like(as_shape((*shape[:at], size, *shape[at + 1 :])))
+    return x.like(sized((*shape[:at], size, *shape[at + 1 :]), "repeats"))
 
 
 def _repeat_back(g: Any, y: Any, x: Any, repeats: Any, axis: Any) -> Any:

@@ -17,7 +17,7 @@ from eagerflow.ops.indices import check_values, integer_argument
 from eagerflow.ops.joining import concat, unstack
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make, values
-from eagerflow.ops.shape import broadcast_to, moveaxis, reshape
+from eagerflow.ops.shape import broadcast_to, moveaxis, reshape, sized
 from eagerflow.spec import TensorSpec, as_shape, normalize_axis
 
 __all__ = [
@@ -37,7 +37,7 @@ ANY = STANDARD | FLOAT8
 
 
 def _scattered_spec(indices: TensorSpec, updates: TensorSpec, shape: Any) -> TensorSpec:
-    wanted = as_shape(shape)
+    wanted = sized(shape, "shape")
     if not indices.ndim or not isinstance(indices.shape[-1], int):
         raise ShapeError(
             f"indices of shape {indices.shape} hold no positions", argument="indices",
@@ -180,7 +180,7 @@ def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> 
             f"{num_segments!r} is not a number of segments", argument="num_segments",
             expected="an integer from 0",
         )  # fmt: skip
-    return x.like(as_shape((num_segments, *x.shape[rank:])))
+    return x.like(sized((num_segments, *x.shape[rank:]), "num_segments"))
 
 
 def _batched_segments(args: Any, batched: Any, size: Any, num_segments: Any) -> Any:
@@ -280,7 +280,7 @@ def _one_hot_spec(x: TensorSpec, num_classes: Any, axis: int = -1, dtype: Any = 
             expected="an integer from 0",
         )  # fmt: skip
     made = default_dtype(float) if dtype is None else as_dtype(dtype)
-    return x.like(as_shape((*x.shape[:at], num_classes, *x.shape[at:])), made)
+    return x.like(sized((*x.shape[:at], num_classes, *x.shape[at:]), "num_classes"), made)
 
 
 def _batched_one_hot(

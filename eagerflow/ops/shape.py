@@ -36,6 +36,15 @@ def no_work(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
     return Cost(0, 0)
 
 
+def sized(shape: Any, argument: str) -> tuple[Any, ...]:
+    """``as_shape`` of what a user gave for an argument, which its errors name."""
+    try:
+        return as_shape(shape)
+    except ShapeError as error:
+        error.argument = argument
+        raise
+
+
 def shape_op(method: bool | str = True, **facts: Any) -> Any:
     """A linear op of one tensor that only moves values."""
     own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear", "cost": no_work, "trusted": True} | facts
@@ -43,10 +52,13 @@ def shape_op(method: bool | str = True, **facts: Any) -> Any:
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
-    """``shape`` with the size that -1 stands for; ShapeError if the sizes do not match."""
+    """``shape`` with the size that -1 stands for; ShapeError if the sizes do not match.
+
+    NumPy takes any negative number for -1, and on the hot path it decides.
+    """
     given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
-    wanted = as_shape(tuple(1 if isinstance(d, int) and d == -1 else d for d in given))
-    unknown = [i for i, d in enumerate(given) if isinstance(d, int) and d == -1]
+    unknown = [i for i, d in enumerate(given) if isinstance(d, int) and d < 0]
+    wanted = sized(tuple(1 if i in unknown else d for i, d in enumerate(given)), "shape")
     rest = product(wanted)
     if len(unknown) == 1 and rest != 0 and x.size % rest == 0:
         at = unknown[0]
@@ -67,6 +79,7 @@ def _reshape_samples(rng: Any, dtype: Any) -> list[Sample]:
     found.append(Sample((make(rng, dtype, (0, 3)),), {"shape": (3, 0)}))
     found.append(Sample((make(rng, dtype, ()),), {"shape": (1, 1)}))
     found.append(Sample((make(rng, dtype, (1,)),), {"shape": ()}))
+    found.append(Sample((np.broadcast_to(x[0, 0], (3, 4)),), {"shape": (2, 6)}))
     found.append(Sample((x.T[:, ::-1],), {"shape": (6, 4)}))
     return found
 
@@ -76,7 +89,7 @@ def _reshape_errors(rng: Any) -> list[ErrorSample]:
     return [
         ErrorSample((x,), {"shape": (4, 2)}, ShapeError, "6 elements do not fit"),
         ErrorSample((x,), {"shape": (-1, -1)}, ShapeError, "at most one"),
-        ErrorSample((x,), {"shape": (-2, 3)}, ShapeError, "negative"),
+        ErrorSample((x,), {"shape": (-1, -3)}, ShapeError, "at most one"),
         ErrorSample((x,), {"shape": "six"}, ShapeError, "is not a size"),
     ]
 
@@ -117,56 +130,75 @@ def _reshape_method(self: Any, *shape: Any) -> Any:
 Operators.reshape = _reshape_method  # type: ignore[attr-defined]
 
 
-def _permuted(x: TensorSpec, axes: Any) -> TensorSpec:
-    order = normalize_axes(tuple(axes), x.ndim, "axes")
-    if len(order) != x.ndim:
+def _order(axes: Any, rank: int) -> tuple[int, ...]:
+    """The axes counted from the front; None stands for their reverse order."""
+    if axes is None:
+        return tuple(range(rank - 1, -1, -1))
+    if not isinstance(axes, tuple | list):
+        raise ShapeError(
+            f"{axes!r} is not an order of axes", argument="axes", expected="a tuple of integers"
+        )
+    order = normalize_axes(tuple(axes), rank, "axes")
+    if len(order) != rank:
         raise ShapeError(
             f"axes {tuple(axes)} do not name each axis once",
             argument="axes",
-            expected=f"a permutation of {x.ndim} axes",
+            expected=f"a permutation of {rank} axes",
         )
-    return x.like(tuple(x.shape[i] for i in order))
+    return order
 
 
-def _inverse(axes: Any) -> tuple[int, ...]:
-    order = normalize_axes(tuple(axes), len(axes))
-    return tuple(order.index(i) for i in range(len(order)))
+def _permuted(x: TensorSpec, axes: Any = None) -> TensorSpec:
+    return x.like(tuple(x.shape[i] for i in _order(axes, x.ndim)))
+
+
+def _permuted_samples(rng: Any, dtype: Any) -> list[Sample]:
+    orders = ((), (0,), (1, 0), (-1, -2), (2, 0, 1), (0, 1, 2), (1, -3, 2), (-2, -1, 0))
+    found = [Sample((make(rng, dtype, (2, 3, 4)[: len(a)]),), {"axes": a}) for a in orders]
+    found.append(Sample((make(rng, dtype, (2, 3, 4)),)))
+    base = make(rng, dtype, (4, 6))
+    for x in (base.T[::2], base[::-1, 1:-1], np.broadcast_to(base[0], (2, 6)), base[:0]):
+        found.append(Sample((x,), {"axes": (1, 0)}))
+    return found
+
+
+def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
+    order = _order(axes, rank)
+    return tuple(order.index(i) for i in range(rank))
 
 
 @shape_op(
     infer=_permuted,
     direct=lambda xp: xp.ndarray.transpose,
-    vjp=(lambda g, y, x, axes: permute_dims(g, _inverse(axes)),),
+    vjp=(lambda g, y, x, axes: permute_dims(g, _inverse(axes, g.ndim)),),
     batch=lambda args, batched, size, axes: permute_dims(
-        args[0], (0, *(i + 1 for i in normalize_axes(axes, len(axes))))
+        args[0], (0, *(i + 1 for i in _order(axes, args[0].ndim - 1)))
     ),
-    split=lambda x, axes: [Split((i,), at) for at, i in enumerate(normalize_axes(axes, x.ndim))],
+    split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
     onnx=Onnx("Transpose", {"axes": "perm"}),
-    samples=lambda rng, dtype: [
-        Sample((make(rng, dtype, (2, 3, 4)[: len(axes)]),), {"axes": axes})
-        for axes in ((), (0,), (1, 0), (-1, -2), (2, 0, 1), (0, 1, 2), (1, -3, 2))
-    ],
+    samples=lambda rng, dtype: _permuted_samples(rng, dtype),
     errors=lambda rng: [
         *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
     ],
-    reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), [a % x.ndim for a in axes]),
+    reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
 )
-def permute_dims(xp: Any, x: Any, /, axes: Any) -> Any:
+def permute_dims(xp: Any, x: Any, /, axes: Any = None) -> Any:
     """The axes in another order.
 
-    ``axes`` is a tuple that names each axis once. Raises ShapeError otherwise.
+    ``axes`` is a tuple that names each axis once; without it the order is reversed. Raises
+    ShapeError otherwise.
 
     >>> ef.permute_dims(ef.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return xp.permute_dims(x, axes)
+    return xp.permute_dims(x, _order(axes, x.ndim))
 
 
 def _broadcast_spec(x: TensorSpec, shape: Any) -> TensorSpec:
-    wanted = as_shape(shape)
+    wanted = sized(shape, "shape")
     if broadcast(x.shape, wanted) != wanted:
         raise ShapeError(
             f"shape {x.shape} does not broadcast to {wanted}", argument="shape",
@@ -237,7 +269,7 @@ def _expanded_spec(x: TensorSpec, axis: Any) -> TensorSpec:
     rank = x.ndim + len(listed)
     new = normalize_axes(listed, rank)
     rest = iter(x.shape)
-    return x.like(as_shape(tuple(1 if i in new else next(rest) for i in range(rank))))
+    return x.like(sized([1 if i in new else next(rest) for i in range(rank)], "axis"))
 
 
 def _expand(array: Any, axis: Any) -> Any:
@@ -271,7 +303,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         Sample((make(rng, dtype, shape),), {"axis": axis})
         for shape, axis in (
             ((), 0), ((), -1), ((3,), 0), ((3,), 1), ((3,), -2), ((2, 3), 1), ((2, 3), (0, -1)),
-            ((0, 2), 2), ((2, 3), (1, 2)), ((2,), ()),
+            ((0, 2), 2), ((2, 3), (1, 2)), ((2,), ()), ((1, 2), 0),
         )
     ] + [Sample((make(rng, dtype, (4, 6)).T[::2],), {"axis": -1})],
     errors=lambda rng: [
@@ -334,6 +366,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         for shape, axis in (
             ((1,), 0), ((1, 3), 0), ((3, 1), -1), ((1, 3, 1), (0, 2)), ((1, 3, 1), None),
             ((), None), ((2, 3), None), ((2, 3), ()), ((1, 0, 1), 0), ((1, 1, 1), (-1, 1)),
+            ((2, 1, 3), -2),
         )
     ] + [Sample((make(rng, dtype, (4, 1, 6)).T[::2],), {"axis": 1})],
     errors=lambda rng: [
@@ -456,20 +489,12 @@ def _flatten(self: Any) -> Any:
 def _transpose(self: Any, *axes: Any) -> Any:
     """The axes in another order, given as a tuple or as several integers; none: reversed."""
     order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-    return permute_dims(self, tuple(order) if order else _reversed(self.ndim))
-
-
-def _reversed(rank: int) -> tuple[int, ...]:
-    return tuple(range(rank - 1, -1, -1))
-
-
-_REVERSED = {rank: _reversed(rank) for rank in range(5)}
+    return permute_dims(self, tuple(order) if order else None)
 
 
 def _t(self: Any) -> Any:
     """The tensor with its axes in reverse order: a matrix transposed."""
-    rank = self.ndim
-    return permute_dims(self, _REVERSED[rank] if rank < 5 else _reversed(rank))
+    return permute_dims(self)
 
 
 def _m_t(self: Any) -> Any:

@@ -20,13 +20,14 @@ from eagerflow.ops.indexing import (
     aligned,
     along_batch,
     check_fits,
+    combine_at,
     getitem,
     index_samples,
     narrow,
     no_repeats,
     written,
 )
-from eagerflow.ops.indices import check_arrays, filled, layout, located, recorded
+from eagerflow.ops.indices import check_arrays, filled, layout, located, recorded, refuse_none
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape, unbroadcast
@@ -42,11 +43,12 @@ def _arrange_write(op: str) -> Any:
     """Bind x, value and index of a writing op; the value takes the dtype of x."""
 
     def arrange(*args: Any, **named: Any) -> tuple[Any, Any]:
+        if len(args) < 2 or ("index" not in named and len(args) != 3):
+            raise TypeError(f"{op}() takes 3 arguments: a tensor, a value and an index")
         if "index" not in named:
-            if len(args) != 3:
-                raise TypeError(f"{op}() takes a tensor, a value and an index")
             args, named = args[:2], {"index": args[2], **named}
         x, value, *given = args
+        refuse_none(op, x=x, value=value)
         x = x if isinstance(x, Operators) else as_tensor(x)
         index, arrays = recorded(named["index"], given, op, x.device)
         return (x, _as_value(value, x, op), *arrays), {**named, "index": index}
@@ -289,7 +291,7 @@ def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) ->
         if no_repeats(index):
             out[at] = out[at] * value
         else:
-            xp.multiply.at(out, at, value)
+            combine_at(xp, xp.multiply, out, at, value)
         return out
 
     return _write(xp, x, value, indices, index, combine)
@@ -328,7 +330,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
         if no_repeats(index):
             out[at] = xp.minimum(out[at], value)
         else:
-            xp.minimum.at(out, at, value)
+            combine_at(xp, xp.minimum, out, at, value)
         return out
 
     return _write(xp, x, value, indices, index, combine)
@@ -356,7 +358,7 @@ def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
         if no_repeats(index):
             out[at] = xp.maximum(out[at], value)
         else:
-            xp.maximum.at(out, at, value)
+            combine_at(xp, xp.maximum, out, at, value)
         return out
 
     return _write(xp, x, value, indices, index, combine)
