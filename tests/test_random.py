@@ -72,7 +72,7 @@ def test_draws_of_one_key_share_no_block():
 def test_distribution(draw, distribution, dtype):
     x = draw(generator(7), COUNT, dtype).numpy()
     assert x.dtype == dtype
-    mean, variance, skew, kurtosis = (float(m) for m in distribution.stats("mvsk"))
+    mean, variance, _, kurtosis = (float(m) for m in distribution.stats("mvsk"))
     deviation = np.sqrt(variance / COUNT)
     assert abs(x.mean(dtype=float) - mean) < 4 * deviation
     # The variance of the sample variance, from the fourth moment.

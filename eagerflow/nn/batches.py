@@ -11,10 +11,11 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.nn.layer import only_numbers
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
-__all__ = ["Batches", "Source", "class_weights", "make_source", "split_validation"]
+__all__ = ["Batches", "Source", "class_weights", "is_stream", "make_source", "split_validation"]
 
 Batch = tuple[Any, Any, Any]
 """Inputs, targets (or None) and weights of the examples (or None)."""
@@ -45,9 +46,7 @@ class Batches(Source):
                 expected="an integer of at least 1",
             )  # fmt: skip
         self.batch_size = batch_size
-        self.nests = tuple(
-            None if nest is None else tree.map_leaves(_array, nest) for nest in (x, y, weight)
-        )
+        self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [
             (name, leaf)
             for name, nest in zip(("x", "y", "sample_weight"), self.nests, strict=True)
@@ -115,6 +114,10 @@ class Stream(Source):
             )  # fmt: skip
 
 
+def _arrays(nest: Any) -> Any:
+    return _array(nest) if only_numbers(nest) else tree.map_leaves(_array, nest)
+
+
 def _array(leaf: Any) -> Any:
     """A NumPy array, shared where it can be; examples are gathered on the host."""
     if isinstance(leaf, np.ndarray):
@@ -122,12 +125,21 @@ def _array(leaf: Any) -> Any:
     return (leaf if isinstance(leaf, Operators) else as_tensor(leaf)).numpy()
 
 
+def is_stream(x: Any) -> bool:
+    """Whether ``x`` gives batches: an iterable that is no array and no nest of arrays.
+
+    A list of tuples is one of batches, any other list is a nest or an array of numbers.
+    """
+    if isinstance(x, list):
+        return bool(x) and all(isinstance(item, tuple) for item in x)
+    return isinstance(x, Iterable) and not hasattr(x, "shape") and not isinstance(x, tuple | dict)
+
+
 def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source:
     """Batches of arrays, or of an iterable that makes them itself."""
     if isinstance(x, Source):
         return x
-    stream = not hasattr(x, "shape") and not isinstance(x, list | tuple | dict)
-    if stream and isinstance(x, Iterable):
+    if is_stream(x):
         if y is not None or weight is not None:
             raise ArgumentError(
                 "an iterable gives the targets and the weights itself", op=op,
@@ -145,7 +157,7 @@ def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any
             f"{part!r} is not a part", op="fit", argument="validation_split",
             expected="a number from 0 to below 1",
         )  # fmt: skip
-    if not hasattr(x, "shape") and not isinstance(x, list | tuple | dict):
+    if is_stream(x):
         raise ArgumentError(
             "only arrays can be split", op="fit", argument="validation_split",
             hint="validation_data",

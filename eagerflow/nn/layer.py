@@ -24,7 +24,7 @@ from eagerflow.nn.lookup import Configured, snake_case
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Layer", "layer_classes"]
+__all__ = ["Layer", "layer_classes", "only_numbers"]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
@@ -129,7 +129,7 @@ class Layer(Configured):
             if inputs._kind.dtype is self.dtype or not is_floating(inputs.dtype):
                 return inputs
             return inputs if inputs.dtype == self.dtype else inputs.astype(self.dtype)
-        if isinstance(inputs, Operators | np.ndarray | int | float) or _numbers(inputs):
+        if isinstance(inputs, Operators | np.ndarray | int | float) or only_numbers(inputs):
             return self._as_input(as_tensor(inputs))
         if isinstance(inputs, list | tuple | dict):
             return tree.map_leaves(self._as_input, inputs)
@@ -313,10 +313,10 @@ def _collect(value: Any, found: dict[int, Any]) -> None:
         _collect(list(value.values()), found)
 
 
-def _numbers(inputs: Any) -> bool:
+def only_numbers(inputs: Any) -> bool:
     """Whether a nest holds nothing but Python numbers, which makes it one array."""
     if isinstance(inputs, list | tuple):
-        return bool(inputs) and all(_numbers(item) for item in inputs)
+        return bool(inputs) and all(only_numbers(item) for item in inputs)
     return isinstance(inputs, int | float)
 
 

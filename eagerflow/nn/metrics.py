@@ -296,7 +296,7 @@ def metric_for(identifier: Any, loss: Any) -> Any:
         for kind, cls in _BY_LOSS.items():
             if isinstance(loss, kind):
                 logits = cls is BinaryAccuracy and getattr(loss, "from_logits", False)
-                return cls(identifier, 0.0) if logits else cls(identifier)
+                return cls(name=identifier, **({"threshold": 0.0} if logits else {}))
     return made
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError
 from eagerflow.nn import losses, optimizers
-from eagerflow.nn.batches import Source, class_weights, make_source, split_validation
+from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.metrics import Mean, metric_for
@@ -316,7 +316,7 @@ class Model(Layer):
 
 
 def _validation(data: Any, batch_size: int) -> Source:
-    if isinstance(data, tuple | list):
+    if isinstance(data, tuple) or (isinstance(data, list) and not is_stream(data)):
         if not 2 <= len(data) <= 3:
             raise ArgumentError(
                 f"{len(data)} parts", op="fit", argument="validation_data",

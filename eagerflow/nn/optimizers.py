@@ -5,13 +5,14 @@ So a training step can be captured, saved and resumed like everything else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
+from eagerflow.nn import schedules
 from eagerflow.nn.lookup import Configured, from_config, snake_case
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.optimizer_updates import adam_update, momentum_update
@@ -63,7 +64,8 @@ class Optimizer(Configured):
                 expected="one of clipnorm, clipvalue, global_clipnorm, and a positive number",
             )  # fmt: skip
         self.iterations = Variable(0, f"{self.name}/iterations", trainable=False)
-        self.schedule = learning_rate if isinstance(learning_rate, Schedule) else None
+        scheduled = isinstance(learning_rate, Schedule | Mapping)
+        self.schedule = schedules.get(learning_rate) if scheduled else None
         if self.schedule is None:
             self._rate = Variable(
                 _positive(self.name, learning_rate), f"{self.name}/learning_rate", trainable=False

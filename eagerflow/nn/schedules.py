@@ -8,9 +8,9 @@ from typing import Any
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.lookup import Configured
+from eagerflow.nn.lookup import Configured, from_config
 
-__all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule"]
+__all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule", "get"]
 
 
 class Schedule(Configured):
@@ -118,3 +118,21 @@ class PiecewiseConstantDecay(Schedule):
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
             rate = ops.where(at > float(boundary), value, rate)
         return rate
+
+
+_TABLE = {
+    "cosine_decay": CosineDecay,
+    "exponential_decay": ExponentialDecay,
+    "piecewise_constant_decay": PiecewiseConstantDecay,
+}
+
+
+def get(identifier: Any) -> Any:
+    """The schedule that a configuration or a schedule stands for.
+
+    >>> rate = ef.nn.schedules.ExponentialDecay(1.0, 10, 0.5)
+    >>> config = {"class_name": "ExponentialDecay", "config": rate.get_config()}
+    >>> ef.nn.schedules.get(config)(10)
+    Tensor(0.5, float32, cpu:0)
+    """
+    return from_config("schedule", identifier, _TABLE, lambda x: isinstance(x, Schedule))
