@@ -10,6 +10,7 @@ from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import FLOAT8, STANDARD, DType, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError
 from eagerflow.op import ops
+from eagerflow.spec import MAX_RANK
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = ["SCALARS", "as_tensor", "from_array"]
@@ -63,10 +64,16 @@ def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) 
 
 
 def _holds_tensors(items: Any) -> bool:
-    return any(
-        isinstance(x, Operators) or (isinstance(x, list | tuple) and _holds_tensors(x))
-        for x in items
-    )
+    """Whether a tensor is anywhere in nested lists; ShapeError where these hold themselves."""
+    level, holds = [items], False
+    for _ in range(MAX_RANK + 1):
+        found = set().union(*(map(type, part) for part in level))
+        holds = holds or any(issubclass(cls, Operators) for cls in found)
+        if not any(issubclass(cls, list | tuple) for cls in found):
+            return holds
+        inner = {id(x): x for part in level for x in part if isinstance(x, list | tuple)}
+        level = list(inner.values())
+    raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_RANK} levels")
 
 
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:

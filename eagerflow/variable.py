@@ -73,7 +73,7 @@ class Variable(Operators):
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
         current = self._current
-        tensor = as_tensor(value, None, current.device)
+        tensor = as_tensor(value, None, current.device, copy=True)
         if tensor.shape != current.shape:
             raise ShapeError(
                 "the value has another shape",
