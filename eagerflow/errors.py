@@ -87,8 +87,7 @@ class ArgumentError(EagerflowError, ValueError):
     Traceback (most recent call last):
     ...
     eagerflow.errors.ArgumentError: optimizer: there is no 'adamm'
-      expected: one of 'adam', 'adamw', 'sgd'...
-      try: 'adam'
+    ...
     """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any
 
 import numpy as np
@@ -89,7 +89,7 @@ class Stream(Source):
     def __init__(self, batches: Iterable[Any], op: str) -> None:
         self.batches = batches
         self.op = op
-        if hasattr(batches, "__len__"):
+        if isinstance(batches, Sized):
             self.steps = len(batches)
 
     def epoch(self, shuffle: bool = False) -> Iterator[Batch]:

@@ -155,6 +155,8 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
             shape = (size, *as_shape(shape))
         return call(args[0], shape, **attributes)
 
+    call: Any = None
+
     def decorate(kernel: Any) -> Any:
         nonlocal call
         own = {
@@ -174,7 +176,6 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
         call = define("random", own)(kernel)
         return call
 
-    call: Any = None
     return decorate
 
 

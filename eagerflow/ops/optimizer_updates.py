@@ -69,6 +69,8 @@ def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[A
         size = product(x.shape)
         return Cost(size * 4 * outputs, size * x.dtype.itemsize * (len(arrays) + outputs))
 
+    call: Any = None
+
     def decorate(kernel: Any) -> Any:
         nonlocal call
         own = {
@@ -88,7 +90,6 @@ def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[A
         call = define("control", own)(kernel)
         return call
 
-    call: Any = None
     return decorate
 
 
@@ -149,9 +150,9 @@ def _momentum_numpy(
     xp: Any, parameter: Any, gradient: Any, velocity: Any, learning_rate: Any, /, *,
     momentum: float = 0.9, nesterov: bool = False, weight_decay: float = 0.0,
 ) -> Any:  # fmt: skip
-    options = {"momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay}
     if not _single(learning_rate):
-        return _momentum(xp, parameter, gradient, velocity, learning_rate, **options)
+        options = (momentum, nesterov, weight_decay)
+        return _momentum(xp, parameter, gradient, velocity, learning_rate, *options)
     _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
     rate = learning_rate.item()
     shape, size = parameter.shape, parameter.size

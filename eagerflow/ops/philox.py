@@ -53,7 +53,7 @@ def bits(state: Any, count: int, retry: int = 0) -> Any:
     # NumPy adds one to its counter before each block, so it starts one before (0, draw, retry).
     counter = (draw << 64 | retry << 128) - 1
     philox = _local.philox
-    philox.state = {
+    start: Any = {
         "bit_generator": "Philox",
         "state": {
             "counter": [counter >> shift & _ALL for shift in (0, 64, 128, 192)],
@@ -64,6 +64,7 @@ def bits(state: Any, count: int, retry: int = 0) -> Any:
         "has_uint32": 0,
         "uinteger": 0,
     }
+    philox.state = start
     return philox.random_raw(count)
 
 
