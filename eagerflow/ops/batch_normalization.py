@@ -14,7 +14,7 @@ from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.family import define, elements, refused_objects
 from eagerflow.ops.normalization import check_epsilon, projected, second_order, standardized
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import each_tile, scratch, tile_height
+from eagerflow.ops.rows import add_up, each_tile, scratch, tile_height
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
 from eagerflow.ops.statistics import mean as mean_over
@@ -23,7 +23,6 @@ from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]
 
-_add = np.add.reduce
 WIDE = 1024  # elements of a row that keep NumPy's inner loops busy
 
 
@@ -140,7 +139,7 @@ class _Columns:
 
     def total(self, rows: Any) -> Any:
         """Sums per channel."""
-        return _add(_add(rows, 0).reshape(self.folds, self.channels), 0)
+        return add_up(add_up(rows, 0).reshape(self.folds, self.channels), 0)
 
 
 def _tile_moments(columns: _Columns, tile: Any, buffer: Any) -> tuple[Any, Any]:
@@ -155,8 +154,8 @@ def _tile_moments(columns: _Columns, tile: Any, buffer: Any) -> tuple[Any, Any]:
 def _joined_moments(columns: _Columns, moments: Any, sizes: Any) -> tuple[Any, Any]:
     """Mean and variance from those of tiles (Chan, Golub and LeVeque 1983)."""
     total = max(columns.count, 1)
-    center = _add(moments[0] * sizes, 0) / total
-    squares = _add(moments[1], 0) + _add(sizes * (moments[0] - center) ** 2, 0)
+    center = add_up(moments[0] * sizes, 0) / total
+    squares = add_up(moments[1], 0) + add_up(sizes * (moments[0] - center) ** 2, 0)
     return center, squares / total
 
 
@@ -210,22 +209,12 @@ def _gradient_numpy(
 ) -> tuple[Any, Any, Any]:
     columns = _Columns(x, normalize_axis(axis, x.ndim))
     g_rows = columns.like(g)
-    moments = np.zeros((4, columns.tiles, columns.channels), x.dtype)
     out = np.empty_like(columns.rows)
-
-    def measure(i: int, s: slice) -> None:
-        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], out[s])
-        moments[2, i] = columns.total(g_rows[s])
-        moments[3, i] = columns.total(np.multiply(g_rows[s], out[s], out[s]))
-
-    each_tile(*columns.rows.shape, measure)
-    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, x.dtype))
-    count = max(columns.count, 1)
+    center, variance, of_offset, of_scale = _gradient_moments(columns, g_rows, out)
     factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    of_offset = _add(moments[2], 0)
-    # The deviations were those from the means of the tiles.
-    of_scale = (_add(moments[3] + moments[2] * (moments[0] - center), 0)) * factor
+    of_scale = of_scale * factor
     weight = factor if scale is None else factor * scale
+    count = max(columns.count, 1)
     wide_center, wide_weight = columns.spread(center), columns.spread(weight)
     slope = columns.spread((2 * g_variance - weight * factor * of_scale) / count)
     level = columns.spread((g_mean - weight * of_offset) / count)
@@ -239,6 +228,23 @@ def _gradient_numpy(
 
     each_tile(*columns.rows.shape, apply)
     return columns.back(out), of_scale, of_offset
+
+
+def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, ...]:
+    """Mean and variance, and the sums of g and of g times the deviations, in one pass."""
+    moments = np.zeros((4, columns.tiles, columns.channels), buffer.dtype)
+
+    def measure(i: int, s: slice) -> None:
+        tile = buffer[s]
+        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], tile)
+        moments[2, i] = columns.total(g_rows[s])
+        moments[3, i] = columns.total(np.multiply(g_rows[s], tile, tile))
+
+    each_tile(*columns.rows.shape, measure)
+    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, buffer.dtype))
+    # The deviations were those from the means of the tiles.
+    products = add_up(moments[3] + moments[2] * (moments[0] - center), 0)
+    return center, variance, add_up(moments[2], 0), products
 
 
 # Training ----------------------------------------------------------------------------------------
@@ -544,8 +550,8 @@ def batch_norm_gradient(
     Raises ShapeError where a shape does not fit.
 
     >>> ef.grad(lambda x: ef.batch_norm(x, epsilon=1.0)[0][0, 0])(ef.tensor([[1.0], [-1.0]]))
-    Tensor([[ 0.17677669],
-            [-0.17677669]], shape=(2, 1), float32, cpu:0)
+    Tensor([[ 0.1768],
+            [-0.1768]], shape=(2, 1), float32, cpu:0)
     """
     at = normalize_axis(axis, x.ndim)
     axes = tuple(i for i in range(x.ndim) if i != at)

@@ -14,7 +14,7 @@ from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
 from eagerflow.ops.family import define, elementwise
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import along_rows, each_tile, scratch
+from eagerflow.ops.rows import add_up, along_rows, each_tile, maximum_of, scratch
 from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.ops.sigmoids import sigmoid
@@ -22,8 +22,6 @@ from eagerflow.ops.softmax import exponentials, log_softmax, softmax, softmax_gr
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
-
-_maximum, _add = np.maximum.reduce, np.add.reduce
 
 
 def _without(shape: tuple[Any, ...], at: int) -> tuple[Any, ...]:
@@ -43,15 +41,15 @@ def _check_classes(classes: Any) -> None:
 def _log_powers(axis: int, logits: Any) -> tuple[Any, Any]:
     """Logits less the largest one, and the logarithm of the sum of their exponentials."""
     shifted = scratch("shifted", logits.shape, logits.dtype)
-    np.subtract(logits, _maximum(logits, axis, None, None, True), shifted)
+    np.subtract(logits, maximum_of(logits, axis, None, None, True), shifted)
     powers = np.exp(shifted, scratch("powers", logits.shape, logits.dtype))
-    return shifted, np.log(_add(powers, axis, None, None, True))
+    return shifted, np.log(add_up(powers, axis, None, None, True))
 
 
 def _softmax_into(axis: int, logits: Any, out: Any) -> None:
-    np.subtract(logits, _maximum(logits, axis, None, None, True), out)
+    np.subtract(logits, maximum_of(logits, axis, None, None, True), out)
     np.exp(out, out)
-    np.divide(out, _add(out, axis, None, None, True), out)
+    np.divide(out, add_up(out, axis, None, None, True), out)
 
 
 # Probabilities as labels -------------------------------------------------------------------------
@@ -74,10 +72,10 @@ def _dense_step(axis: int, logits: Any, labels: Any, out: Any) -> None:
     shifted, total = _log_powers(axis, logits)
     np.subtract(total, shifted, shifted)  # minus the logarithm of softmax
     products = np.multiply(shifted, labels, scratch("powers", logits.shape, logits.dtype))
-    _add(products, axis, None, out, True)
+    add_up(products, axis, None, out, True)
     if np.isnan(out).any():  # 0 * inf, where a class is impossible and its logit -inf
         products[labels == 0] = 0
-        _add(products, axis, None, out, True)
+        add_up(products, axis, None, out, True)
 
 
 def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
@@ -184,7 +182,7 @@ def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) 
     where the shapes differ.
 
     >>> ef.softmax_cross_entropy(ef.tensor([[0.0, 0.0]]), ef.tensor([[0.5, 0.5]]))
-    Tensor([0.6931472], float32, cpu:0)
+    Tensor([0.6931], float32, cpu:0)
     """
     at = normalize_axis(axis, logits.ndim)
     shifted = logits - xp.max(logits, axis=at, keepdims=True)
@@ -203,7 +201,7 @@ def _dense_gradient_spec(
 
 def _dense_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any) -> None:
     _softmax_into(axis, logits, out)
-    np.multiply(out, _add(labels, axis, None, None, True), out)
+    np.multiply(out, add_up(labels, axis, None, None, True), out)
     np.subtract(out, labels, out)
     np.multiply(out, g, out)
 
@@ -412,7 +410,7 @@ def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int
     does not exist, ShapeError where there is not one for each example.
 
     >>> ef.sparse_softmax_cross_entropy(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]), [1, 0])
-    Tensor([0.6931472, 0.       ], float32, cpu:0)
+    Tensor([0.6931, 0.    ], float32, cpu:0)
     """
     at = normalize_axis(axis, logits.ndim)
     _check_labels(xp, labels, logits.shape[at])
@@ -564,7 +562,7 @@ def sigmoid_cross_entropy(xp: Any, logits: Any, labels: Any, /) -> Any:
     Raises ShapeError where shapes do not broadcast.
 
     >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
-    Tensor([0.6931472, 0.       ], float32, cpu:0)
+    Tensor([0.6931, 0.    ], float32, cpu:0)
     """
     size = xp.abs(logits)
     wrong = xp.where(logits > 0, 1 - labels, labels)

@@ -21,6 +21,7 @@ from eagerflow.ops.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.family import expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.rows import add_up
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -298,7 +299,7 @@ def all(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     # The sum of a comparison: np.count_nonzero does this too where there is an axis.
-    return np.add.reduce(array != 0, axis, None, None, keepdims)
+    return add_up(array != 0, axis, None, None, keepdims)
 
 
 @reduction(

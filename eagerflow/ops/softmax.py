@@ -15,16 +15,13 @@ from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import Cost, define, elements, expand_reduced, reduction, refused_objects
 from eagerflow.ops.reduction import along, sum
-from eagerflow.ops.rows import along_rows, scratch, split_rows
+from eagerflow.ops.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.selection import where
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
-
-_maximum, _add = np.maximum.reduce, np.add.reduce
-
 
 # What the row-wise ops here share ----------------------------------------------------------------
 
@@ -134,9 +131,9 @@ def _row_op(step: Callable[..., None], count: int, call: Callable[[], Any], **fa
 
 
 def _softmax_step(axis: int, x: Any, out: Any) -> None:
-    np.subtract(x, _maximum(x, axis, None, None, True), out)
+    np.subtract(x, maximum_of(x, axis, None, None, True), out)
     np.exp(out, out)
-    np.divide(out, _add(out, axis, None, None, True), out)
+    np.divide(out, add_up(out, axis, None, None, True), out)
 
 
 def _softmax_of(row: list[float]) -> list[float]:
@@ -175,7 +172,7 @@ def softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
 
 def _softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
     np.multiply(y, g, out)
-    np.subtract(g, _add(out, axis, None, None, True), out)
+    np.subtract(g, add_up(out, axis, None, None, True), out)
     np.multiply(out, y, out)
 
 
@@ -216,9 +213,9 @@ def softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
 
 
 def _log_softmax_step(axis: int, x: Any, out: Any) -> None:
-    np.subtract(x, _maximum(x, axis, None, None, True), out)
+    np.subtract(x, maximum_of(x, axis, None, None, True), out)
     powers = np.exp(out, scratch("powers", out.shape, out.dtype))
-    total = _add(powers, axis, None, None, True)
+    total = add_up(powers, axis, None, None, True)
     np.subtract(out, np.log(total), out)
 
 
@@ -256,7 +253,7 @@ def log_softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
 
 def _log_softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
     np.exp(y, out)
-    np.multiply(out, _add(g, axis, None, None, True), out)
+    np.multiply(out, add_up(g, axis, None, None, True), out)
     np.subtract(g, out, out)
 
 
@@ -290,12 +287,12 @@ def log_softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
 
 
 def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    top = _maximum(array, axis, None, None, True, -np.inf)
+    top = maximum_of(array, axis, None, None, True, -np.inf)
     # Of nothing but -inf, and of +inf, the differences would be NaN.
     top = np.where(np.isfinite(top), top, 0).astype(array.dtype, copy=False)
     powers = array - top
     powers = np.exp(powers, powers if type(powers) is np.ndarray else None)
-    result = np.log(_add(powers, axis, None, None, True)) + top
+    result = np.log(add_up(powers, axis, None, None, True)) + top
     return result if keepdims else np.squeeze(result, axis)
 
 
@@ -333,7 +330,7 @@ def logsumexp(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -
     an axis that does not exist.
 
     >>> ef.logsumexp(ef.tensor([[0.0, 0.0], [1000.0, -ef.inf]]), axis=1)
-    Tensor([   0.6931472, 1000.       ], float32, cpu:0)
+    Tensor([6.9315e-01, 1.0000e+03], float32, cpu:0)
     """
     if x.size:
         top = xp.max(x, axis=axis, keepdims=True)

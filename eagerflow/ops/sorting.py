@@ -15,7 +15,7 @@ from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import split_rows
+from eagerflow.ops.rows import add_up, split_rows
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, normalize_axis
 
@@ -36,7 +36,7 @@ def _sort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> 
     at = normalize_axis(axis, x.ndim)
     if xp is not np:
         return xp.sort(x, axis=at, descending=descending, stable=stable)
-    kind = "stable" if stable and _distinguishable(x) else None
+    kind: Any = "stable" if stable and _distinguishable(x) else None
     if not descending:
         return np.sort(x, at, kind)
     # Backwards before and after: equal elements keep their order.
@@ -53,7 +53,7 @@ def _argsort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) 
     at = normalize_axis(axis, x.ndim)
     if xp is not np:
         return xp.argsort(x, axis=at, descending=descending, stable=stable)
-    kind = "stable" if stable else None
+    kind: Any = "stable" if stable else None
     if not descending:
         return np.argsort(x, at, kind)
     flip = _backwards(at)
@@ -72,7 +72,7 @@ def _sort_spec(
 
 def _unsorted(g: Any, y: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
     places = argsort(x, axis=axis, descending=descending, stable=stable)
-    return take_along_axis(g, argsort(places, axis=axis), axis)
+    return scatter_along_axis(g, places, x.shape, axis)
 
 
 def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -223,7 +223,11 @@ def _top_numpy(xp: Any, x: Any, k: int, axis: int) -> tuple[Any, Any]:
     rows = np.moveaxis(x, at, -1)
     places = _top_places(rows, k) if 0 < k < rows.shape[-1] else _descending(rows)[..., :k]
     values = np.take_along_axis(rows, places, -1)
-    return tuple(np.ascontiguousarray(np.moveaxis(a, -1, at)) for a in (values, places))
+    return _moved_back(values, at), _moved_back(places, at)
+
+
+def _moved_back(rows: Any, at: int) -> Any:
+    return np.ascontiguousarray(np.moveaxis(rows, -1, at))
 
 
 def _descending(rows: Any) -> Any:
@@ -237,8 +241,10 @@ def _top_places(rows: Any, k: int) -> Any:
         return _descending(rows)[..., :k]
     bound = np.partition(rows, size - k, -1)[..., size - k, None]
     above, equal = rows > bound, rows == bound
-    wanted = k - np.add.reduce(above, -1, None, None, True)
-    chosen = above | (equal & (np.add.accumulate(equal, -1, np.int64) <= wanted))
+    wanted = k - add_up(above, -1, None, None, True)
+    chosen = above | equal
+    if (add_up(equal, -1, None, None, True) > wanted).any():
+        chosen = above | (equal & (np.add.accumulate(equal, -1, np.int32) <= wanted))
     places = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
     order = _descending(np.take_along_axis(rows, places, -1))
     return np.take_along_axis(places, order, -1)

@@ -16,6 +16,7 @@ from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import expand_reduced, reduction
 from eagerflow.ops.reduction import along, sum
+from eagerflow.ops.rows import add_up
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import normalize_axes
@@ -35,7 +36,7 @@ def reduced_count(x: Any, axis: Any) -> Any:
 
 def _fast_mean(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     # np.mean does the same after several microseconds of preparations.
-    total = np.add.reduce(array, axis, None, None, keepdims)
+    total = add_up(array, axis, None, None, keepdims)
     return total / (array.size / (total.size or 1))
 
 
@@ -81,11 +82,11 @@ def mean(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any
 
 def _fast_var(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     _check_correction(correction)
-    center = np.add.reduce(array, axis, None, None, True)
+    center = add_up(array, axis, None, None, True)
     count = array.size / (center.size or 1)
     deviation = array - center / count
     squares = np.square(deviation, deviation if type(deviation) is np.ndarray else None)
-    total = np.add.reduce(squares, axis, None, None, keepdims)
+    total = add_up(squares, axis, None, None, keepdims)
     # A Python float keeps float32; as an array operand it does not trip over 0.
     return total / np.asarray(max(count - correction, 0.0), total.dtype)
 
