@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
+from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
-from eagerflow.ops.family import FLOAT8, define
+from eagerflow.ops.family import FLOAT8, define, op_of
 from eagerflow.ops.indices import (
     ALL,
     check_arrays,
@@ -25,7 +26,7 @@ from eagerflow.ops.indices import (
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import permute_dims, reshape, sized, unbroadcast
-from eagerflow.recorder import process
+from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
 
@@ -271,33 +272,42 @@ def getitem(xp: Any, x: Any, /, *indices: Any, index: Any) -> Any:
 
 _PLAIN = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
 _QUICK_INDICES = (np.dtype("int64"), np.dtype("int32"), np.dtype("bool"))
+_GETITEM = op_of(getitem)
 _new = object.__new__
 
 
 def _quick_getitem(self: Any, index: Any) -> Any:
     """Part of the tensor: ``x[index]``, as NumPy has it; see ``ef.getitem``."""
-    if not process.recorders:
-        try:
-            kind = self._kind
-            cls = type(index)
-            if cls in _PLAIN or (cls is tuple and _PLAIN.issuperset(map(type, index))):
-                out = self._array[index]
-            elif (
-                cls is Tensor
-                and kind.array_type is np.ndarray
-                and index._kind.dtype in _QUICK_INDICES
-            ):
-                out = self._array[index._array]
+    append = None
+    if process.recorders:
+        append, recorder, _ = now()
+        if append is None and recorder is not None:
+            return getitem(self, index)
+    try:
+        kind = self._kind
+        cls = type(index)
+        if cls in _PLAIN or (cls is tuple and _PLAIN.issuperset(map(type, index))):
+            out = self._array[index]
+        elif (
+            cls is Tensor and kind.array_type is np.ndarray and index._kind.dtype in _QUICK_INDICES
+        ):
+            out = self._array[index._array]
+        else:
+            return getitem(self, index)
+        y = _new(Tensor)
+        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y._kind = kind
+        y._key = None
+        if append is not None and self._key is not None:
+            if cls is Tensor:
+                form: Any = ("mask",) if index._kind.dtype in BOOL else ("array",)
+                record(append, _GETITEM, (self, index), {"index": form}, y)
             else:
-                return getitem(self, index)
-            y = _new(Tensor)
-            y._array = out if type(out) is kind.array_type else kind.wrap(out)
-            y._kind = kind
-            y._key = None
-            return y
-        except Exception:  # the long way succeeds, or explains
-            pass
-    return getitem(self, index)
+                form = index if cls is int else recorded(index, (), "getitem", None)[0]
+                record(append, _GETITEM, (self,), {"index": form}, y)
+        return y
+    except Exception:  # the long way succeeds, or explains
+        return getitem(self, index)
 
 
 Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]
@@ -306,14 +316,21 @@ Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]
 # The transpose of reading -------------------------------------------------------------------------
 
 
+_FEW = 500
+"""Number of updates up to which finding their flat positions takes longer than it saves."""
+
+
 def add_at(xp: Any, out: Any, index: Any, updates: Any) -> Any:
     """``out`` with ``updates`` added at an index that may repeat positions; changes ``out``.
 
-    ``out`` is contiguous. Leading index arrays are turned into flat positions, since adding
-    at one flat array is ten times faster than at any other index.
+    ``out`` is contiguous. Where there is much to add, leading index arrays are turned into
+    flat positions: adding at one flat array is up to ten times faster than at other indices.
     """
     if not hasattr(xp.add, "at"):
         return _add_one_by_one(xp, out, index, updates)
+    if updates.size < _FEW:
+        combine_at(xp, xp.add, out, index, updates)
+        return out
     items = index if type(index) is tuple else (index,)
     lead = [i for i in items if not isinstance(i, slice) and i is not Ellipsis]
     plain = all(not isinstance(i, bool) and i is not None for i in lead) and all(
