@@ -98,6 +98,10 @@ class Mean(Metric):
             self.total.assign_add((values.sum() if values.ndim else values).astype("float32"))
             self.count.assign_add(float(values.size))
             return
+        if isinstance(sample_weight, float) and not values.ndim:
+            self.total.assign_add(ops.multiply(values.astype("float32"), sample_weight))
+            self.count.assign_add(sample_weight)
+            return
         weight = losses.weight_for(values.astype("float32"), sample_weight, self.name)
         self.total.assign_add((values * weight).sum())
         self.count.assign_add(weight.sum())

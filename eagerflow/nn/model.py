@@ -49,6 +49,7 @@ class Model(Layer):
         self.metrics: list[Any] = []
         self.stop_training = False
         self._loss_mean: Any = None
+        self._all_weights: list[Any] | None = None
 
     # How it is trained -------------------------------------------------------------------
 
@@ -89,9 +90,17 @@ class Model(Layer):
         with GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(y, y_pred, sample_weight)
-        variables = self.trainable_weights
+        variables = self._to_train()
         self.optimizer.apply(tape.gradient(loss, variables), variables)
         return y_pred, loss
+
+    def _to_train(self) -> list[Any]:
+        if self._all_weights is None:
+            return self.trainable_weights
+        # Within an epoch the tree stays as it is; what is frozen may change.
+        if not self._all_weights:
+            self._all_weights = self.weights
+        return [w for w in self._all_weights if w.trainable]
 
     def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
@@ -180,6 +189,7 @@ class Model(Layer):
             for epoch in range(epochs):
                 _tell(callbacks, "on_epoch_begin", epoch, {})
                 self._reset()
+                self._all_weights = []
                 progress.begin(epoch, source.steps)
                 batches = progress.watch(source.epoch(shuffle))
                 for step, (x, y, weight) in enumerate(batches):
@@ -200,6 +210,7 @@ class Model(Layer):
                 if self.stop_training:
                     break
         finally:
+            self._all_weights = None
             progress.close()
         _tell(callbacks, "on_train_end", {})
 
