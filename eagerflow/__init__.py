@@ -8,10 +8,11 @@ Tensor([2., 4., 6.], float32, cpu:0)
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
-from eagerflow import backends, dtypes, errors, nn, ops
+from eagerflow import backends, dtypes, errors, ops
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
 from eagerflow.debugging import debug_nans
@@ -74,12 +75,26 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
     return as_tensor(obj, dtype, device, copy)
 
 
+_LAZY = ("nn", "testing")  # loaded when they are first used, to keep the import short
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 __all__ = sorted(
     [
         "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
-        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad", "hessian",
-        "inf", "jacobian", "jvp", "linalg", "nan", "newaxis", "nn", "pi", "random", "register_device_type",
-        "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap", *_DTYPES, *ops.__all__,
+        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad",
+        "hessian", "inf", "jacobian", "jvp", "linalg", "nan", "newaxis", "pi", "random",
+        "register_device_type", "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap",
+        *_LAZY, *_DTYPES, *ops.__all__,
     ]
 )  # fmt: skip
 

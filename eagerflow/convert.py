@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import FLOAT8, STANDARD, DType, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError
-from eagerflow.op import ops
+from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.spec import MAX_RANK
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
@@ -63,17 +64,11 @@ def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) 
     return tensor  # immutable, so a copy could not be told from the original
 
 
-def _holds_tensors(items: Any) -> bool:
-    """Whether a tensor is anywhere in nested lists; ShapeError where these hold themselves."""
-    level, holds = [items], False
-    for _ in range(MAX_RANK + 1):
-        found = set().union(*(map(type, part) for part in level))
-        holds = holds or any(issubclass(cls, Operators) for cls in found)
-        if not any(issubclass(cls, list | tuple) for cls in found):
-            return holds
-        inner = {id(x): x for part in level for x in part if isinstance(x, list | tuple)}
-        level = list(inner.values())
-    raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_RANK} levels")
+def _holds_tensors(items: Any, depth: int = 0) -> bool:
+    return depth < MAX_DEPTH and any(
+        isinstance(x, Operators) or (isinstance(x, list | tuple) and _holds_tensors(x, depth + 1))
+        for x in items
+    )
 
 
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
@@ -124,7 +119,7 @@ def _read(obj: Any) -> np.ndarray[Any, Any]:
         if "inhomogeneous" in str(error):
             raise ShapeError(
                 "the nested lists are ragged",
-                received=str(obj)[:60],
+                received=short_repr(obj),
                 expected="lists of equal lengths at each depth",
                 hint="pad the rows, or keep a Python list of tensors",
             ) from None

@@ -48,7 +48,8 @@ Call = Callable[..., Any]
 def bind_unary(op: Op) -> Call:
     """The function for one array and no attributes."""
     table = op.table
-    keep_x, keep_y = "x" in op.saves, "y" in op.saves
+    keep_x, keep_y = op.kept[0], "y" in op.saves
+    keep_shape = op.family != "elementwise"  # else it is that of the result
     quick = process.run
 
     def call(x: Any, /) -> Any:
@@ -87,9 +88,8 @@ def bind_unary(op: Op) -> Call:
         if code.co_filename in internal:
             frame = user_frame(frame)
             code = frame.f_code
-        append(
-            (op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x if keep_x else None)
-        )
+        x_kept = x if keep_x else x._array.shape if keep_shape else None
+        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x_kept))
         return y
 
     return call

@@ -12,6 +12,7 @@ and commutative (``docs/decisions/0003-promotion.md``)::
 
 from __future__ import annotations
 
+from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 import ml_dtypes
@@ -83,7 +84,7 @@ def as_dtype(obj: Any) -> DType:
         return _by_name[obj if isinstance(obj, str) else np.dtype(obj).name]
     except (TypeError, ValueError, KeyError):
         raise DTypeError(
-            f"{obj!r} is not a dtype of eagerflow",
+            f"{short_repr(obj)} is not a dtype of eagerflow",
             expected="one of " + ", ".join(sorted(_by_name)),
         ) from None
 

@@ -90,21 +90,23 @@ class ErrorSample(NamedTuple):
 
 _PLAIN = frozenset({type(None), int, float, bool, str, complex, Dim})
 
+MAX_DEPTH = 64  # of nested lists, as in NumPy
+
 REQUIRED: Any = object()
 """Stands for the default of an attribute that has none."""
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: Any, depth: int = 0) -> Any:
     """An attribute in the form that is recorded: lists as tuples, NumPy numbers as Python's."""
     cls = type(value)
     if cls in _PLAIN:
         return value
-    if cls is tuple or cls is list:
-        return tuple(freeze(item) for item in value)
+    if (cls is tuple or cls is list) and depth < MAX_DEPTH:
+        return tuple(freeze(item, depth + 1) for item in value)
     if isinstance(value, np.dtype | type):
         return as_dtype(value)
     if cls is slice:
-        return slice(freeze(value.start), freeze(value.stop), freeze(value.step))
+        return slice(*(freeze(part, depth) for part in (value.start, value.stop, value.step)))
     if value is Ellipsis:
         return value
     if isinstance(value, bool | np.bool_):
@@ -116,7 +118,7 @@ def freeze(value: Any) -> Any:
     except TypeError:
         pass
     raise DTypeError(
-        f"a {cls.__name__} cannot be an attribute",
+        f"a {cls.__name__} cannot be an attribute" + (" so deep" if depth >= MAX_DEPTH else ""),
         expected="numbers, strings, dtypes, None, slices or tuples of these",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
+from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 from eagerflow.dims import Dim, DimLike, Shape, product
@@ -87,7 +88,7 @@ def _dimension(dim: Any) -> DimLike:
         size = index(dim)
     except TypeError:
         raise ShapeError(
-            f"{dim!r} is not a size", expected="integers, or names in a TensorSpec"
+            f"{short_repr(dim)} is not a size", expected="integers, or names in a TensorSpec"
         ) from None
     if size < 0:
         raise ShapeError(f"size {size} is negative", expected="sizes of at least 0")
@@ -98,7 +99,7 @@ def as_shape(shape: Any) -> Shape:
     """A shape from an integer or a sequence of sizes, bounded in rank and elements."""
     dims = (shape,) if isinstance(shape, int | Dim) or hasattr(shape, "__index__") else shape
     if isinstance(dims, str) or not isinstance(dims, Iterable):
-        raise ShapeError(f"{shape!r} is not a shape", expected="an integer or a tuple of integers")
+        raise ShapeError(f"{short_repr(shape)} is not a shape", expected="an integer or a tuple of integers")
     result = tuple(_dimension(dim) for dim in dims)
     bounded = 1
     for dim in result:
@@ -132,7 +133,7 @@ def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
         number = index(axis)
     except TypeError:
         raise ShapeError(
-            f"{axis!r} is not an axis", argument=argument, expected="an integer"
+            f"{short_repr(axis)} is not an axis", argument=argument, expected="an integer"
         ) from None
     if not -rank <= number < rank:
         raise ShapeError(

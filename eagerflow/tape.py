@@ -36,6 +36,7 @@ from eagerflow.recorder import (
     now,
     under,
 )
+from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -442,8 +443,7 @@ def _multiply_partials(
         if partial.__class__ is int:
             part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
         else:
-            args = entry[FIRST_VALUE::2]
-            y = entry[RESULT]
+            args, y = _arguments(entry, g), entry[RESULT]
             p = partial(y, *args, **attributes) if attributes else partial(y, *args)
             part = product(g, _conjugate(p) if g._kind.is_complex else p)
         x = entry[at - 1]
@@ -453,6 +453,16 @@ def _multiply_partials(
                 part = reduce_to(part, shape)
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
+
+
+def _arguments(entry: Any, g: Any) -> Any:
+    """The arguments of a recorded call, with a spec for each whose value was not kept."""
+    args = entry[FIRST_VALUE::2]
+    if all(entry[OP].kept):
+        return args
+    return [
+        TensorSpec(x, g.dtype, None, g.device) if x.__class__ is tuple else x for x in args
+    ]
 
 
 def _conjugate(p: Any) -> Any:
@@ -471,7 +481,7 @@ def _follow_lost(entry: Any, lost: set[int], ends: list[Any]) -> None:
 def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: set[int]) -> None:
     """Add the gradient of each watched argument of an op that has vjp rules."""
     vjp, y, attributes = entry[OP].vjp, entry[RESULT], entry[ATTRIBUTES]
-    keys, args = entry[FIRST_KEY::2], entry[FIRST_VALUE::2]
+    keys, args = entry[FIRST_KEY::2], _arguments(entry, g)
     parts = vjp(g, y, *args, **attributes) if callable(vjp) else vjp
     for key, part in zip(keys, parts, strict=True):
         if key is None or part is None or (reached is not None and key not in reached):

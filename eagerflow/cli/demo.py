@@ -17,6 +17,7 @@ from eagerflow import extras
 
 __all__ = ["build_network", "load_digits", "run_demo"]
 
+BATCH = 64
 PROMISED = 0.98  # of the digits that the network has not seen
 
 SESSION = (
@@ -42,12 +43,13 @@ def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:
     print(f"{len(x)} digits to learn from, {len(x_test)} held out, 8x8 grey values each\n")
     ef.random.seed(seed)
     model = build_network()
+    steps = epochs * -(-len(x) // BATCH)
     model.compile(
-        optimizer=ef.nn.optimizers.Adam(learning_rate=2e-3),
-        loss="sparse_categorical_crossentropy",
+        optimizer=ef.nn.optimizers.Adam(ef.nn.schedules.CosineDecay(3e-3, max(steps, 1))),
+        loss=ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    model.fit(x, y, batch_size=64, epochs=epochs)
+    model.fit(x, y, batch_size=BATCH, epochs=epochs)
     model.summary()
 
     probabilities = ef.softmax(model.predict(x_test)).numpy()
@@ -96,11 +98,15 @@ def build_network() -> ef.nn.Sequential:
     layers = ef.nn
     return layers.Sequential(
         [
-            layers.Conv2D(32, 3, padding="same", activation="relu"),
-            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            layers.Conv2D(32, 3, padding="same", use_bias=False),
+            layers.BatchNormalization(momentum=0.9),
+            layers.Activation("relu"),
+            layers.Conv2D(64, 3, padding="same", use_bias=False),
+            layers.BatchNormalization(momentum=0.9),
+            layers.Activation("relu"),
             layers.MaxPooling2D(2),
             layers.Flatten(),
-            layers.Dropout(0.3),
+            layers.Dropout(0.4),
             layers.Dense(10),
         ]
     )
