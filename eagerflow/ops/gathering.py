@@ -11,8 +11,9 @@ from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import FLOAT8, STANDARD, define
-from eagerflow.ops.indexing import along_batch, getitem, index_scatter, ordered, summed_at
+from eagerflow.ops.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indices import ALL, check_values, integer_argument, signed
+from eagerflow.ops.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, moveaxis, permute_dims, reshape, sized, unbroadcast
@@ -247,7 +248,8 @@ def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
     """
     at = normalize_axis(axis, x.ndim)
     check_values(xp, indices, at, x.shape[at])
-    return x[_along_axis(xp, indices, x.shape, at)]
+    places = _along_axis(xp, indices, x.shape, at)
+    return x[places] if native(xp) else taken_at(xp, x, flat_positions(xp, places, x.shape)[..., 0])
 
 
 def _spread(x: Any, g: Any, axis: int) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dims import product
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
@@ -23,6 +22,7 @@ from eagerflow.ops.indices import (
     recorded,
     refuse_none,
 )
+from eagerflow.ops.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import permute_dims, reshape, sized, unbroadcast
@@ -263,6 +263,8 @@ def getitem(xp: Any, x: Any, /, *indices: Any, index: Any) -> Any:
     try:
         if indices and xp is not np:  # elsewhere indices may wrap around silently
             check_arrays(xp, index, x.shape, indices)
+        if not native(xp):
+            return taken_at(xp, x, positions(xp, index, x.shape, indices))
         return x[filled(index, indices)]
     except IndexError as error:
         raise located(xp, error, index, x.shape, indices) from None
@@ -314,95 +316,6 @@ Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]
 
 
 # The transpose of reading -------------------------------------------------------------------------
-
-
-_FEW = 500
-"""Number of updates up to which finding their flat positions takes longer than it saves."""
-
-
-def add_at(xp: Any, out: Any, index: Any, updates: Any) -> Any:
-    """``out`` with ``updates`` added at an index that may repeat positions; changes ``out``.
-
-    ``out`` is contiguous. Where there is much to add, leading index arrays are turned into
-    flat positions: adding at one flat array is up to ten times faster than at other indices.
-    """
-    if not hasattr(xp.add, "at"):
-        return _add_one_by_one(xp, out, index, updates)
-    if updates.size < _FEW:
-        combine_at(xp, xp.add, out, index, updates)
-        return out
-    items = index if type(index) is tuple else (index,)
-    lead = [i for i in items if not isinstance(i, slice) and i is not Ellipsis]
-    plain = all(not isinstance(i, bool) and i is not None for i in lead) and all(
-        i == ALL for i in items[len(lead) :] if isinstance(i, slice)
-    )
-    if not plain or any(isinstance(i, slice) or i is Ellipsis for i in items[: len(lead)]):
-        combine_at(xp, xp.add, out, index, updates)
-        return out
-    if any(str(getattr(i, "dtype", "")) == "bool" for i in lead):
-        combine_at(xp, xp.add, out, index, updates)
-        return out
-    flat = flat_positions(xp, lead, out.shape)
-    updates = stretched(xp, updates, (*flat.shape[:-1], *out.shape[len(lead) :]))
-    xp.add.at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
-    return out
-
-
-def combine_at(xp: Any, ufunc: Any, out: Any, index: Any, values: Any) -> None:
-    """``ufunc.at``, which must not be given values of another shape: NumPy 2.4 may crash."""
-    ufunc.at(out, index, stretched(xp, values, out[index].shape))
-
-
-def stretched(xp: Any, values: Any, shape: Any) -> Any:
-    """``values`` broadcast to a shape; as in assignments, leading axes of size 1 may go."""
-    extra = values.ndim - len(shape)
-    if extra > 0:
-        values = xp.reshape(values, values.shape[extra:])
-    return xp.broadcast_to(values, shape)
-
-
-def flat_positions(xp: Any, lead: Any, shape: Any) -> Any:
-    """Flat positions of rows: one for each place of the arrays, and of a row as last axis."""
-    rows = xp.zeros((), dtype=xp.int64)
-    for axis, item in enumerate(lead):
-        ids = xp.asarray(item)
-        size = shape[axis]
-        if ids.size:
-            least, largest = int(xp.min(ids)), int(xp.max(ids))
-            if least < -size or largest >= size:
-                raise IndexError(f"index out of range for axis {axis} of length {size}")
-            if least < 0:
-                ids = xp.where(ids < 0, ids + size, ids)
-        rows = rows * size + xp.astype(ids, xp.int64)
-    width = int(product(shape[len(lead) :]))
-    return rows[..., None] * width + xp.arange(width)
-
-
-def _add_one_by_one(xp: Any, out: Any, index: Any, updates: Any) -> Any:
-    """The same with nothing but the standard's functions, for namespaces without ``add.at``."""
-    numbers = np.arange(int(product(out.shape))).reshape(out.shape)
-    items = index if type(index) is tuple else (index,)
-    plain = tuple(np.asarray(i) if hasattr(i, "__dlpack__") else i for i in items)
-    positions = numbers[plain]
-    flat = xp.reshape(out, (-1,))
-    updates = xp.reshape(xp.broadcast_to(updates, positions.shape), (-1,))
-    for i, position in enumerate(positions.reshape(-1).tolist()):
-        flat[position] = flat[position] + updates[i]
-    return xp.reshape(flat, out.shape)
-
-
-def narrow(dtype: Any) -> bool:
-    """Whether sums of a dtype are taken in float32: float16 and bfloat16."""
-    return dtype.itemsize == 2 and dtype.kind not in "iub"
-
-
-def summed_at(xp: Any, shape: Any, index: Any, updates: Any) -> Any:
-    """Zeros of a shape with ``updates`` added at an index that may repeat positions."""
-    dtype = updates.dtype
-    if not narrow(np.dtype(dtype) if xp is np else dtype):
-        return add_at(xp, xp.zeros(shape, dtype=dtype), index, updates)
-    wide = add_at(xp, xp.zeros(shape, dtype=xp.float32), index, updates.astype(xp.float32))
-    return wide.astype(dtype)
 
 
 def _scatter_spec(updates: TensorSpec, *indices: TensorSpec, shape: Any, index: Any) -> TensorSpec:
@@ -510,6 +423,9 @@ def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Any, index: An
     try:
         if indices and xp is not np:
             check_arrays(xp, index, shape, indices)
+        if not native(xp):
+            places, out = positions(xp, index, shape, indices), xp.zeros(shape, dtype=updates.dtype)
+            return one_by_one(out, places, updates, xp.add, xp)
         if no_repeats(index):
             out = xp.zeros(shape, dtype=updates.dtype)
             out[filled(index, indices)] = updates

@@ -266,7 +266,7 @@ def _shifts(shift: Any, axis: Any, rank: int) -> list[tuple[int, int]]:
     """Pairs of axis and shift."""
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     shifts = shift if isinstance(shift, tuple | list) else (shift,) * len(axes)
-    for number in shifts:
+    for number in shifts or (shift,):
         if isinstance(number, bool) or not isinstance(number, int):
             raise ShapeError(
                 f"{number!r} is not a shift", argument="shift", received=repr(shift),

@@ -12,9 +12,10 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMem
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.gathering import gather
-from eagerflow.ops.indexing import getitem, summed_at
+from eagerflow.ops.indexing import getitem
 from eagerflow.ops.indices import check_values, integer_argument
 from eagerflow.ops.joining import concat, unstack
+from eagerflow.ops.positions import summed_at
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shape import broadcast_to, moveaxis, reshape, sized

@@ -16,18 +16,16 @@ from eagerflow.ops.creation import full, zeros, zeros_like
 from eagerflow.ops.family import FLOAT8, define
 from eagerflow.ops.indexing import (
     INDICES,
-    add_at,
     aligned,
     along_batch,
     check_fits,
-    combine_at,
     getitem,
     index_samples,
-    narrow,
     no_repeats,
     written,
 )
 from eagerflow.ops.indices import check_arrays, filled, layout, located, recorded, refuse_none
+from eagerflow.ops.positions import add_at, combine_at, narrow, native, one_by_one, positions
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape, unbroadcast
@@ -140,13 +138,26 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
     return define("indexing", own)
 
 
-def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, combine: Any) -> Any:
-    """Run ``combine(copy, index)``, which changes the copy, and explain wrong indices."""
+def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str = "") -> Any:
+    """A copy of x with ``function(part, value)``, or the value alone, at an index."""
+    combine = getattr(xp, function) if function else (lambda part, value: value)
     try:
         if indices and xp is not np:
             check_arrays(xp, index, x.shape, indices)
-        out = xp.asarray(x, copy=True, **({"order": "C"} if xp is np else {}))
-        return combine(out, filled(index, indices))
+        if not native(xp):
+            return one_by_one(x, positions(xp, index, x.shape, indices), value, combine, xp)
+        at = filled(index, indices)
+        out = xp.array(x, order="C")
+        if no_repeats(index) or not function:
+            out[at] = combine(out[at], value) if function else value
+        elif function != "add":
+            combine_at(xp, combine, out, at, value)
+        elif narrow(x.dtype):
+            wide = add_at(xp, out.astype(xp.float32), at, value.astype(xp.float32))
+            out = wide.astype(x.dtype)
+        else:
+            out = add_at(xp, out, at, value)
+        return out
     except IndexError as error:
         raise located(xp, error, index, x.shape, indices) from None
 
@@ -196,12 +207,7 @@ def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     >>> ef.index_set(ef.zeros(4), [1.0, 2.0], [0, -1])
     Tensor([1., 0., 0., 2.], float32, cpu:0)
     """
-
-    def combine(out: Any, at: Any) -> Any:
-        out[at] = value
-        return out
-
-    return _write(xp, x, value, indices, index, combine)
+    return _write(xp, x, value, indices, index)
 
 
 def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
@@ -227,17 +233,7 @@ def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     >>> ef.index_add(ef.ones(3), 1.0, [0, 2, 2])
     Tensor([2., 1., 3.], float32, cpu:0)
     """
-
-    def combine(out: Any, at: Any) -> Any:
-        if no_repeats(index):
-            out[at] = out[at] + value
-            return out
-        if narrow(x.dtype):
-            wide = add_at(xp, out.astype(xp.float32), at, value.astype(xp.float32))
-            return wide.astype(x.dtype)
-        return add_at(xp, out, at, value)
-
-    return _write(xp, x, value, indices, index, combine)
+    return _write(xp, x, value, indices, index, "add")
 
 
 def _multiply_back(
@@ -286,15 +282,7 @@ def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) ->
     >>> ef.index_multiply(ef.ones(3), 3.0, [0, 2, 2])
     Tensor([3., 1., 9.], float32, cpu:0)
     """
-
-    def combine(out: Any, at: Any) -> Any:
-        if no_repeats(index):
-            out[at] = out[at] * value
-        else:
-            combine_at(xp, xp.multiply, out, at, value)
-        return out
-
-    return _write(xp, x, value, indices, index, combine)
+    return _write(xp, x, value, indices, index, "multiply")
 
 
 def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
@@ -325,15 +313,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     >>> ef.index_min(ef.tensor([1.0, 5.0, 6.0]), 3.0, slice(0, 2))
     Tensor([1., 3., 6.], float32, cpu:0)
     """
-
-    def combine(out: Any, at: Any) -> Any:
-        if no_repeats(index):
-            out[at] = xp.minimum(out[at], value)
-        else:
-            combine_at(xp, xp.minimum, out, at, value)
-        return out
-
-    return _write(xp, x, value, indices, index, combine)
+    return _write(xp, x, value, indices, index, "minimum")
 
 
 @_writing(
@@ -353,15 +333,7 @@ def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     >>> ef.index_max(ef.tensor([1.0, 5.0, 6.0]), 3.0, slice(0, 2))
     Tensor([3., 5., 6.], float32, cpu:0)
     """
-
-    def combine(out: Any, at: Any) -> Any:
-        if no_repeats(index):
-            out[at] = xp.maximum(out[at], value)
-        else:
-            combine_at(xp, xp.maximum, out, at, value)
-        return out
-
-    return _write(xp, x, value, indices, index, combine)
+    return _write(xp, x, value, indices, index, "maximum")
 
 
 class _Place:

@@ -8,6 +8,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ops
+from eagerflow.ops.positions import positions
 from eagerflow.spec import TensorSpec
 from eagerflow.testing import check_gradients
 
@@ -67,6 +68,17 @@ def test_reading_is_numpys(seed):
             wanted = np.zeros(SHAPE)
             np.add.at(wanted, index, g)
             np.testing.assert_allclose(tape.gradient(y, x, g).numpy(), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_positions_by_the_standard_alone(seed):
+    rng = np.random.default_rng(400 + seed)
+    x = ef.zeros(SHAPE)
+    for _ in range(15):
+        index = random_index(rng)
+        (_, *arrays), attributes = ops["getitem"].bind((x, index), {})
+        found = positions(np, attributes["index"], SHAPE, [a.numpy() for a in arrays])
+        assert np.array_equal(found, np.arange(x.size).reshape(SHAPE)[index]), index
 
 
 @pytest.mark.parametrize("seed", range(20))
