@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 import numpy as np
 
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import FLOAT8, STANDARD, DType, as_dtype, default_dtype
-from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError, short_repr
 from eagerflow.op import MAX_DEPTH, ops
-from eagerflow.spec import MAX_RANK
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = ["SCALARS", "as_tensor", "from_array"]

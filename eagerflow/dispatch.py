@@ -35,6 +35,7 @@ __all__ = ["bind", "canonical", "check", "compute", "internal", "record", "user_
 
 _frame = sys._getframe
 _new = object.__new__
+_quick = process.run
 _NONE: dict[str, Any] = {}
 internal = frozenset(map(str, Path(__file__).parent.rglob("*.py")))
 """Files of this package: a line in one of them is not the user's."""
@@ -50,13 +51,12 @@ def bind_unary(op: Op) -> Call:
     table = op.table
     keep_x, keep_y = op.kept[0], "y" in op.saves
     keep_shape = op.family != "elementwise"  # else it is that of the result
-    quick = process.run
 
     def call(x: Any, /) -> Any:
         if not process.recorders:
             try:
                 fn, kind = table[x._kind]
-                out = quick(fn, x._array)
+                out = _quick(fn, x._array)
                 y = _new(Tensor)
                 y._array = out if type(out) is kind.array_type else kind.wrap(out)
                 y._kind = kind
@@ -99,7 +99,6 @@ def bind_binary(op: Op) -> Call:
     """The function for two arrays and no attributes."""
     table = op.table
     keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
-    quick = process.run
 
     def call(x1: Any, x2: Any, /) -> Any:
         if not process.recorders:
@@ -107,15 +106,14 @@ def bind_binary(op: Op) -> Call:
                 if type(x2) is Tensor:
                     kind = x2._kind
                     if type(x1) is Tensor:
-                        a = x1._array
                         fn, kind = table[kind if x1._kind is kind else None]
+                        out = _quick(fn, x1._array, x2._array)
                     else:
-                        a = x1
                         fn, kind = table[kind, type(x1)]
-                    out = quick(fn, a, x2._array)
+                        out = _quick(fn, x1, x2._array)
                 else:
                     fn, kind = table[x1._kind, type(x2)]
-                    out = quick(fn, x1._array, x2)
+                    out = _quick(fn, x1._array, x2)
                 y = _new(Tensor)
                 y._array = out if type(out) is kind.array_type else kind.wrap(out)
                 y._kind = kind
@@ -129,10 +127,8 @@ def bind_binary(op: Op) -> Call:
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
-                a = x1._array
-                b = x2._array
-                k1 = x1._key
-                k2 = x2._key
+                a, b = x1._array, x2._array
+                k1, k2 = x1._key, x2._key
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
@@ -155,8 +151,7 @@ def bind_binary(op: Op) -> Call:
             code = frame.f_code
         s1 = x1 if keep_1 or k1 is None else a.shape
         s2 = x2 if keep_2 or k2 is None else b.shape
-        y_kept = y if keep_y else None
-        append((op, _NONE, code, frame.f_lasti, key, y_kept, k1, s1, k2, s2))
+        append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k1, s1, k2, s2))
         return y
 
     return call
@@ -165,13 +160,12 @@ def bind_binary(op: Op) -> Call:
 def bind_attribute(op: Op) -> Call:
     """The function for one array and one attribute, which may be given by position or name."""
     table = op.table
-    quick = process.run
 
     def call(x: Any, value: Any) -> Any:
         if not process.recorders:
             try:
                 kind = x._kind
-                out = quick(table[kind], x._array, value)
+                out = _quick(table[kind], x._array, value)
                 y = _new(Tensor)
                 y._array = out if type(out) is kind.array_type else kind.wrap(out)
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
@@ -192,14 +186,13 @@ def bind_attribute(op: Op) -> Call:
 def bind_general(op: Op) -> Call:
     """The function for any arguments and attributes."""
     table = op.table
-    quick = process.run
 
     def call(*args: Any, **attributes: Any) -> Any:
         if table and not process.recorders:
             try:
                 x = args[0]
                 kind = x._kind
-                out = quick(table[kind], x._array, *args[1:], **attributes)
+                out = _quick(table[kind], x._array, *args[1:], **attributes)
                 y = _new(Tensor)
                 y._array = out if type(out) is kind.array_type else kind.wrap(out)
                 y._kind = kind.device._kinds[out.dtype]
@@ -376,8 +369,9 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
     allowed = op.allowed(position)
     if dtype in allowed:
         return dtype
-    if dtype in BOOL | INTEGERS and allowed.isdisjoint(INTEGERS) and default_dtype(float) in allowed:
-        return default_dtype(float)
+    usual = default_dtype(float)
+    if dtype in BOOL | INTEGERS and usual in allowed and allowed.isdisjoint(INTEGERS):
+        return usual
     names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(
         f"dtype {dtype.name} is not taken",

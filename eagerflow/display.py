@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import symbolic
+from eagerflow.errors import short_repr
 from eagerflow.spec import TensorSpec
 
 __all__ = ["html", "summary", "text"]
@@ -20,8 +21,7 @@ def summary(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         place = getattr(value, "device", None) if not isinstance(value, np.ndarray) else None
         return str(TensorSpec(value.shape, value.dtype, None, place))
-    shown = repr(value)
-    return f"{type(value).__name__} {shown if len(shown) <= 40 else shown[:37] + '...'}"
+    return f"{type(value).__name__} {short_repr(value)}"
 
 
 def _label(tensor: Any) -> tuple[str, str]:

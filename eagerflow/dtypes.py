@@ -12,13 +12,12 @@ and commutative (``docs/decisions/0003-promotion.md``)::
 
 from __future__ import annotations
 
-from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from eagerflow.errors import DTypeError
+from eagerflow.errors import DTypeError, short_repr
 
 __all__ = [
     "BOOL",
@@ -73,20 +72,28 @@ _of_python: dict[type, DType] = {
 
 
 def as_dtype(obj: Any) -> DType:
-    """The dtype that a name, a NumPy dtype or a Python number type stands for."""
+    """The dtype that a name, a NumPy dtype or a Python number type stands for.
+
+    Raises DTypeError for anything else, and for dtypes that eagerflow does not compute with.
+
+    >>> ef.as_dtype(float), ef.as_dtype("int8")
+    (dtype('float32'), dtype('int8'))
+    """
     if isinstance(obj, np.dtype) and obj in _known:
         return obj
     if isinstance(obj, type) and obj in _of_python:
         return _of_python[obj]
     try:
-        if obj is None or isinstance(obj, bytes):  # NumPy would take these
-            raise TypeError
-        return _by_name[obj if isinstance(obj, str) else np.dtype(obj).name]
-    except (TypeError, ValueError, KeyError):
-        raise DTypeError(
-            f"{short_repr(obj)} is not a dtype of eagerflow",
-            expected="one of " + ", ".join(sorted(_by_name)),
-        ) from None
+        if isinstance(obj, str):
+            return _by_name[obj]
+        if isinstance(obj, type | np.dtype):
+            return _by_name[np.dtype(obj).name]
+    except (TypeError, KeyError):
+        pass
+    raise DTypeError(
+        f"{short_repr(obj)} is not a dtype of eagerflow",
+        expected="one of " + ", ".join(sorted(_by_name)),
+    )
 
 
 def default_dtype(scalar_type: type) -> DType:

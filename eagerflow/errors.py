@@ -10,6 +10,8 @@ A message says what went wrong, what came, what was expected and what to try:
 
 from __future__ import annotations
 
+from reprlib import Repr
+
 __all__ = [
     "ArgumentError",
     "CaptureError",
@@ -74,6 +76,12 @@ class EagerflowError(Exception):
         return _rebuild, (type(self), self.__dict__.copy())
 
 
+_bounded = Repr()
+_bounded.maxlevel, _bounded.maxstring, _bounded.maxother = 3, 40, 60
+short_repr = _bounded.repr
+"""The repr of anything, short, for messages; a list that holds itself does no harm."""
+
+
 def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowError:
     error = cls(str(state["problem"]))
     error.__dict__.update(state)
@@ -97,7 +105,7 @@ class ShapeError(EagerflowError, ValueError):
     >>> ef.add(ef.zeros((2, 3)), ef.zeros((4,)))
     Traceback (most recent call last):
     ...
-    eagerflow.errors.ShapeError: add: the shapes of x1 and x2 do not broadcast: (2, 3) and (4,)
+    eagerflow.errors.ShapeError: add: the shapes do not broadcast: (2, 3) and (4,)
     ...
     """
 

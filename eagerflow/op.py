@@ -218,7 +218,7 @@ class Op:
         for name in self.required:
             if attributes[name] is REQUIRED:
                 raise TypeError(f"{self.name}() needs the argument {name!r}")
-        return data if self.variadic else self._complete(data), attributes
+        return self._complete(data), attributes
 
     def _freeze(self, name: str, value: Any) -> Any:
         if type(value) in _PLAIN and name != "dtype":
@@ -230,14 +230,14 @@ class Op:
             raise
 
     def _complete(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(data) < len(self.data):
+        if len(data) < len(self.data) and not self.variadic:
             data += (None,) * (len(self.data) - len(data))
         for position, value in enumerate(data):
             if value is None and position not in self.optional:
                 raise DTypeError(
                     "None is not a tensor, an array or a number",
                     op=self.name,
-                    argument=self.data[position],
+                    argument=self.argument(position),
                     expected=f"{self.name}({', '.join(self.data)})",
                 )
         return data

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from operator import index
-from reprlib import repr as short_repr  # bounded in length and depth
 from typing import Any
 
 from eagerflow.dims import Dim, DimLike, Shape, product
 from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ShapeError, short_repr
 
 __all__ = ["TensorSpec", "as_shape", "broadcast", "normalize_axes", "normalize_axis"]
 
@@ -99,7 +98,9 @@ def as_shape(shape: Any) -> Shape:
     """A shape from an integer or a sequence of sizes, bounded in rank and elements."""
     dims = (shape,) if isinstance(shape, int | Dim) or hasattr(shape, "__index__") else shape
     if isinstance(dims, str) or not isinstance(dims, Iterable):
-        raise ShapeError(f"{short_repr(shape)} is not a shape", expected="an integer or a tuple of integers")
+        raise ShapeError(
+            f"{short_repr(shape)} is not a shape", expected="an integer or a tuple of integers"
+        )
     result = tuple(_dimension(dim) for dim in dims)
     bounded = 1
     for dim in result:

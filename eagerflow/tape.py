@@ -338,7 +338,7 @@ class GradientTape(Recorder):
         >>> x = ef.tensor([1.0, 2.0])
         >>> with ef.GradientTape() as tape:
         ...     tape.watch(x)
-        ...     y = ef.sin(x) * 2.0
+        ...     y = ef.sin(x) + 2.0
         >>> tape.memory().total
         8
         """

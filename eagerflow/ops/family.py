@@ -180,6 +180,8 @@ def elementwise(
 
     def decorate(kernel: Call) -> Call:
         name = facts.get("name") or kernel.__name__.strip("_")
+        code = kernel.__code__
+        has_attributes = code.co_argcount + code.co_kwonlyargcount > code.co_posonlyargcount
         own = {
             "partials": partials,
             "dtypes": dtypes,
@@ -189,7 +191,7 @@ def elementwise(
             "split": split_elementwise,
             "batch": lambda *args, **more: batch_elementwise(bound[0], *args, **more),
             "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
-            "trusted": True,
+            "trusted": not has_attributes,  # NumPy checks arrays, not attributes
         } | facts
         bound.append(define("elementwise", own, operator, method)(kernel))
         return bound[0]

@@ -7,7 +7,7 @@ from tests.structure.test_levels import LEVELS
 
 FILE_LINES = 600
 FUNCTION_LINES = 60  # one screen
-CORE_LINES = 2_600
+CORE_LINES = 2_500  # of code: blank lines, comments and docstrings are as long as they need to be
 # Levels 0 to 4 without the two packages that stand on libraries, and the tape.
 CORE = {name for name, level in LEVELS.items() if level <= 4} - {"backends", "kernels"} | {"tape"}
 FOLDERS = ("eagerflow", "tests", "benchmarks", "tutorials")
@@ -15,6 +15,21 @@ FOLDERS = ("eagerflow", "tests", "benchmarks", "tutorials")
 
 def count_lines(text):
     return len(text.splitlines())
+
+
+def count_code_lines(text):
+    """Lines that hold code: no blank ones, comments or docstrings."""
+    documented = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and ast.get_docstring(node, clean=False) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    return sum(
+        bool(line.strip()) and not line.lstrip().startswith("#") and number not in documented
+        for number, line in enumerate(text.splitlines(), 1)
+    )
 
 
 def function_sizes(sources):
@@ -33,12 +48,12 @@ def function_sizes(sources):
 
 
 def core_sizes(sources):
-    """Lines of each core module that exists, also where one has become a package."""
+    """Lines of code of each core module that exists, also where one has become a package."""
     sizes = {}
     for path, text in sources.items():
         parts = module_name(path).split(".")
         if len(parts) > 1 and parts[1] in CORE:
-            sizes[parts[1]] = sizes.get(parts[1], 0) + count_lines(text)
+            sizes[parts[1]] = sizes.get(parts[1], 0) + count_code_lines(text)
     return sizes
 
 
@@ -76,6 +91,11 @@ def test_core_is_small():
     print("\n".join(f"{lines:5} {name}" for name, lines in sorted(sizes.items())))
     print(f"{sum(sizes.values()):5} in all, at most {CORE_LINES}")
     assert sum(sizes.values()) <= CORE_LINES
+
+
+def test_code_lines_are_counted_without_words():
+    text = '"""Module."""\n\n# why\nx = 1\n\n\ndef f():\n    """Long\n    words."""\n    return x\n'
+    assert count_code_lines(text) == 3
 
 
 def test_planted_long_file_is_found():
