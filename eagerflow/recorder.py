@@ -71,11 +71,20 @@ class Recorder:
         before = self._before
         if before is None or self._thread != threading.get_ident():
             raise EagerflowError(f"this {type(self).__name__} was entered in another thread")
-        _now.set(before)
+        innermost = inner = now()[1]
+        while inner is not None and inner is not self:
+            inner = inner.outer
+        if inner is self:
+            _now.set(before)
         self._before = None
         with _counting:
             process.recorders -= 1
         self.closed()
+        if innermost is not self:  # as with a generator that is left while suspended
+            raise EagerflowError(
+                f"this {type(self).__name__} is left before one that was entered after it",
+                hint="leave them in reverse order, as nested with statements do",
+            )
 
     def opened(self) -> None:
         """Called before the first op call arrives; ``outer`` is set."""

@@ -34,7 +34,9 @@ class Trace(Recorder):
         self.nodes, self.values, self.variables, self.assigned = [], [], {}, {}
 
     def symbol(self, spec, device):
-        tensor = new_tensor(Symbol(spec.shape, spec.dtype, len(self.values)), device.kind(spec.dtype))
+        tensor = new_tensor(
+            Symbol(spec.shape, spec.dtype, len(self.values)), device.kind(spec.dtype)
+        )
         self.values.append(tensor)
         return tensor
 
@@ -50,7 +52,10 @@ class Trace(Recorder):
         if id(variable) in self.assigned:
             return self.assigned[id(variable)][1]
         if id(variable) not in self.variables:
-            self.variables[id(variable)] = (variable, self.symbol(variable.current, variable.device))
+            self.variables[id(variable)] = (
+                variable,
+                self.symbol(variable.current, variable.device),
+            )
         return self.variables[id(variable)][1]
 
     def assign(self, variable, value):

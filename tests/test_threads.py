@@ -279,6 +279,18 @@ def test_a_tape_is_left_where_it_was_entered():
     tape.__exit__(None, None, None)
 
 
+def test_tapes_are_left_in_reverse_order():
+    outer, inner = ef.GradientTape(), ef.GradientTape()
+    outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(EagerflowError, match="entered after it"):
+        outer.__exit__(None, None, None)
+    assert now()[1] is None  # nothing records any more, in whatever order they are left
+    with pytest.raises(EagerflowError, match="entered after it"):
+        inner.__exit__(None, None, None)
+    assert now()[1] is None and process.recorders == 0
+
+
 def test_tapes_in_copied_contexts_are_their_own():
     """An asyncio task or an executor may run in a copy of the context."""
     x = ef.tensor(3.0)
