@@ -8,9 +8,9 @@ and errors are explained after they happened, never looked for before.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from eagerflow.backends.numpy import quiet_runner
@@ -37,7 +37,12 @@ _frame = sys._getframe
 _new = object.__new__
 _quick = process.run
 _NONE: dict[str, Any] = {}
-internal = frozenset(map(str, Path(__file__).parent.rglob("*.py")))
+internal = frozenset(
+    os.path.join(folder, file)
+    for folder, _, files in os.walk(os.path.dirname(__file__))
+    for file in files
+    if file.endswith(".py")
+)
 """Files of this package: a line in one of them is not the user's."""
 
 Call = Callable[..., Any]

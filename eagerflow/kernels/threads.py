@@ -9,13 +9,11 @@ places of their own; so results have the same bits with any number of threads.
 from __future__ import annotations
 
 import ctypes
-import glob
 import itertools
 import os
 import threading
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -220,9 +218,15 @@ def _blas() -> tuple[Any, Any] | None:
 
 def _blas_paths() -> list[str]:
     """Files that may be the BLAS in use: beside NumPy in its wheels, else what is mapped."""
-    package = Path(np.__file__).parent
-    folders = (package.parent / "numpy.libs", package / ".dylibs", package / ".libs")
-    found = [p for folder in folders for p in sorted(glob.glob(f"{folder}/*openblas*"))]
+    package = os.path.dirname(np.__file__)
+    folders = (package + ".libs", os.path.join(package, ".dylibs"), os.path.join(package, ".libs"))
+    found = [
+        os.path.join(folder, file)
+        for folder in folders
+        if os.path.isdir(folder)
+        for file in sorted(os.listdir(folder))
+        if "openblas" in file
+    ]
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "blas" in line}

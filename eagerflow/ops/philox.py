@@ -40,8 +40,7 @@ _ALL = 2**64 - 1
 class _Local(threading.local):
     """One generator per thread: making one asks the system for entropy, which takes time."""
 
-    def __init__(self) -> None:
-        self.philox = np.random.Philox(key=0)
+    philox: Any = None
 
 
 _local = _Local()
@@ -53,6 +52,8 @@ def bits(state: Any, count: int, retry: int = 0) -> Any:
     # NumPy adds one to its counter before each block, so it starts one before (0, draw, retry).
     counter = (draw << 64 | retry << 128) - 1
     philox = _local.philox
+    if philox is None:  # the first draw loads numpy.random, which NumPy's own import leaves out
+        philox = _local.philox = np.random.Philox(key=0)
     start: Any = {
         "bit_generator": "Philox",
         "state": {

@@ -13,7 +13,7 @@ of its own state.
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from typing import Any
 
@@ -315,7 +315,7 @@ class Generator:
 
 def _words(seed: Any) -> list[int]:
     if seed is None:
-        seed = secrets.randbits(128)
+        seed = int.from_bytes(os.urandom(16), "little")
     try:
         number = seed.__index__()
     except (AttributeError, TypeError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -144,7 +143,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     """A measure of spread over axes; ``function`` computes it with NumPy."""
 
     def of_row(row: list[float], correction: float) -> float:
-        center = statistics.fmean(row) if row else 0.0
+        center = math.fsum(row) / len(row) if row else 0.0
         squares = math.fsum((value - center) ** 2 for value in row)
         free = len(row) - correction
         variance = squares / free if free > 0 else math.nan
