@@ -177,12 +177,15 @@ class Op:
     kernels: dict[Any, Rule] = field(default_factory=dict)
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
+    keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument
     required: tuple[str, ...] = ()
     uniform: bool = True
     differentiable: bool = False
 
     def __post_init__(self) -> None:
         self.kept = tuple(name in self.saves for name in self.data)
+        single = self.family == "elementwise" and len(self.data) == 1
+        self.keeps_all = single or all(self.kept)
         self.uniform = len(set(self.dtypes)) == 1 and len(self.together) == len(self.data)
         self.required = tuple(n for n, value in self.attributes.items() if value is REQUIRED)
         self.differentiable = not (

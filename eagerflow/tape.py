@@ -221,7 +221,7 @@ class GradientTape(Recorder):
         return tree.unflatten(structure, found)
 
     def _check_source(self, source: Any) -> None:
-        if not isinstance(source, Tensor | Variable):
+        if type(source) is not Tensor and type(source) is not Variable:
             raise GradientError(
                 f"a {type(source).__name__} has no gradient", received=summary(source),
                 expected="Tensors and Variables", hint="ef.tensor(value), used in the computation",
@@ -433,22 +433,23 @@ def _multiply_partials(
     grads: dict[int, Any], entry: Any, g: Any, product: Callable[..., Any], reached: Any
 ) -> None:
     """Add the gradient of each watched argument of an element-wise op: g times its partial."""
-    at = FIRST_KEY
+    op = entry[OP]
     attributes = entry[ATTRIBUTES]
-    for partial in entry[OP].partials:
-        key = entry[at]
+    at = FIRST_KEY
+    for partial in op.partials:
+        key, x = entry[at], entry[at + 1]
         at += 2
         if key is None or partial is None or (reached is not None and key not in reached):
             continue
         if partial.__class__ is int:
             part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
         else:
-            args, y = _arguments(entry, g), entry[RESULT]
+            y = entry[RESULT]
+            args = entry[FIRST_VALUE::2] if op.keeps_all else _arguments(entry, g)
             p = partial(y, *args, **attributes) if attributes else partial(y, *args)
             part = product(g, _conjugate(p) if g._kind.is_complex else p)
-        x = entry[at - 1]
         if x is not None:  # else the only argument, which has the shape of the result
-            shape = x if x.__class__ is tuple else x.shape
+            shape = x if x.__class__ is tuple else x._array.shape if x.__class__ is Tensor else x.shape
             if part._array.shape != shape:
                 part = reduce_to(part, shape)
         known = grads.get(key)
@@ -457,11 +458,9 @@ def _multiply_partials(
 
 def _arguments(entry: Any, g: Any) -> Any:
     """The arguments of a recorded call, with a spec for each whose value was not kept."""
-    args = entry[FIRST_VALUE::2]
-    if all(entry[OP].kept):
-        return args
     return [
-        TensorSpec(x, g.dtype, None, g.device) if x.__class__ is tuple else x for x in args
+        TensorSpec(x, g.dtype, None, g.device) if x.__class__ is tuple else x
+        for x in entry[FIRST_VALUE::2]
     ]
 
 
