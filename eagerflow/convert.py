@@ -63,7 +63,9 @@ def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) 
 
 
 def _holds_tensors(items: Any, depth: int = 0) -> bool:
-    return depth < MAX_DEPTH and any(
+    if depth > MAX_DEPTH:  # it may hold itself, and twice at that, so go no further
+        raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
+    return any(
         isinstance(x, Operators) or (isinstance(x, list | tuple) and _holds_tensors(x, depth + 1))
         for x in items
     )
