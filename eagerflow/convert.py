@@ -65,10 +65,8 @@ def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) 
 def _holds_tensors(items: Any, depth: int = 0) -> bool:
     if depth > MAX_DEPTH:  # it may hold itself, and twice at that, so go no further
         raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
-    return any(
-        isinstance(x, Operators) or (isinstance(x, list | tuple) and _holds_tensors(x, depth + 1))
-        for x in items
-    )
+    inner = [_holds_tensors(x, depth + 1) for x in items if isinstance(x, list | tuple)]
+    return any(inner) or any(isinstance(x, Operators) for x in items)
 
 
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
