@@ -16,6 +16,7 @@ from eagerflow.errors import DeviceError
 @pytest.fixture
 def two_cpus(monkeypatch):
     monkeypatch.setattr(_types["cpu"], "logical", 2)
+    monkeypatch.setattr(_types["cpu"], "devices", dict(_types["cpu"].devices))
 
 
 def test_full_and_short_names(two_cpus):
