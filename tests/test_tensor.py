@@ -88,7 +88,7 @@ def test_each_dtype_by_name_and_object(dtype):
         ([None], DTypeError, "a list is not a tensor"),
         ({}, DTypeError, "a dict is not a tensor"),
         ({1, 2}, DTypeError, "a set is not a tensor"),
-        (object(), DTypeError, "an object is not a tensor"),
+        pytest.param(object(), DTypeError, "an object is not a tensor", id="object"),
         (len, DTypeError, "is not a tensor"),
         (np.array(["a"]), DTypeError, "an array of dtype <U1"),
         (np.array([1, None]), DTypeError, "an array of dtype object"),
