@@ -23,7 +23,11 @@ from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]
 
-WIDE = 1024  # elements of a row that keep NumPy's inner loops busy
+# Many short steps: below these sizes, calling them takes longer than their arithmetic, and
+# threads wait for each other's.
+WIDE = 1 << 12  # elements of a row
+TILE = 1 << 17  # elements of a tile
+PARALLEL = 1 << 19  # elements that threads share
 
 
 def batch_norm(
@@ -122,7 +126,12 @@ class _Columns:
         self.folds = max(self.folds, 1)
         self.rows = moved.reshape(self.count // self.folds, self.folds * self.channels)
         self.shape, self.at = moved.shape, at
-        self.tiles = -(-self.rows.shape[0] // tile_height(self.rows.shape[1]))
+        self.height = tile_height(self.rows.shape[1], TILE)
+        self.tiles = -(-self.rows.shape[0] // self.height)
+
+    def each_tile(self, work: Any) -> None:
+        """Call ``work(number, its rows)`` for every tile."""
+        each_tile(*self.rows.shape, work, TILE, PARALLEL)
 
     def like(self, x: Any) -> Any:
         """Another array of the same shape in the same form."""
@@ -135,7 +144,9 @@ class _Columns:
 
     def spread(self, vector: Any) -> Any:
         """A value per channel for each column of ``rows``."""
-        return np.tile(vector, self.folds).reshape(1, -1)
+        wide = np.empty((self.folds, self.channels), vector.dtype)
+        wide[...] = vector
+        return wide.reshape(1, -1)
 
     def total(self, rows: Any) -> Any:
         """Sums per channel."""
@@ -161,9 +172,8 @@ def _joined_moments(columns: _Columns, moments: Any, sizes: Any) -> tuple[Any, A
 
 def _tile_sizes(columns: _Columns, dtype: Any) -> Any:
     """Elements per channel in each tile."""
-    height = tile_height(columns.rows.shape[1])
-    starts = np.arange(columns.tiles) * height
-    rows = np.minimum(starts + height, columns.rows.shape[0]) - starts
+    starts = np.arange(columns.tiles) * columns.height
+    rows = np.minimum(starts + columns.height, columns.rows.shape[0]) - starts
     return (rows * columns.folds).astype(dtype).reshape(-1, 1)
 
 
@@ -177,20 +187,22 @@ def _training_numpy(
     def measure(i: int, s: slice) -> None:
         moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], out[s])
 
-    each_tile(*columns.rows.shape, measure)
+    columns.each_tile(measure)
     center, variance = _joined_moments(columns, moments, _tile_sizes(columns, x.dtype))
     factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    wide_center = columns.spread(center)
-    wide_factor = columns.spread(factor if scale is None else factor * scale)
-    wide_offset = None if offset is None else columns.spread(offset)
+    if scale is not None:
+        factor *= scale
+    wide_factor = columns.spread(factor)
+    shifts = (moments[0] - center) * factor
+    if offset is not None:
+        shifts += offset
 
     def apply(i: int, s: slice) -> None:
-        tile = np.subtract(columns.rows[s], wide_center, out[s])
-        np.multiply(tile, wide_factor, tile)
-        if wide_offset is not None:
-            np.add(tile, wide_offset, tile)
+        # The tile holds deviations from its own mean; what is missing is a number per channel.
+        tile = np.multiply(out[s], wide_factor, out[s])
+        np.add(tile, columns.spread(shifts[i]), tile)
 
-    each_tile(*columns.rows.shape, apply)
+    columns.each_tile(apply)
     if not columns.count:
         center, variance = np.full_like(center, np.nan), np.full_like(center, np.nan)
     return columns.back(out), center, variance
@@ -210,41 +222,45 @@ def _gradient_numpy(
     columns = _Columns(x, normalize_axis(axis, x.ndim))
     g_rows = columns.like(g)
     out = np.empty_like(columns.rows)
-    center, variance, of_offset, of_scale = _gradient_moments(columns, g_rows, out)
+    centers, center, variance, of_offset, of_scale = _gradient_moments(columns, g_rows, out)
     factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
     of_scale = of_scale * factor
     weight = factor if scale is None else factor * scale
     count = max(columns.count, 1)
-    wide_center, wide_weight = columns.spread(center), columns.spread(weight)
-    slope = columns.spread((2 * g_variance - weight * factor * of_scale) / count)
-    level = columns.spread((g_mean - weight * of_offset) / count)
+    slope = (2 * g_variance - weight * factor * of_scale) / count
+    levels = (g_mean - weight * of_offset) / count + (centers - center) * slope
+    wide_weight, wide_slope = columns.spread(weight), columns.spread(slope)
 
     def apply(i: int, s: slice) -> None:
-        tile = np.subtract(columns.rows[s], wide_center, out[s])
-        np.multiply(tile, slope, tile)
-        np.add(tile, level, tile)
+        # As in training, the tile holds deviations from its own mean.
+        tile = np.multiply(out[s], wide_slope, out[s])
+        np.add(tile, columns.spread(levels[i]), tile)
         weighted = scratch("squares", tile.shape, tile.dtype)
         np.add(tile, np.multiply(g_rows[s], wide_weight, weighted), tile)
 
-    each_tile(*columns.rows.shape, apply)
+    columns.each_tile(apply)
     return columns.back(out), of_scale, of_offset
 
 
 def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, ...]:
-    """Mean and variance, and the sums of g and of g times the deviations, in one pass."""
+    """Means of tiles; mean, variance, and the sums of g and of g times the deviations.
+
+    ``buffer`` gets the deviations from the means of the tiles.
+    """
     moments = np.zeros((4, columns.tiles, columns.channels), buffer.dtype)
 
     def measure(i: int, s: slice) -> None:
         tile = buffer[s]
         moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], tile)
         moments[2, i] = columns.total(g_rows[s])
-        moments[3, i] = columns.total(np.multiply(g_rows[s], tile, tile))
+        products = scratch("squares", tile.shape, tile.dtype)
+        moments[3, i] = columns.total(np.multiply(g_rows[s], tile, products))
 
-    each_tile(*columns.rows.shape, measure)
+    columns.each_tile(measure)
     center, variance = _joined_moments(columns, moments, _tile_sizes(columns, buffer.dtype))
     # The deviations were those from the means of the tiles.
     products = add_up(moments[3] + moments[2] * (moments[0] - center), 0)
-    return center, variance, add_up(moments[2], 0), products
+    return moments[0], center, variance, add_up(moments[2], 0), products
 
 
 # Training ----------------------------------------------------------------------------------------

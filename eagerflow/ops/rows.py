@@ -31,24 +31,33 @@ add_up: Any = np.add.reduce
 maximum_of: Any = np.maximum.reduce
 
 
-def each_tile(rows: int, width: int, work: Callable[[int, slice], None]) -> None:
-    """Call ``work(number, rows of the tile)`` for all tiles of ``rows`` rows of ``width``."""
-    height = tile_height(width)
+def each_tile(
+    rows: int,
+    width: int,
+    work: Callable[[int, slice], None],
+    tile: int = TILE,
+    parallel: int = PARALLEL,
+) -> None:
+    """Call ``work(number, rows of the tile)`` for all tiles of ``rows`` rows of ``width``.
+
+    A tile has about ``tile`` elements; threads share the work from ``parallel`` elements on.
+    """
+    height = tile_height(width, tile)
 
     def one(i: int) -> None:
         work(i, slice(i * height, min((i + 1) * height, rows)))
 
     count = -(-rows // height)
-    if rows * width < PARALLEL:
+    if rows * width < parallel:
         for i in range(count):
             one(i)
     else:
         run(one, count)
 
 
-def tile_height(width: int) -> int:
+def tile_height(width: int, tile: int = TILE) -> int:
     """Rows of ``width`` elements that make up a tile."""
-    return max(1, TILE // max(width, 1))
+    return max(1, tile // max(width, 1))
 
 
 def along_rows(
