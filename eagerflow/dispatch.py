@@ -25,7 +25,7 @@ from eagerflow.errors import (
     OutOfMemoryError,
     ShapeError,
 )
-from eagerflow.op import REQUIRED, Op, ops, spec_of
+from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -216,6 +216,7 @@ def bind(op: Op) -> Call:
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc
     call.__module__ = op.kernel.__module__
+    call.__signature__ = OpSignature(op.kernel)  # type: ignore[attr-defined]
     call.op = op  # type: ignore[attr-defined]
     return call
 

@@ -256,6 +256,33 @@ class Op:
         return self.dtypes[min(position, len(self.dtypes) - 1)]
 
 
+_FACTS = (
+    "dtypes", "infer", "partials", "vjp", "jvp", "saves", "batch", "split", "cost", "onnx",
+    "scalar", "samples", "errors", "reference",
+)  # fmt: skip
+
+
+class OpSignature(inspect.Signature):
+    """The signature of an op's public function: the kernel's, without the namespace.
+
+    It is read from the kernel when somebody asks, since reading all of them takes long.
+    """
+
+    def __init__(self, kernel: Rule) -> None:
+        self._kernel = kernel
+
+    @property
+    def parameters(self) -> Any:
+        """The parameters by name."""
+        own = list(inspect.signature(self._kernel).parameters.values())[1:]
+        return {p.name: p.replace(annotation=p.empty) for p in own}
+
+    @property
+    def return_annotation(self) -> Any:
+        """None is stated: all ops return Tensors."""
+        return self.empty
+
+
 class _Registry(Mapping[str, Op]):
     """All ops by name."""
 
@@ -277,8 +304,7 @@ class _Registry(Mapping[str, Op]):
             raise ValueError(f"there is an op {op.name!r} already")
         if not op.doc:
             raise ValueError(f"op {op.name!r} has no docstring")
-        for fact in ("kernel", "infer", "partials", "vjp", "jvp", "batch", "split", "cost",
-                     "onnx", "scalar", "samples", "errors", "reference"):  # fmt: skip
+        for fact in ("kernel", *_FACTS):
             if getattr(op, fact) is None:
                 raise ValueError(f"op {op.name!r} lacks {fact!r}: give it, or Missing('why')")
         self._ops[op.name] = op
@@ -293,6 +319,7 @@ def register(kernel: Rule, facts: dict[str, Any]) -> Op:
     After the namespace ``xp`` come the data arguments, up to ``/`` (``*name`` for any
     number of them; a default of None makes one optional); all later ones are attributes.
     """
+    facts = dict.fromkeys(_FACTS) | facts  # what is not given is None, and then refused
     data, attributes, optional, variadic = _signature(kernel)
     facts.setdefault("together", tuple(range(len(data))))
     op = Op(

@@ -154,11 +154,12 @@ now = _now.get
 
 def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``f(...)`` with ``recorder`` as the innermost one."""
-    token = _now.set((recorder.append if recorder else None, recorder, _runner.run))
-    try:
+    before = now()
+    try:  # nothing stands before it, so that Ctrl-C finds no gap
+        _now.set((recorder.append if recorder else None, recorder, _runner.run))
         return f(*args, **kwargs)
     finally:
-        _now.reset(token)
+        _now.set(before)
 
 
 def below(

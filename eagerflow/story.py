@@ -135,7 +135,7 @@ class MemoryReport:
         seen: set[int] = set()
         by_line: dict[tuple[str, str], int] = {}
         for entry in entries:
-            kept = [entry[RESULT], *entry[FIRST_VALUE::2]]
+            kept = [entry[RESULT], *entry[FIRST_VALUE::2], *getattr(entry[OP].vjp, "kept", ())]
             for value in kept:
                 for tensor in value if isinstance(value, tuple) else (value,):
                     if isinstance(tensor, Tensor) and id(tensor._array) not in seen:

@@ -126,6 +126,7 @@ class GradientTape(Recorder):
                 )  # fmt: skip
             return parts
 
+        vjp.kept = getattr(backward, "kept", ())  # type: ignore[attr-defined]
         record(self._entries.append, custom_op(name, vjp), tuple(args), {}, tuple(outs))
         return tree.unflatten(structure, outs)
 

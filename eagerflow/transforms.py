@@ -375,6 +375,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
                 result = f(*args, **kwargs)
             return again.gradient(result, external, g, unconnected="zero")
 
+        backward.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
         return tape.record_custom(f.__name__, external, y, backward)
 
     return called

@@ -25,7 +25,7 @@ def _description(device: ef.Device) -> str:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return f"NumPy, {cores} cores, {platform.machine()}"
     stats = device.backend.memory_stats(device.index)
-    total = stats.get("total")
+    total = stats.get("device_bytes")
     return device.backend.name + (f", {total / 2**30:.0f} GiB" if total else "")
 
 

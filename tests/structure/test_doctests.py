@@ -45,6 +45,19 @@ def run_source(text, path, public_names, module_names):
     return tried, "".join(reports)
 
 
+PAGES = {
+    path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))
+    if "\n>>> " in path.read_text()
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_on_the_page(page):
+    tried, report = run_example(PAGES[page].replace("```", ""), page, page, 1, user_names())
+    print(f"{tried} examples in docs/{page}")
+    assert tried and not report, report
+
+
 def test_there_are_examples():
     assert SOURCES, f"no example under {ROOT / PACKAGE}"
 
