@@ -8,6 +8,7 @@ is the transpose of ``avg_pool``.
 from __future__ import annotations
 
 import itertools
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -111,7 +112,17 @@ def _windows(shape: Any, window: Any, strides: Any, padding: Any) -> tuple[Windo
     """The windows on an input of this shape, all checks made."""
     _pool_spec(TensorSpec(shape, "float32"), window, strides, padding)
     columns = zip(shape[1:-1], *_attributes(len(shape) - 2, window, strides, padding), strict=True)
-    return tuple(window_of(n, k, s, 1, pad) for n, k, s, pad in columns)
+    return tuple(_trimmed(window_of(n, k, s, 1, pad)) for n, k, s, pad in columns)
+
+
+def _trimmed(w: Window) -> Window:
+    """The same window without the elements that lie beside the input wherever it goes.
+
+    So kernels can look at each element in turn, however large a window the user asks for.
+    """
+    first = max(0, w.before - (w.out - 1) * w.stride)
+    last = min(w.kernel, w.before + w.size)
+    return w._replace(kernel=max(last - first, 1), before=w.before - first)
 
 
 @lru_cache(1024, typed=True)
@@ -144,7 +155,8 @@ def _cost(*specs: Any, window: Any, **attributes: Any) -> Cost:
     moved = specs[0].size * specs[0].dtype.itemsize
     for spec in specs[1:]:
         moved = moved + spec.size * spec.dtype.itemsize
-    elements = window if isinstance(window, int) else int(np.prod(window))
+    rank = specs[0].ndim - 2
+    elements = math.prod(window) if isinstance(window, tuple) else window**rank
     return Cost(sizes[-1] * elements, moved * 2)
 
 
