@@ -37,6 +37,7 @@ from eagerflow.transforms import (
 from eagerflow.variable import Variable
 
 __version__ = "0.1.0"
+__array_api_version__ = "2024.12"
 
 e = 2.718281828459045
 inf = float("inf")

@@ -16,13 +16,16 @@ from eagerflow.ops import (
     creation,
     decompositions,
     diagonals,
+    differences,
     einstein,
     exponential,
     gathering,
     indexing,
+    inspection,
     joining,
     losses,
     matrices,
+    methods,
     normalization,
     norms,
     optimizer_updates,
@@ -62,10 +65,12 @@ from eagerflow.ops.convolution import *
 from eagerflow.ops.creation import *
 from eagerflow.ops.decompositions import *
 from eagerflow.ops.diagonals import *
+from eagerflow.ops.differences import *
 from eagerflow.ops.einstein import *
 from eagerflow.ops.exponential import *
 from eagerflow.ops.gathering import *
 from eagerflow.ops.indexing import *
+from eagerflow.ops.inspection import *
 from eagerflow.ops.joining import *
 from eagerflow.ops.losses import *
 from eagerflow.ops.matrices import *
@@ -109,13 +114,16 @@ _MODULES = (
     creation,
     decompositions,
     diagonals,
+    differences,
     einstein,
     exponential,
     gathering,
     indexing,
+    inspection,
     joining,
     losses,
     matrices,
+    methods,
     normalization,
     norms,
     optimizer_updates,

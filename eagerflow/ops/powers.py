@@ -16,7 +16,7 @@ from eagerflow.ops.family import FLOATS, INEXACT, ErrorSample, Missing, Onnx, Sa
 from eagerflow.ops.samples import each, make, pairs, reals
 from eagerflow.ops.selection import where
 
-__all__ = ["hypot", "power", "rsqrt", "sqrt", "square"]
+__all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
 
 
 @elementwise(
@@ -167,6 +167,9 @@ def power(xp: Any, x1: Any, x2: Any, /) -> Any:
     if dtype.kind == "i" and (x2 < 0 if isinstance(x2, int) else xp.any(x2 < 0)):
         _refuse_negative(x2)
     return xp.pow(x1, x2) if hasattr(xp, "pow") else xp.power(x1, x2)
+
+
+pow = power  # the name in the Array API standard
 
 
 # hypot -------------------------------------------------------------------------------------------

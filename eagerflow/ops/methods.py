@@ -1,0 +1,148 @@
+"""Methods of Tensors and Variables that NumPy's arrays have, with NumPy's arguments.
+
+Most ops attach their methods themselves; here are those whose op takes other arguments, or has
+another name. What NumPy does in place (``sort``) gives a new tensor: tensors do not change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.devices import as_device
+from eagerflow.dtypes import INEXACT
+from eagerflow.errors import ArgumentError, DeviceError, short_repr
+from eagerflow.ops.arithmetic import abs, divide, multiply
+from eagerflow.ops.cast import to_device
+from eagerflow.ops.complexes import conj
+from eagerflow.ops.contraction import matmul, tensordot
+from eagerflow.ops.diagonals import diagonal
+from eagerflow.ops.reduction import sum
+from eagerflow.ops.rounding import round
+from eagerflow.ops.scan import cumulative_prod, cumulative_sum
+from eagerflow.ops.scattering import nonzero
+from eagerflow.ops.selection import clip
+from eagerflow.ops.shape import reshape
+from eagerflow.ops.sorting import argsort, searchsorted, sort
+from eagerflow.tensor import Operators
+
+__all__: list[str] = []
+
+_MOST_DECIMALS = 300  # the powers of ten up to there are float64
+
+
+def _copy(self: Any) -> Any:
+    """A tensor of the same values; since tensors do not change, it may be the same one."""
+    return as_tensor(self)
+
+
+def _cumprod(self: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Products of all elements up to each one along an axis; None: of the flattened tensor."""
+    x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
+    return cumulative_prod(x, axis=axis, dtype=dtype)
+
+
+def _cumsum(self: Any, axis: Any = None, dtype: Any = None) -> Any:
+    """Sums of all elements up to each one along an axis; None: of the flattened tensor."""
+    x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
+    return cumulative_sum(x, axis=axis, dtype=dtype)
+
+
+def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonals of the matrices in two axes: by default, as in NumPy, the first two."""
+    return diagonal(self, offset, axis1, axis2)
+
+
+def _dot(self: Any, other: Any) -> Any:
+    """Sums of products over the last axis and the last but one of ``other`` (or its only one)."""
+    if type(other) not in SCALARS and not isinstance(other, Operators):
+        other = as_tensor(other, device=self.device)
+    if type(other) in SCALARS or self.ndim == 0 or other.ndim == 0:
+        return multiply(self, other)
+    if other.ndim <= 2:
+        return matmul(self, other)
+    return tensordot(self, other, axes=((self.ndim - 1,), (other.ndim - 2,)))
+
+
+def _itemsize(self: Any) -> int:
+    """Bytes of one element."""
+    size: int = self.dtype.itemsize
+    return size
+
+
+def _ravel(self: Any) -> Any:
+    """The same values along one axis, in row-major order."""
+    return reshape(self, (-1,))
+
+
+def _round(self: Any, decimals: int = 0) -> Any:
+    """Each element to so many decimals (negative: to tens, hundreds, ...), halves to even."""
+    if isinstance(decimals, bool) or not isinstance(decimals, int):
+        _refuse_decimals(decimals, "an integer")
+    if decimals == 0 or (decimals > 0 and self.dtype not in INEXACT):
+        return round(self)
+    if self.dtype not in INEXACT:
+        _refuse_decimals(decimals, f"an integer from 0 on for {self.dtype.name}")
+    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
+        _refuse_decimals(decimals, f"an integer from {-_MOST_DECIMALS} to {_MOST_DECIMALS}")
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    if decimals > 0:
+        return divide(round(multiply(self, scale)), scale)
+    return multiply(round(divide(self, scale)), scale)
+
+
+def _refuse_decimals(decimals: Any, expected: str) -> None:
+    raise ArgumentError(
+        f"{short_repr(decimals)} is not a number of decimals", op="round", argument="decimals",
+        expected=expected,
+    )  # fmt: skip
+
+
+def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where the elements of ``v`` would go into this sorted vector."""
+    return searchsorted(self, v, sorter, side=side)
+
+
+def _to(self: Any, device: Any) -> Any:
+    """The tensor on another device, given by its name or as a Device."""
+    return to_device(self, str(as_device(device)))
+
+
+def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
+    """The tensor on another device, given by its name or as a Device."""
+    if stream is not None:
+        raise DeviceError(
+            f"stream {short_repr(stream)} cannot be chosen", op="to_device", argument="stream",
+            expected="None: the device's backend orders the work",
+        )  # fmt: skip
+    return _to(self, device)
+
+
+def _trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+    """Sum along each diagonal of the matrices in two axes: as in NumPy, the first two."""
+    return sum(diagonal(self, offset, axis1, axis2), axis=-1, dtype=dtype)
+
+
+_METHODS = {
+    "abs": abs,
+    "argsort": argsort,
+    "clip": clip,
+    "conjugate": conj,
+    "copy": _copy,
+    "cumprod": _cumprod,
+    "cumsum": _cumsum,
+    "diagonal": _diagonal,
+    "dot": _dot,
+    "itemsize": property(_itemsize),
+    "nonzero": nonzero,
+    "ravel": _ravel,
+    "round": _round,
+    "searchsorted": _searchsorted,
+    "sort": sort,
+    "to": _to,
+    "to_device": _to_device,
+    "trace": _trace,
+}
+
+for _name, _method in _METHODS.items():
+    setattr(Operators, _name, _method)
