@@ -266,16 +266,20 @@ class GradientTape(Recorder):
     ) -> list[Tensor | None]:
         keys = [self._keys_of(source) for source in sources]
         wanted: set[int] = set().union(*keys)
-        everything = {*self._watched, *(k for _, read in self._reads.values() for k in read)}
-        reached = None if wanted >= everything else _reached(self._entries, wanted)
+        all_wanted = self._watched.keys() <= wanted and all(
+            read <= wanted for _, read in self._reads.values()
+        )
+        reached = None if all_wanted else _reached(self._entries, wanted)
         if self.persistent:
             grads = pull_back(self._entries[:], start, wanted, reached, ends)
         else:
             # The walk uses up the entries, so that memory is given back on the way, and a
             # one-shot tape that is still open does not record its own gradient.
             entries, self._entries, self._used = self._entries, [], True
-            watcher = self.outer if now()[1] is self else now()[1]
-            grads = under(watcher, pull_back, entries, start, wanted, reached, ends)
+            if now()[1] is self:
+                grads = under(self.outer, pull_back, entries, start, wanted, reached, ends)
+            else:
+                grads = pull_back(entries, start, wanted, reached, ends)
         return [_total([grads[k] for k in own if k in grads]) for own in keys]
 
     def _keys_of(self, source: Any) -> set[int]:
@@ -450,7 +454,9 @@ def _multiply_partials(
             p = partial(y, *args, **attributes) if attributes else partial(y, *args)
             part = product(g, _conjugate(p) if g._kind.is_complex else p)
         if x is not None:  # else the only argument, which has the shape of the result
-            shape = x if x.__class__ is tuple else x._array.shape if x.__class__ is Tensor else x.shape
+            shape = (
+                x if x.__class__ is tuple else x._array.shape if x.__class__ is Tensor else x.shape
+            )
             if part._array.shape != shape:
                 part = reduce_to(part, shape)
         known = grads.get(key)

@@ -53,6 +53,8 @@ def register(
 def _rule(nest: Any) -> _Rule | None:
     cls = type(nest)
     rule = _rules.get(cls)
+    if rule is None and not issubclass(cls, (tuple, dict)):
+        return None
     if rule is None and issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _Rule(lambda n: (cls._fields, n), lambda keys, items: cls(*items))
     if rule is None and issubclass(cls, dict):
