@@ -23,8 +23,8 @@ __all__ = [
 Call = Callable[..., Any]
 
 SMALL = 1 << 10  # elements up to which the fewest calls win
-TILE = 1 << 15  # elements; with smaller ones, threads wait for the interpreter's lock
-PARALLEL = 1 << 17  # elements from which waking another thread pays
+TILE = 1 << 16  # elements; with smaller ones, threads wait for the interpreter's lock
+PARALLEL = 1 << 19  # elements from which waking another thread pays, also for a single ufunc
 
 
 # What kernels work with --------------------------------------------------------------------------
