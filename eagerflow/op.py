@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import DTypeError, EagerflowError
@@ -105,6 +106,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return tuple(freeze(item, depth + 1) for item in value)
     if isinstance(value, np.dtype | type):
         return as_dtype(value)
+    if cls is Device:
+        return str(value)
     if cls is slice:
         return slice(*(freeze(part, depth) for part in (value.start, value.stop, value.step)))
     if value is Ellipsis:
@@ -210,12 +213,13 @@ class Op:
                 raise TypeError(f"{self.name}() takes {count} tensors, {len(args)} arguments came")
             for name, value in zip(self.attributes, args[count:], strict=False):
                 attributes[name] = self._freeze(name, value)
+        given = len(data)
         for name, value in named.items():
             if name in attributes:
                 attributes[name] = self._freeze(name, value)
-            elif name in self.data and self.data.index(name) >= len(data):
-                missing = self.data.index(name) - len(data)
-                data = (*data, *(None,) * missing, value)
+            elif name in self.data and (at := self.data.index(name)) >= given:
+                data = (*data, *(None,) * (at + 1 - len(data)))
+                data = (*data[:at], value, *data[at + 1 :])
             else:
                 raise TypeError(f"{self.name}() got an unexpected argument {name!r}")
         for name in self.required:

@@ -305,10 +305,20 @@ def array_namespace() -> Any:
     return _namespace[0]
 
 
+# Where NumPy's function means something else than ours of that name, or has no other name here,
+# the method says the same.
+_AS_METHODS = frozenset(
+    {np.argsort, np.cumprod, np.cumsum, np.diagonal, np.dot, np.ravel, np.round, np.trace}
+)
+
+
 def numpy_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What ``np.f(tensor)`` means: ``ef.f(tensor)``, where there is a function of that name."""
     if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
         return getattr(args[0], func.__name__)
+    if func in _AS_METHODS and args:
+        first = array_namespace().asarray(args[0])
+        return getattr(first, func.__name__)(*args[1:], **kwargs)
     found = _functions().get(func)
     if found is None:
         raise DTypeError(
