@@ -89,6 +89,7 @@ def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
 
 # So many multiplications are worth waking other threads (measured: about 0.2 ms of them).
 WORTH_SHARING = 2**23
+SMALLEST_SHARED = 2**18  # from here on OpenBLAS shares a product among threads
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_PRODUCT = 256**3
 # Stacks are shared in this many parts, whatever the number of threads.
@@ -97,7 +98,7 @@ PARTS = 8
 
 def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     if a.ndim == 2 == b.ndim:
-        return a.dot(b)  # a third of the time that np.matmul needs before it computes
+        return _product(a, b)
     if not a.ndim or not b.ndim or (a.ndim < 3 and b.ndim > 2):
         return np.matmul(a, b)
     if b.ndim > 2:
@@ -106,6 +107,14 @@ def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
         return a.dot(b)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
     return rows.dot(b).reshape(a.shape[:-1] + b.shape[1:])
+
+
+def _product(a: Any, b: Any) -> Any:
+    """Product of two matrices; ``dot`` needs a third of np.matmul's time before it computes."""
+    if SMALLEST_SHARED < a.size * b.shape[1] < WORTH_SHARING:
+        with threads.single_threaded_blas:
+            return a.dot(b)
+    return a.dot(b)
 
 
 def _stacked(a: Any, b: Any) -> Any:
