@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import eagerflow as ef
-from eagerflow.kernels import threads
-from eagerflow.ops import draws, philox
+from eagerflow.kernels import philox, threads
+from eagerflow.ops import draws
 
 COUNT = 200_000
 LEVEL = 1e-4  # of a test's p-value; the seeds are fixed, so the suite does not flicker

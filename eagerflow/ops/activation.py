@@ -9,6 +9,7 @@ import numpy as np
 
 from eagerflow.dtypes import REAL
 from eagerflow.errors import DTypeError
+from eagerflow.kernels.tiling import SMALL, constants, direct_tiles, in_tiles, scratch, tiled, zeros
 from eagerflow.ops.arithmetic import abs
 from eagerflow.ops.comparison import greater, less, logical_and
 from eagerflow.ops.exponential import exp
@@ -23,7 +24,6 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.samples import each, reals, values
 from eagerflow.ops.selection import where
-from eagerflow.ops.tiling import SMALL, constants, direct_tiles, in_tiles, scratch, tiled, zeros
 from eagerflow.spec import TensorSpec
 
 __all__ = ["elu", "hard_sigmoid", "hard_silu", "leaky_relu", "relu", "relu6", "selu", "softsign"]

@@ -13,8 +13,9 @@ from typing import Any
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
+from eagerflow.kernels.convolution import filter_gradient, forward, input_gradient
+from eagerflow.kernels.windows import padding_of, per_axis, taps
 from eagerflow.op import Missing, Split
-from eagerflow.ops.convolution_kernels import filter_gradient, forward, input_gradient
 from eagerflow.ops.convolution_samples import (
     conv_errors,
     conv_reference,
@@ -40,7 +41,6 @@ from eagerflow.ops.convolution_shapes import (
 )
 from eagerflow.ops.family import FLOATS, define
 from eagerflow.ops.shape import broadcast_to, permute_dims, reshape
-from eagerflow.ops.windows import padding_of, per_axis, taps
 from eagerflow.spec import TensorSpec
 
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]

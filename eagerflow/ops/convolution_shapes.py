@@ -7,8 +7,7 @@ from typing import Any
 
 from eagerflow.dims import product
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost
-from eagerflow.ops.windows import (
+from eagerflow.kernels.windows import (
     Window,
     check_kernel,
     known,
@@ -17,6 +16,7 @@ from eagerflow.ops.windows import (
     per_axis,
     window_of,
 )
+from eagerflow.op import Cost
 from eagerflow.spec import TensorSpec
 
 __all__ = [

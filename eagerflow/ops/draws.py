@@ -18,8 +18,8 @@ from eagerflow.devices import device_of
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.kernels import philox
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
-from eagerflow.ops import philox
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.spec import TensorSpec, as_shape
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.kernels.rows import add_up, along_rows, each_tile, maximum_of, scratch
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
 from eagerflow.ops.family import define, elementwise
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import add_up, along_rows, each_tile, maximum_of, scratch
 from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.ops.sigmoids import sigmoid

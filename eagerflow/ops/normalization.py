@@ -11,10 +11,10 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
+from eagerflow.kernels.rows import add_up, each_tile, scratch, tile_height
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, elements, refused_objects
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import add_up, each_tile, scratch, tile_height
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
 from eagerflow.ops.statistics import mean

@@ -15,12 +15,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops import pooling_kernels as kernels
-from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
-from eagerflow.ops.samples import make
-from eagerflow.ops.shape import broadcast_to, reshape
-from eagerflow.ops.windows import (
+from eagerflow.kernels import pooling as kernels
+from eagerflow.kernels.windows import (
     Window,
     check_kernel,
     known,
@@ -29,6 +25,10 @@ from eagerflow.ops.windows import (
     per_axis,
     window_of,
 )
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
+from eagerflow.ops.samples import make
+from eagerflow.ops.shape import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]

@@ -4,7 +4,7 @@ Every number is a function of the generator's state, three words ``(key, key, dr
 seed gives the key, and each call uses one value of ``draw`` up, whatever its shape. So the
 same seed gives the same bits on every device and with any number of threads, and captured,
 loaded and recomputed programs draw the numbers that eager ones do. How bits become numbers
-stands in ``eagerflow/ops/philox.py``.
+stands in ``eagerflow/kernels/philox.py``.
 
 The state is a Variable. Inside ``vmap`` a generator from outside gives each example numbers
 of its own; a generator of a batch of states (``Generator.states``) gives each example those
@@ -22,10 +22,10 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.kernels.philox import WORDS
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
-from eagerflow.ops.philox import WORDS
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable

@@ -12,6 +12,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, REAL, STANDARD
 from eagerflow.errors import ShapeError
+from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.accumulation import (
     accumulator,
@@ -21,7 +22,6 @@ from eagerflow.ops.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.family import expand_reduced, reduced_shape, reduction, refused_objects
-from eagerflow.ops.rows import add_up
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims

@@ -9,6 +9,7 @@ import numpy as np
 from eagerflow.convert import SCALARS
 from eagerflow.dtypes import REAL, default_dtype, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels.tiling import TILE, filled, scratch, tiled, tiled_together
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import (
     equal,
@@ -29,7 +30,6 @@ from eagerflow.ops.family import (
     split_elementwise,
 )
 from eagerflow.ops.samples import each, make, pairs, values
-from eagerflow.ops.tiling import TILE, filled, scratch, tiled, tiled_together
 from eagerflow.spec import TensorSpec, broadcast
 from eagerflow.tensor import Tensor
 

@@ -1,6 +1,6 @@
 """The logistic function and its smooth relatives: sigmoid, softplus, silu, gelu, mish.
 
-The NumPy kernels work tile by tile in few passes (``ops/tiling.py``); where two forms of a
+The NumPy kernels work tile by tile in few passes (``kernels/tiling.py``); where two forms of a
 function are equal in mathematics, the one without overflow and cancellation is taken.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from eagerflow.errors import DTypeError
 from eagerflow.kernels import special
+from eagerflow.kernels.tiling import constants, direct_tiles, horner, in_tiles, scratch, zeros
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (
     FLOATS,
@@ -24,7 +25,6 @@ from eagerflow.ops.family import (
     refused_objects,
 )
 from eagerflow.ops.samples import each, reals, values
-from eagerflow.ops.tiling import constants, direct_tiles, horner, in_tiles, scratch, zeros
 from eagerflow.ops.trigonometric import tanh
 from eagerflow.spec import TensorSpec
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
+from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import Cost, define, elements, expand_reduced, reduction, refused_objects
 from eagerflow.ops.reduction import along, sum
-from eagerflow.ops.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.selection import where
 from eagerflow.ops.shape import broadcast_to

@@ -11,11 +11,11 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import BOOL, INTEGERS, REAL
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels.rows import add_up, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reduction import sum
-from eagerflow.ops.rows import add_up, split_rows
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, normalize_axis
 

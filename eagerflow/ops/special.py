@@ -10,11 +10,11 @@ import numpy as np
 
 from eagerflow.errors import DTypeError
 from eagerflow.kernels import special
+from eagerflow.kernels.tiling import horner, in_tiles, scratch
 from eagerflow.op import ErrorSample
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise, refused_objects
 from eagerflow.ops.samples import each, reals, values
-from eagerflow.ops.tiling import horner, in_tiles, scratch
 from eagerflow.spec import TensorSpec
 
 __all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]

@@ -11,11 +11,11 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import expand_reduced, reduction
 from eagerflow.ops.reduction import along, sum
-from eagerflow.ops.rows import add_up
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import normalize_axes

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.kernels.blocks import UNPACKED, Block, cut, lanes, load, pieces, strided, total
 from eagerflow.kernels.threads import run, scratch
-from eagerflow.ops.blocks import UNPACKED, Block, cut, lanes, load, pieces, strided, total
-from eagerflow.ops.windows import Window
+from eagerflow.kernels.windows import Window
 
 __all__ = ["filter_gradient", "fits", "forward"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.kernels.blocks import cut
 from eagerflow.kernels.threads import run, scratch
-from eagerflow.ops.blocks import cut
-from eagerflow.ops.windows import Window, taps
+from eagerflow.kernels.windows import Window, taps
 
 __all__ = [
     "avg_pool",

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.kernels import winograd
+from eagerflow.kernels.blocks import Block, cut, lanes, load, pieces, strided, total
 from eagerflow.kernels.threads import run, scratch
-from eagerflow.ops import winograd
-from eagerflow.ops.blocks import Block, cut, lanes, load, pieces, strided, total
-from eagerflow.ops.windows import Window, taps
+from eagerflow.kernels.windows import Window, taps
 
 __all__ = ["filter_gradient", "forward", "input_gradient"]
 
