@@ -61,22 +61,30 @@ def recorded_rows(rounds):
     """The same ops on a value that is watched."""
     rows = []
     for name, (f, g, _, _) in (UNARY | BINARY).items():
-        rest = () if name in UNARY else (1,)
+        if name in UNARY:
+            one, one_torch = f, g
+        else:
+            y, y_torch = ours[1], theirs[1]
 
-        def record(f=f, rest=rest):
+            def one(x, f=f, y=y):
+                return f(x, y)
+
+            def one_torch(x, g=g, y=y_torch):
+                return g(x, y)
+
+        def record(one=one):
             x = ours[0]
-            others = [ours[i] for i in rest]
             with ef.GradientTape() as tape:
                 tape.watch(x)
                 for _ in range(REPEATS):
-                    y = f(x, *others)
-            return y
+                    z = one(x)
+            return z
 
-        def record_torch(g=g, rest=rest):
-            others = [theirs[i] for i in rest]
+        def record_torch(one=one_torch):
+            x = watched
             for _ in range(REPEATS):
-                y = g(watched, *others)
-            return y
+                z = one(x)
+            return z
 
         calls = {"eagerflow": record, "PyTorch": record_torch}
         harness.agree(name, {who: [numbers(c())] for who, c in calls.items()}, 1e-6)

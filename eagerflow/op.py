@@ -329,7 +329,7 @@ def register(kernel: Rule, facts: dict[str, Any]) -> Op:
     op = Op(
         name=facts.pop("name", None) or kernel.__name__.strip("_"),
         kernel=kernel,
-        doc=inspect.cleandoc(kernel.__doc__ or ""),
+        doc=kernel.__doc__ or "",
         data=data,
         attributes=attributes,
         variadic=variadic,

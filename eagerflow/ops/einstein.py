@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import string
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any
@@ -32,6 +31,8 @@ Labels = tuple[str, ...]
 
 
 # Subscripts --------------------------------------------------------------------------------------
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _refused(problem: str, expected: str | None = None, hint: str | None = None) -> ShapeError:
@@ -76,7 +77,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
 
 
 def _symbols() -> Iterable[str]:
-    yield from string.ascii_letters
+    yield from LETTERS
     yield from filter(str.isalpha, map(chr, range(0xC0, 0x2000)))
 
 
