@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import eagerflow as ef
+from tests.nn.peers import torch
 
 RNG = np.random.default_rng(0)
 

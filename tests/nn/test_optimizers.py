@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 
 import eagerflow as ef
 from eagerflow.nn import optimizers, schedules
+from tests.nn.peers import torch
 
 STEPS = 8
 
