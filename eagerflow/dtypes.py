@@ -28,7 +28,6 @@ __all__ = [
     "INTEGERS",
     "NUMERIC",
     "REAL",
-    "SIGNED",
     "STANDARD",
     "DType",
     "as_dtype",
@@ -56,7 +55,6 @@ FLOATS = frozenset({float16, bfloat16, float32, float64})
 COMPLEX = frozenset({complex64, complex128})
 FLOAT8 = frozenset({np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
 REAL = INTEGERS | FLOATS
-SIGNED = frozenset(SIGNED_INTEGERS) | FLOATS | COMPLEX
 INEXACT = FLOATS | COMPLEX
 NUMERIC = REAL | COMPLEX
 STANDARD = BOOL | NUMERIC

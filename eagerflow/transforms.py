@@ -15,7 +15,7 @@ from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.op import Op
 from eagerflow.ops.creation import eye, zeros_like
-from eagerflow.recorder import Recorder, below, custom_call, now, under
+from eagerflow.recorder import Recorder, below, custom_call, now
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -54,10 +54,10 @@ def _fresh(value: Any) -> Any:
     if isinstance(value, Variable):
         return value
     tensor = as_tensor(value)
-    return stop_identity(tensor)
+    return same_value(tensor)
 
 
-def stop_identity(tensor: Tensor) -> Tensor:
+def same_value(tensor: Tensor) -> Tensor:
     """The same value as another Tensor object; gradients pass."""
     same: Tensor = tensor.reshape(tensor.shape)
     return same
@@ -321,9 +321,7 @@ class _Again(Recorder):
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
         known = next(self._kept)
-        return (
-            tuple(map(stop_identity, known)) if isinstance(known, tuple) else stop_identity(known)
-        )
+        return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
 
     def read(self, variable: Any) -> Any:
         return self._values[id(variable)]
@@ -364,7 +362,8 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
         with _Inputs(keep) as seen:
-            y = under_outer(tape, seen, f, args, kwargs)
+            seen.outer = tape.outer  # the tape itself keeps nothing of what runs here
+            y = f(*args, **kwargs)
         for variable, value in seen.reads.values():
             tape.saw(variable, value)
         external = [x for x in seen.external.values() if is_inexact(x.dtype)]
@@ -379,11 +378,3 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         return tape.record_custom(f.__name__, external, y, backward)
 
     return called
-
-
-def under_outer(
-    tape: GradientTape, seen: _Inputs, f: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """``f(...)`` seen by ``seen`` and by the recorders around ``tape``, but not by ``tape``."""
-    seen.outer = tape.outer
-    return under(seen, f, *args, **kwargs)

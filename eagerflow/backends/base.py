@@ -64,10 +64,6 @@ class Backend:
     def _narrow(self, array: Any, dtype: DType) -> Any:
         return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
 
-    def scalar(self, value: Any, dtype: DType) -> Any:
-        """A Python number as an operand next to arrays of ``dtype``."""
-        return value if dtype.isbuiltin == 1 else self.asarray(value, dtype)
-
     def wrapper(self, index: int) -> Callable[[Any], Any]:
         """What makes an array on device ``index`` of a kernel's result that is a scalar."""
         return partial(self.asarray, dtype=None, index=index)
@@ -139,7 +135,3 @@ class PlacedBackend(Backend):
         place = current_device() if named is None else as_device(named)
         with self.on(place.index):
             return kernel(*args, **attributes)
-
-    def scalar(self, value: Any, dtype: DType) -> Any:
-        # A Python number belongs to no device; rounded here, it is the one a CPU would take.
-        return value if dtype.isbuiltin == 1 else float(dtype.type(value))

@@ -19,7 +19,7 @@ from eagerflow.dtypes import is_complex, is_inexact
 from eagerflow.errors import GradientError
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
-from eagerflow.transforms import jvp, stop_identity
+from eagerflow.transforms import jvp, same_value
 from eagerflow.variable import Variable
 
 __all__ = ["check_gradients"]
@@ -143,7 +143,7 @@ def _widened(leaf: Any) -> Tensor | None:
     if not is_inexact(tensor.dtype):
         return None
     wide = as_tensor(leaf, "complex128" if is_complex(tensor.dtype) else "float64")
-    return stop_identity(wide)  # f(x, x) has two arguments
+    return same_value(wide)  # f(x, x) has two arguments
 
 
 def _gradient_problem(problem: _Problem) -> _Problem:
