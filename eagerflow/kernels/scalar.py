@@ -1,8 +1,12 @@
-"""The scalar instructions: what an element-wise op may do to one element.
+"""The scalar instructions: what generated kernels and element-wise ops may do to one element.
 
-The set is small and closed. A scalar rule is a function of a namespace ``s`` that has these
-names, and of one operand per argument: ``lambda s, x: s.multiply(x, s.sigmoid(x))``. The
-namespace decides what calling them means; ``NUMPY`` computes on NumPy arrays.
+The set is small, closed and typed. A scalar rule is a function of a namespace ``s`` that has
+these names, and of one operand per argument: ``lambda s, x: s.multiply(x, s.sigmoid(x))``. The
+namespace decides what calling them means: a region's builder writes them down, the emitters
+of ``llvm`` and ``cuda`` turn them into code, ``NUMPY`` computes on NumPy arrays.
+
+The elementary functions among them are not known to any machine: ``functions/`` writes each one
+in terms of the other instructions, once for all kinds of generated code.
 """
 
 from __future__ import annotations
@@ -11,45 +15,66 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["INSTRUCTIONS", "NUMPY", "Instruction", "NumpyInstructions"]
+from eagerflow.kernels import special
+
+__all__ = ["INSTRUCTIONS", "NUMPY", "TYPES", "Instruction", "NumpyInstructions", "is_float"]
+
+TYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float32", "float64",
+)  # fmt: skip
+"""The types of values. float16 and bfloat16 exist in memory only: values of them are float32."""
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a type of ``TYPES`` holds floating-point numbers."""
+    return dtype.startswith("float")
 
 
 class Instruction(NamedTuple):
-    """A scalar instruction: number of operands, and NumPy's function where it has one."""
+    """A scalar instruction: number of operands, types it takes, type it gives, NumPy's function.
+
+    ``takes`` is "number", "float", "integer" (with bool), "bool" or "any"; all operands have
+    one type, but that a select's first is bool. ``gives`` is "same" (the type of the last
+    operand), "bool", or "stated" (an attribute names it).
+    """
 
     operands: int
+    takes: str
+    gives: str
     numpy: str | None
 
 
-_SAME_NAME = {
-    1: "negative abs sign floor ceil trunc sqrt square reciprocal exp exp2 expm1 log log2 log10 "
-    "log1p sin cos tan sinh cosh tanh isfinite isinf isnan logical_not bitwise_invert signbit "
-    "real imag conj",
-    2: "add subtract multiply divide floor_divide remainder maximum minimum equal not_equal less "
-    "less_equal greater greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or "
-    "bitwise_xor bitwise_left_shift bitwise_right_shift copysign nextafter hypot",
-}
+def _rows(takes: str, gives: str, operands: int, names: str) -> dict[str, Instruction]:
+    """Instructions of one signature; ``name=other`` is how NumPy calls it, ``name=`` lacks it."""
+    found = {}
+    for word in names.split():
+        name, given, numpy = word.partition("=")
+        found[name] = Instruction(operands, takes, gives, (numpy or None) if given else name)
+    return found
+
 
 INSTRUCTIONS: dict[str, Instruction] = {
-    name: Instruction(count, name) for count, names in _SAME_NAME.items() for name in names.split()
-} | {
-    "power": Instruction(2, "power"),
-    "round": Instruction(1, "rint"),
-    "asin": Instruction(1, "arcsin"),
-    "acos": Instruction(1, "arccos"),
-    "atan": Instruction(1, "arctan"),
-    "atan2": Instruction(2, "arctan2"),
-    "asinh": Instruction(1, "arcsinh"),
-    "acosh": Instruction(1, "arccosh"),
-    "atanh": Instruction(1, "arctanh"),
-    "select": Instruction(3, "where"),
-    "fma": Instruction(3, None),
-    "erf": Instruction(1, None),
-    "erfc": Instruction(1, None),
-    "lgamma": Instruction(1, None),
-    "digamma": Instruction(1, None),
-    "sigmoid": Instruction(1, None),
-    "rsqrt": Instruction(1, None),
+    **_rows("number", "same", 1, "negative abs sign square"),
+    **_rows("number", "same", 2, "add subtract multiply floor_divide remainder maximum minimum"),
+    **_rows("float", "same", 1, "floor ceil trunc round=rint sqrt reciprocal rsqrt="),
+    **_rows("float", "same", 2, "divide copysign nextafter hypot"),
+    **_rows("float", "same", 3, "fma="),
+    **_rows("any", "bool", 2, "equal not_equal less less_equal greater greater_equal"),
+    **_rows("float", "bool", 1, "isfinite isinf isnan signbit"),
+    **_rows("bool", "bool", 1, "logical_not"),
+    **_rows("bool", "bool", 2, "logical_and logical_or logical_xor"),
+    **_rows("integer", "same", 1, "bitwise_invert"),
+    **_rows("integer", "same", 2, "bitwise_and bitwise_or bitwise_xor"),
+    **_rows("integer", "same", 2, "bitwise_left_shift bitwise_right_shift"),
+    **_rows("any", "same", 3, "select=where"),
+    **_rows("any", "stated", 1, "convert= bitcast="),
+    # Elementary and special functions, written out in functions/.
+    **_rows("float", "same", 1, "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"),
+    **_rows("float", "same", 1, "asin=arcsin acos=arccos atan=arctan"),
+    **_rows("float", "same", 1, "asinh=arcsinh acosh=arccosh atanh=arctanh"),
+    **_rows("float", "same", 1, "erf= erfc= lgamma= sigmoid="),
+    **_rows("float", "same", 2, "power atan2=arctan2"),
 }
 
 
@@ -63,17 +88,37 @@ class NumpyInstructions:
         return getattr(np, instruction.numpy)
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
-        """A * b + c."""
+        """A * b + c, rounded twice."""
         return a * b + c
+
+    def rsqrt(self, x: Any) -> Any:
+        """1 / sqrt(x)."""
+        return 1 / np.sqrt(x)
+
+    def convert(self, x: Any, dtype: str) -> Any:
+        """The value in another type."""
+        return np.asarray(x).astype(dtype)
+
+    def bitcast(self, x: Any, dtype: str) -> Any:
+        """The bits as another type of the same size."""
+        return np.asarray(x).view(dtype)
 
     def sigmoid(self, x: Any) -> Any:
         """1 / (1 + exp(-x)), without overflow."""
         small = np.exp(-np.abs(x))
         return np.where(x >= 0, 1, small) / (1 + small)
 
-    def rsqrt(self, x: Any) -> Any:
-        """1 / sqrt(x)."""
-        return 1 / np.sqrt(x)
+    def erf(self, x: Any) -> Any:
+        """The error function."""
+        return special.erf(np, x)
+
+    def erfc(self, x: Any) -> Any:
+        """1 - erf(x)."""
+        return special.erfc(np, x)
+
+    def lgamma(self, x: Any) -> Any:
+        """The logarithm of |gamma(x)|."""
+        return special.lgamma(np, x)
 
 
 NUMPY = NumpyInstructions()

@@ -1,0 +1,1 @@
+"""Machine code through LLVM: intermediate code written as text, compiled by llvmlite."""

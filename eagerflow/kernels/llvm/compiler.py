@@ -1,0 +1,165 @@
+"""From LLVM's intermediate code to functions in memory, for the machine this runs on.
+
+llvmlite is imported when the first kernel is compiled. Objects are kept on disk between
+processes (``cache.py``); what is loaded lives as long as its ``Library``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from eagerflow.errors import MissingExtraError
+from eagerflow.extras import load_if_there
+
+__all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
+
+@dataclass(frozen=True)
+class Target:
+    """A processor to write code for: its name, its features, and the bytes of its vectors."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+
+    @property
+    def key(self) -> str:
+        """What a cached object depends on besides its code."""
+        return f"{self.triple} {self.cpu} {self.features}"
+
+
+@cache
+def _llvm() -> Any:
+    """The bindings of LLVM, ready to write code for this machine."""
+    binding = load_if_there("llvmlite.binding")
+    if binding is None:
+        raise MissingExtraError(
+            "machine code needs the package 'llvmlite', which is not installed",
+            hint="pip install llvmlite",
+        )
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@cache
+def available() -> bool:
+    """Whether code can be generated here: llvmlite is installed, and not switched off.
+
+    The environment variable EAGERFLOW_LLVM=0 switches it off.
+    """
+    if os.environ.get("EAGERFLOW_LLVM", "1").lower() in ("0", "off", "no", "false"):
+        return False
+    try:
+        _llvm()
+    except MissingExtraError:
+        return False
+    return True
+
+
+def version() -> str:
+    """LLVM's version."""
+    return ".".join(map(str, _llvm().llvm_version_info))
+
+
+@cache
+def host() -> Target:
+    """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512f``, takes features away."""
+    binding = _llvm()
+    features = binding.get_host_cpu_features()
+    for word in os.environ.get("EAGERFLOW_LLVM_FEATURES", "").replace(",", " ").split():
+        features[word[1:]] = word[0] == "+"
+    return Target(
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        features.flatten(),
+        _vector_bytes(features),
+    )
+
+
+def _vector_bytes(features: Any) -> int:
+    if features.get("avx512f") and features.get("avx512vl") and features.get("avx512bw"):
+        return 64
+    return 32 if features.get("avx2") else 16
+
+
+_lock = threading.RLock()
+
+
+@cache
+def _machine(target: Target) -> Any:
+    found = _llvm().Target.from_triple(target.triple)
+    return found.create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default", jit=True
+    )
+
+
+def _optimized(code: str, target: Target) -> tuple[Any, Any]:
+    """A module of the code, and the machine that it is for."""
+    binding = _llvm()
+    machine = _machine(target)
+    module = binding.parse_assembly(code, binding.create_context())
+    module.triple = target.triple
+    module.verify()
+    options = binding.create_pipeline_tuning_options(speed_level=2)
+    # What is written is vectorized and unrolled already.
+    options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module, machine
+
+
+def compile_object(code: str, target: Target | None = None) -> bytes:
+    """The object file of a module in LLVM's text form."""
+    with _lock:
+        module, machine = _optimized(code, target or host())
+        content: bytes = machine.emit_object(module)
+    return content
+
+
+def assembly(code: str, target: Target | None = None) -> str:
+    """The same as ``compile_object``, as text for people."""
+    with _lock:
+        module, machine = _optimized(code, target or host())
+        text: str = machine.emit_assembly(module)
+    return text
+
+
+class Library:
+    """The functions of one object file in memory; they are valid as long as this lives."""
+
+    def __init__(self, tracker: Any) -> None:
+        self._tracker = tracker
+
+    def address(self, name: str) -> int:
+        """Where a function begins."""
+        where: int = self._tracker[name]
+        return where
+
+    def function(self, name: str, *arguments: Any) -> Any:
+        """A function that returns nothing, callable without the interpreter's lock."""
+        call = ctypes.CFUNCTYPE(None, *arguments)(self.address(name))
+        call.library = self
+        return call
+
+
+@cache
+def _linker() -> Any:
+    return _llvm().create_lljit_compiler(_machine(host()))
+
+
+_names = iter(range(1 << 62))
+
+
+def link(content: bytes, *names: str) -> Library:
+    """Load an object file for this machine; ``names`` are the functions wanted from it."""
+    with _lock:
+        builder = _llvm().JITLibraryBuilder().add_object_img(content).add_current_process()
+        for name in names:
+            builder.export_symbol(name)
+        return Library(builder.link(_linker(), f"kernel{next(_names)}"))
