@@ -1,0 +1,516 @@
+"""Machine code on disk: objects of compiled kernels, kept for later processes.
+
+Loading an object is executing code, so what is read must be what this user has written. Three
+things see to that: the folder and the file belong to the user and nobody else may write to them;
+links are not followed; a file holds its whole key, and a digest over all of it, so damaged,
+truncated, renamed and foreign files are misses. The digest is no signature: it guards against
+accidents, the permissions against people.
+
+A cache must never be the reason why a program fails: trouble with the disk is one warning in
+the process, and kernels are compiled again.
+
+No state is shared but the folder: there are no locks, so threads, forks and other processes are
+safe with each other. What a call does is one open, one rename or one deletion of a file, each of
+which other processes see done or not done.
+
+Layout of a file, little-endian: magic (16 bytes), format version (4), length of the key in bytes
+(4), length of the content (8), SHA-256 of these 32 bytes, the key and the content (32), the key
+in UTF-8, the content.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import math
+import os
+import re
+import stat
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import sha256
+from types import FrameType
+from typing import NamedTuple
+
+__all__ = ["ObjectCache", "Statistics", "default_folder"]
+
+MAGIC = b"eagerflow-kernel"
+VERSION = 1
+FIELDS = struct.Struct("<16sIIQ")
+HEADER = FIELDS.size + sha256().digest_size
+
+MEGABYTE = 10**6
+FILE_LIMIT = 64 * MEGABYTE
+DEFAULT_LIMIT = 256 * MEGABYTE
+KEPT_WHEN_FULL = 0.8
+# Between two looks at the whole folder a process stores at most this share of the limit, so
+# eight processes that do not know of each other pass it by an eighth.
+SHARE_BETWEEN_LOOKS = 1 / 64
+
+HOUR = 3600.0
+# What follows a second dot is the writer's mark: a file that is not complete yet. The names are
+# strict because files are deleted by them, and the folder may hold other things of the user's.
+NAMES = re.compile(r"[0-9a-f]{64}\.kernel(\.[0-9a-f]{16})?")
+
+# Zero where a system has no such flag; there the kind of a file is looked at before it is opened.
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)  # a pipe in a file's place must not wait for a writer
+_BINARY = getattr(os, "O_BINARY", 0)
+_READ = os.O_RDONLY | _NOFOLLOW | _NONBLOCK | _BINARY
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | _BINARY
+# Names are looked up in an open folder, so that the folder used is the folder checked.
+_PINNED = hasattr(os, "O_DIRECTORY") and (
+    {os.open, os.rename, os.stat, os.unlink} <= os.supports_dir_fd
+)
+# What opening a link, a socket or a device without driver fails with, by system.
+_NOT_A_FILE = {errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP}
+
+
+class Statistics(NamedTuple):
+    """What a cache did in this process, and what its folder holds.
+
+    ``bytes`` is the size of the ``entries`` files in the folder, whoever wrote them.
+
+    >>> Statistics(hits=3, misses=1, entries=4, bytes=80_000).hits
+    3
+    """
+
+    hits: int
+    misses: int
+    entries: int
+    bytes: int
+
+
+# Where --------------------------------------------------------------------------------------------
+
+
+def default_folder() -> str | None:
+    """The folder in which compiled kernels are kept, None where there is none.
+
+    The environment variable ``EAGERFLOW_CACHE`` names it, or switches the cache off with "0" or
+    "off". Without it, the folder is a part of the user's cache folder: ``XDG_CACHE_HOME`` (XDG
+    Base Directory Specification 0.8) or ``~/.cache`` on Linux, ``~/Library/Caches`` on macOS,
+    ``%LOCALAPPDATA%`` on Windows. A user without a home folder has none.
+
+    >>> folder = default_folder()
+    >>> folder is None or os.path.isabs(folder)
+    True
+    """
+    if _switched_off():
+        return None
+    if chosen := os.environ.get("EAGERFLOW_CACHE", ""):
+        parts = [chosen]
+    elif sys.platform == "win32":
+        parts = [os.environ.get("LOCALAPPDATA", "~/AppData/Local"), "eagerflow", "Cache"]
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(base):  # to be ignored, says the specification
+            base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+        parts = [base, "eagerflow", "kernels"]
+    path = os.path.expanduser(os.path.join(*parts))
+    return None if path.startswith("~") else os.path.abspath(path)
+
+
+def _switched_off() -> bool:
+    return os.environ.get("EAGERFLOW_CACHE", "").lower() in ("0", "off")
+
+
+def _size_limit() -> int:
+    """Bytes that all entries may take together."""
+    text = os.environ.get("EAGERFLOW_CACHE_MB", "")
+    if not text:
+        return DEFAULT_LIMIT
+    try:
+        size = float(text)
+    except ValueError:
+        size = math.nan
+    if not 0 <= size < math.inf:
+        _complain(f"EAGERFLOW_CACHE_MB is {text!r}, not a number of megabytes; 256 are used")
+        return DEFAULT_LIMIT
+    return int(size * MEGABYTE)
+
+
+# Trouble ------------------------------------------------------------------------------------------
+
+# Counters of itertools are atomic; the first one to take a number speaks for the process.
+_complaints = itertools.count()
+
+
+def _complain(problem: str) -> None:
+    """Warn once in the process, on behalf of the first caller outside of this package."""
+    if next(_complaints):
+        return
+    frame = _first_frame_outside(sys._getframe(1))
+    try:
+        warnings.warn_explicit(
+            problem,
+            RuntimeWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            frame.f_globals.get("__name__", "<unknown>"),
+            frame.f_globals.setdefault("__warningregistry__", {}),
+        )
+    except Exception:
+        # Warnings are errors here (-W error), or somebody's hook fails. What a kernel computes
+        # does not depend on the cache, so the program goes on and the sentence is just printed.
+        if sys.stderr is not None:
+            with suppress(OSError, ValueError):  # closed: nobody is left to be told
+                print(f"RuntimeWarning: {problem}", file=sys.stderr)
+
+
+def _first_frame_outside(frame: FrameType) -> FrameType:
+    package = __name__.partition(".")[0]
+    while f"{frame.f_globals.get('__name__')}.".startswith(f"{package}.") and frame.f_back:
+        frame = frame.f_back
+    return frame
+
+
+def _complain_of(error: Exception, path: str | None) -> None:
+    _complain(
+        f"trouble with the folder of compiled kernels ({path}), so kernels are compiled anew: "
+        f"{error}. Set EAGERFLOW_CACHE to a folder that only you can write to, or to 'off'"
+    )
+
+
+def _distrust(status: os.stat_result, path: str) -> None:
+    """Raise PermissionError for what others have made or may change."""
+    if not hasattr(os, "geteuid"):  # Windows: the user's folders are private by inheritance
+        return
+    if status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, f"owned by another user (uid {status.st_uid})", path)
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = oct(stat.S_IMODE(status.st_mode))
+        raise PermissionError(errno.EPERM, f"other users may write to it (mode {mode})", path)
+
+
+# The folder and its files -------------------------------------------------------------------------
+
+
+class _Folder:
+    """An open folder that belongs to this user alone.
+
+    Raises OSError if there is none, or one that is not to be trusted.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _PINNED else None
+        try:
+            status = os.stat(path if self.fd is None else self.fd)
+            if not stat.S_ISDIR(status.st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            _distrust(status, path)
+        except OSError:
+            self.close()
+            raise
+
+    def __enter__(self) -> _Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self.fd is not None:
+            os.close(self.fd)
+
+    def at(self, name: str) -> str:
+        """A file's name as the system calls take it, beside ``dir_fd=self.fd``."""
+        return name if self.fd is not None else os.path.join(self.path, name)
+
+    def discard(self, name: str) -> bool:
+        """Delete a file, link or pipe if it is this user's; whether it is gone."""
+        try:
+            status = os.stat(self.at(name), dir_fd=self.fd, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                return False
+            if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+                return False
+            os.unlink(self.at(name), dir_fd=self.fd)
+        except FileNotFoundError:
+            return True
+        except OSError:  # read-only, or in use on Windows: it stays, and stays refused
+            return False
+        return True
+
+    def files(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Name and status of every regular file with a name that this module gives."""
+        with os.scandir(self.path if self.fd is None else self.fd) as found:
+            for item in found:
+                if not NAMES.fullmatch(item.name):
+                    continue
+                try:
+                    status = item.stat(follow_symlinks=False)
+                except FileNotFoundError:  # deleted by somebody else since
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    yield item.name, status
+
+
+def _make(path: str) -> None:
+    """Make a folder and those above it, all of them for this user alone."""
+    missing = [path]
+    while not os.path.isdir(parent := os.path.dirname(missing[-1])) and parent != missing[-1]:
+        missing.append(parent)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):  # another process was quicker
+            os.mkdir(folder, stat.S_IRWXU)
+
+
+def _is_complete(name: str) -> bool:
+    return name.endswith(".kernel")
+
+
+def _name(key: bytes) -> str:
+    return sha256(key).hexdigest() + ".kernel"
+
+
+def _encode(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")  # any text will do
+
+
+def _pack(key: bytes, content: bytes) -> bytes:
+    fields = FIELDS.pack(MAGIC, VERSION, len(key), len(content))
+    return b"".join([fields, sha256(b"".join([fields, key, content])).digest(), key, content])
+
+
+def _unpack(raw: bytes, key: bytes) -> bytes | None:
+    """The content of a file if it is whole, of this format, and of this key."""
+    if len(raw) < HEADER + len(key):
+        return None
+    magic, version, key_length, length = FIELDS.unpack_from(raw)
+    if magic != MAGIC or version != VERSION:
+        return None
+    if key_length != len(key) or length != len(raw) - HEADER - key_length:
+        return None
+    view = memoryview(raw)
+    digest = sha256(view[: FIELDS.size])
+    digest.update(view[HEADER:])
+    start = HEADER + key_length
+    if digest.digest() != view[FIELDS.size : HEADER] or view[HEADER:start] != key:
+        return None
+    return raw[start:]
+
+
+def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
+    """The content of an entry, None where there is no good one; what is not good is deleted."""
+    content = None
+    try:
+        if not _NOFOLLOW and not stat.S_ISREG(os.lstat(folder.at(name)).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        fd = os.open(folder.at(name), _READ, dir_fd=folder.fd)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in _NOT_A_FILE:
+            raise
+    else:
+        try:
+            content = _read_open(fd, os.path.join(folder.path, name), key)
+        finally:
+            os.close(fd)
+    if content is None:
+        # A good file that another process puts here at this moment may go as well: a miss more.
+        folder.discard(name)
+    return content
+
+
+def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    _distrust(status, path)
+    if status.st_size > FILE_LIMIT:
+        return None
+    pieces, left = [], status.st_size
+    while left and (piece := os.read(fd, left)):
+        pieces.append(piece)
+        left -= len(piece)
+    content = _unpack(b"".join(pieces), key)
+    # The time of change tells the last use, roughly, so that most loads write nothing. Times in
+    # the future come from a clock that was wrong.
+    if content is not None and abs(time.time() - status.st_mtime) > HOUR:
+        with suppress(OSError):  # a read-only folder: nothing is evicted there either
+            os.utime(fd if os.utime in os.supports_fd else path)
+    return content
+
+
+def _write(folder: _Folder, name: str, packed: bytes) -> None:
+    """Put an entry in place whole: readers see the old file, or none, until it is complete.
+
+    Nothing waits for the disk (fsync): if the machine stops, a file may be left that is empty
+    or has holes, which the digest finds when it is loaded.
+    """
+    # Not the process's number: processes on other machines, or in containers, have the same.
+    temporary = f"{name}.{os.urandom(8).hex()}"
+    fd = os.open(folder.at(temporary), _WRITE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=folder.fd)
+    try:
+        try:
+            left = memoryview(packed)
+            while left:
+                left = left[os.write(fd, left) :]
+        finally:
+            os.close(fd)
+        os.replace(
+            folder.at(temporary), folder.at(name), src_dir_fd=folder.fd, dst_dir_fd=folder.fd
+        )
+    except BaseException:
+        folder.discard(temporary)
+        raise
+
+
+# The cache ----------------------------------------------------------------------------------------
+
+
+class ObjectCache:
+    """Compiled kernels in a folder of the user's, by key; safe for many processes and threads.
+
+    ``folder`` is made when something is stored; None stands for ``default_folder()``, looked up
+    at first use. All files together take at most 256 MB, or what ``EAGERFLOW_CACHE_MB`` says:
+    a store that passes it deletes what was not used for longest, down to four fifths.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cache = ObjectCache(folder)
+    ...     cache.store("softmax float32, AVX-512", b"machine code")
+    ...     print(cache.load("softmax float32, AVX-512"), cache.load("softmax float32, NEON"))
+    b'machine code' None
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._chosen = folder
+        self._folder: str | None = None
+        self._looked_up = False
+        self._hits = 0
+        self._misses = 0
+        # Bytes to store before the next look at the whole folder. Threads may miss each other's
+        # changes, which moves that look by a file.
+        self._room = 0
+
+    @property
+    def folder(self) -> str | None:
+        """Where the files are; None if the cache is switched off or no folder can be named."""
+        if not self._looked_up:
+            try:
+                self._folder = self._look_up()
+            except (OSError, ValueError) as error:  # a relative path, and no current folder
+                _complain_of(error, None)
+            self._looked_up = True
+        return self._folder
+
+    def _look_up(self) -> str | None:
+        if self._chosen is not None:
+            return os.path.abspath(os.fspath(self._chosen))
+        path = default_folder()
+        if path is None and not _switched_off():
+            raise FileNotFoundError(errno.ENOENT, "the user has no home folder")
+        return path
+
+    def load(self, key: str) -> bytes | None:
+        """The content stored under ``key``, None where there is no good entry.
+
+        An entry that is damaged or not what it claims to be is deleted. Raises nothing for
+        trouble with the disk.
+        """
+        content = None
+        encoded = _encode(key)
+        if (path := self.folder) is not None:
+            try:
+                with _Folder(path) as folder:
+                    content = _read(folder, _name(encoded), encoded)
+            except FileNotFoundError:
+                pass  # no folder yet, or none any more: a miss like others
+            except (OSError, ValueError) as error:  # ValueError: a path that no system takes
+                _complain_of(error, path)
+        if content is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+        return content
+
+    def store(self, key: str, content: bytes) -> None:
+        """Keep ``content`` under ``key``, in place of what was there.
+
+        Raises nothing for trouble with the disk. Content above 64 MB is not kept.
+        """
+        if (path := self.folder) is None:
+            return
+        encoded = _encode(key)
+        limit = _size_limit()
+        if HEADER + len(encoded) + len(content) > min(limit, FILE_LIMIT):
+            return
+        packed = _pack(encoded, content)
+        try:
+            try:
+                self._put(path, _name(encoded), packed, limit)
+            except FileNotFoundError:
+                # There is no folder yet, or somebody has just deleted it or the half-made file.
+                _make(path)
+                self._put(path, _name(encoded), packed, limit)
+        except (OSError, ValueError) as error:
+            # Windows lets nobody replace a file that is being read; it holds the same already.
+            if not (os.name == "nt" and isinstance(error, PermissionError)):
+                _complain_of(error, path)
+
+    def _put(self, path: str, name: str, packed: bytes, limit: int) -> None:
+        with _Folder(path) as folder:
+            _write(folder, name, packed)
+            self._room -= len(packed)
+            if self._room < 0:
+                self._tidy(folder, limit)
+
+    def _tidy(self, folder: _Folder, limit: int) -> None:
+        """Keep the folder within its limit, and sweep what writers left that never finished."""
+        now, total, entries = time.time(), 0, []
+        for name, status in folder.files():
+            if not _is_complete(name):
+                if abs(now - status.st_mtime) > HOUR:
+                    folder.discard(name)
+            else:
+                # A clock that was wrong must not keep a file for good.
+                used = status.st_mtime if status.st_mtime < now + HOUR else 0.0
+                entries.append((used, name, status.st_size))
+                total += status.st_size
+        if total > limit:
+            for _, name, size in sorted(entries):
+                if total <= KEPT_WHEN_FULL * limit:
+                    break
+                if folder.discard(name):
+                    total -= size
+        self._room = min(limit - total, int(limit * SHARE_BETWEEN_LOOKS))
+
+    def clear(self) -> None:
+        """Delete all entries, whoever stored them; other files in the folder stay.
+
+        Raises nothing for trouble with the disk.
+        """
+        self._room = 0
+        self._each_file(lambda folder, name, status: folder.discard(name))
+
+    def statistics(self) -> Statistics:
+        """Hits and misses of this object, and how many files of what size are in the folder."""
+        sizes: list[int] = []
+
+        def note(_: _Folder, name: str, status: os.stat_result) -> None:
+            if _is_complete(name):
+                sizes.append(status.st_size)
+
+        self._each_file(note)
+        return Statistics(self._hits, self._misses, len(sizes), sum(sizes))
+
+    def _each_file(self, visit: Callable[[_Folder, str, os.stat_result], object]) -> None:
+        if (path := self.folder) is None:
+            return
+        try:
+            with _Folder(path) as folder:
+                for name, status in list(folder.files()):
+                    visit(folder, name, status)
+        except FileNotFoundError:
+            pass  # no folder yet: no files
+        except (OSError, ValueError) as error:
+            _complain_of(error, path)
