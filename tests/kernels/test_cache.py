@@ -308,6 +308,17 @@ def test_a_planted_follower_of_links_is_found(monkeypatch, folder):
     assert objects.load("key") == b"content"
 
 
+@posix
+def test_a_planted_wait_for_a_pipe_is_found(monkeypatch, folder):
+    objects = ObjectCache(folder)
+    folder.mkdir(0o700)
+    os.mkfifo(entry(folder, "key"))
+    monkeypatch.setattr(cache, "_READ", os.O_RDONLY | os.O_NOFOLLOW)
+    with pytest.raises(AssertionError, match="it hangs"):
+        within(0.2, lambda: objects.load("key"))
+    os.close(os.open(entry(folder, "key"), os.O_WRONLY))  # lets the waiting thread go on
+
+
 @pytest.mark.usefixtures("kind")
 def test_a_folder_in_place_of_a_file(folder, told):
     objects = ObjectCache(folder)
