@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eagerflow.kernels.functions import basic
+from eagerflow.kernels.functions import basic, error_functions
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["BOUNDS", "FUNCTIONS"]
+
+_MODULES: tuple[Any, ...] = (basic, error_functions)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(module, name) for module in (basic,) for name in module.__all__
+    name: getattr(module, name)
+    for module in _MODULES
+    for name in module.__all__
+    if name != "BOUNDS"
 }
 """Instruction to ``function(s, *operands)``, which writes it in instructions of ``s``."""
+
+BOUNDS: dict[str, tuple[float, float]] = {
+    name: bound for module in _MODULES for name, bound in getattr(module, "BOUNDS", {}).items()
+}
+"""Function to its largest errors in units in the last place, in float32 and in float64."""
