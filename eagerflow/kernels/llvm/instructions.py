@@ -82,6 +82,9 @@ class Code:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # helpers that the code calls
+        self.current = ""  # the block that is being written
+        self._entry = 0
         self._count = 0
 
     def name(self, hint: str = "v") -> str:
@@ -101,7 +104,25 @@ class Code:
 
     def label(self, name: str) -> None:
         """Begin a block."""
+        self.current = name
         self.lines.append(f"{name}:")
+        if name == "entry":
+            self._entry = len(self.lines) - 1
+
+    def entry(self, text: str) -> str:
+        """A value that is made where the function begins; its name."""
+        name = "%" + self.name()
+        self.lines[self._entry] += f"\n  {name} = {text}"
+        return name
+
+    def reserve(self) -> int:
+        """A line that is written later by ``fill``; its number."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    def fill(self, line: int, text: str) -> None:
+        """Write a line that was reserved."""
+        self.lines[line] = f"  {text}"
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
         """Append a call of an external function or intrinsic; the name of its result."""

@@ -1,0 +1,134 @@
+"""Layouts: how the operands of a region lie in memory, as far as code depends on it.
+
+Axes that lie behind each other in all operands become one, so a kernel of contiguous arrays is
+a loop over one axis, whatever their rank. What is left is rows, walked along any number of
+outer axes, and the elements of a row along one inner axis, whose stride decides how vectors are
+loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from eagerflow.kernels.region import REDUCTIONS, Input, Output, Region
+
+__all__ = ["Binding", "Layout", "bind", "operands_of"]
+
+BROADCAST, UNIT, STRIDED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What code is written for: the number of outer axes, and each operand's inner stride."""
+
+    outer: int
+    inner: tuple[int, ...]
+
+    def __str__(self) -> str:
+        kinds = "".join("01s"[kind] for kind in self.inner)
+        return f"{self.outer} outer axes, inner strides {kinds}"
+
+
+@dataclass
+class Binding:
+    """A region's operands at one call: extents, strides in bytes, and the layout they have."""
+
+    layout: Layout
+    rows: int
+    width: int
+    extents: list[int]
+    strides: list[tuple[list[int], int]]  # of each operand: along the outer axes, the inner axis
+
+
+def operands_of(region: Region) -> tuple[Input | Output, ...]:
+    """Inputs, then those outputs that are written element by element or row by row."""
+    columns = {s.name for s in region.body if region.is_column_reduction(s)}
+    return (*region.inputs, *(o for o in region.outputs if o.value not in columns))
+
+
+def bind(region: Region, arrays: Sequence[Any], sizes: dict[str, int]) -> Binding | None:
+    """How the arrays of ``operands_of(region)`` are walked over.
+
+    None where the axes of a row don't lie behind each other in some operand, so that no single
+    stride leads from each element of a row to the next.
+    """
+    axes = region.axes
+    inner_count = len(region.row_axes)
+    strides = [
+        _full_strides(part, array, axes)
+        for part, array in zip(operands_of(region), arrays, strict=True)
+    ]
+    extents = [sizes[a] for a in axes]
+    split = len(axes) - inner_count
+    inner = _collapse(extents[split:], [s[split:] for s in strides])
+    if len(inner[0]) > 1:
+        return None
+    outer = _collapse(extents[:split], [s[:split] for s in strides])
+    width, inner_strides = inner[0][0], [s[0] for s in inner[1]]
+    varies = [not set(region.row_axes).isdisjoint(p.axes) for p in operands_of(region)]
+    if not any(s.over for s in region.body if s.instruction in REDUCTIONS):
+        outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
+    kinds = tuple(
+        # Along an axis of size 1 no stride means anything.
+        (UNIT if own else BROADCAST)
+        if width == 1
+        else BROADCAST if s == 0 else UNIT if s == a.itemsize else STRIDED
+        for s, a, own in zip(inner_strides, arrays, varies, strict=True)
+    )
+    rows = prod(outer[0])
+    return Binding(
+        Layout(len(outer[0]), kinds), rows, width, outer[0],
+        list(zip(outer[1], inner_strides, strict=True)),
+    )  # fmt: skip
+
+
+def _full_strides(part: Input | Output, array: Any, axes: tuple[str, ...]) -> list[int]:
+    """Byte strides along all axes; 0 where it does not vary, and along the axis looked up."""
+    own = dict(zip(part.axes, array.strides, strict=True))
+    if isinstance(part, Input) and part.gather:
+        own[part.axes[0]] = 0
+    sizes = dict(zip(part.axes, array.shape, strict=True))
+    return [own.get(a, 0) if sizes.get(a) != 1 else 0 for a in axes]
+
+
+def _collapse(
+    extents: list[int], strides: list[list[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """The same walk over as few axes as can be; always at least one."""
+    kept: list[int] = []
+    found: list[list[int]] = [[] for _ in strides]
+    for i in range(len(extents) - 1, -1, -1):
+        size = extents[i]
+        if size == 1:
+            continue
+        if kept and all(
+            s[i] == f[0] * kept[0] for s, f in zip(strides, found, strict=True)
+        ):
+            kept[0] *= size
+            continue
+        kept.insert(0, size)
+        for s, f in zip(strides, found, strict=True):
+            f.insert(0, s[i])
+    if not kept:
+        return [1], [[0] for _ in strides]
+    return kept, found
+
+
+def _joined(
+    outer: tuple[list[int], list[list[int]]], width: int, inner: list[int], varies: list[bool]
+) -> tuple[tuple[list[int], list[list[int]]], int, list[int]]:
+    """Without reductions, the last outer axis may become part of the inner one.
+
+    What is one number for each row must stay that.
+    """
+    extents, strides = outer
+    last = [s[-1] for s in strides]
+    if width == 1 and all(own or s == 0 for own, s in zip(varies, last, strict=True)):
+        inner = last
+    elif width == 1 or any(s != i * width for s, i in zip(last, inner, strict=True)):
+        return outer, width, inner
+    rest = ([*extents[:-1]] or [1], [s[:-1] or [0] for s in strides])
+    return rest, width * extents[-1], inner

@@ -1,0 +1,474 @@
+"""Loops around a region's body, in LLVM's code.
+
+A kernel is a function of a range of rows and a range of columns, so that threads can share the
+work. Its operands' addresses, strides and extents come in a *frame*, an array of 64-bit
+integers. There are three variants, chosen by shape alone:
+
+* ``rows``: each row is walked over once per pass, vector by vector; the last one is masked;
+* ``short``: a row fits into one vector, so nothing is read or computed twice;
+* ``stages``: rows are so long that threads share one row: a function per pass, which leaves
+  what it reduced of each block of columns for the next one.
+
+In ``lanes.py`` is a fourth, for rows that lie side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from eagerflow.kernels.layout import Layout, operands_of
+from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.kernels.llvm.memory import Memory, item_size
+from eagerflow.kernels.llvm.random import random_lanes
+from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Region, Statement
+from eagerflow.kernels.schedule import Pass, schedule
+
+__all__ = ["HEAD", "Nest", "combine", "frame_slots", "identity"]
+
+HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
+"""The arguments of every generated function."""
+
+_CHEAP, _MIDDLE = 6, 14  # instructions in a pass with which four, or two, accumulators pay
+
+
+def frame_slots(region: Region, layout: Layout) -> list[str]:
+    """What each 64-bit integer of a frame is, in order."""
+    slots = ["width", *(f"extent{k}" for k in range(layout.outer))]
+    for i, part in enumerate(operands_of(region)):
+        slots += [f"p{i}", f"i{i}", *(f"o{i}_{k}" for k in range(layout.outer))]
+        if isinstance(part, Input) and part.gather:
+            slots.append(f"g{i}")
+    slots += [f"size_{axis}" for axis in region.axes]
+    slots += [f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
+              for s in region.body if s.instruction in REDUCTIONS]  # fmt: skip
+    return [*slots, "rows_per_block", "blocks", "block_width", "keep_slot", "keep_row"]
+
+
+def identity(reduction: str, dtype: str) -> Any:
+    """What a reduction of nothing gives."""
+    if reduction in ("sum", "product"):
+        return int(reduction == "product")
+    if reduction in ("any", "all"):
+        return reduction == "all"
+    if dtype.startswith("float"):
+        return float("-inf" if reduction == "max" else "inf")
+    if dtype == "bool":
+        return reduction == "min"
+    bits = 8 * item_size(dtype)
+    low, high = (0, 2**bits - 1) if dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return low if reduction == "max" else high
+
+
+def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
+    """Two partial results of a reduction as one."""
+    name = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum",
+            "any": "logical_or", "all": "logical_and"}[reduction]  # fmt: skip
+    if a.dtype == "bool" and name in ("maximum", "minimum"):
+        name = "logical_or" if name == "maximum" else "logical_and"
+    found: Operand = getattr(s, name)(a, b)
+    return found
+
+
+@dataclass
+class _Place:
+    """Where a vector stands in its row, which of its lanes count, and what is known there."""
+
+    position: str
+    mask: str = ""
+    values: dict[str, Operand] = field(default_factory=dict)
+
+
+class Nest:
+    """Writes the functions of a region's kernel."""
+
+    def __init__(self, region: Region, layout: Layout, lanes: int, half_hardware: bool) -> None:
+        self.region, self.layout, self.lanes = region, layout, lanes
+        self.schedule = schedule(region)
+        self.parts = operands_of(region)
+        self.index = {part.name: i for i, part in enumerate(self.parts)}
+        self.code = Code()
+        self.emit: Any = Emitter(self.code)
+        self.memory = Memory(self.code, self.emit, lanes, half_hardware)
+        self.row: dict[str, Operand] = {}
+        self.passing = 0  # the number of the pass that is being written
+
+    # Functions -----------------------------------------------------------------------------------
+
+    def rows(self, short: bool = False) -> str:
+        """The module of one function, ``kernel``, for whole rows."""
+        self._begin("kernel")
+        end = self._row_loop()
+        self._row_statements(0)
+        shared: dict[str, Operand] = {}
+        for number, own in enumerate(self.schedule.passes):
+            self.passing = number
+            if short:
+                self._single_vector(own, shared)
+            else:
+                self._sweep(own, "0", "%width")
+            self._row_statements(number + 1)
+        self._row_results()
+        self._close_rows(end)
+        return self.module()
+
+    def stages(self) -> str:
+        """The module of one function for each pass, and one for what remains after them."""
+        for number, own in enumerate([*self.schedule.passes, None]):
+            self.passing = number
+            self._begin(f"stage{number}")
+            end = self._row_loop()
+            self._row_statements(0)
+            for earlier in range(number):
+                for part in self.schedule.passes[earlier].reductions:
+                    self.row[part.name] = self._sum_of_blocks(part)
+                self._row_statements(earlier + 1)
+            if own is None:
+                self._row_results()
+            else:
+                self._sweep(own, "%c0", "%c1")
+                for part in own.reductions:
+                    self._leave_block(part)
+            self._close_rows(end)
+        return self.module()
+
+    def module(self) -> str:
+        """All that was written, with declarations of what it calls."""
+        code = self.code
+        return "\n".join(
+            [*code.lines, *code.functions.values(), *code.declarations.values(), ""]
+        )
+
+    def _begin(self, name: str) -> None:
+        code = self.code
+        code.lines.append(f"define void @{name}{HEAD} nounwind {{")
+        code.label("entry")
+        for i, slot in enumerate(frame_slots(self.region, self.layout)):
+            kind = "ptr" if slot.startswith(("p", "columns_")) else "i64"
+            place = f"getelementptr i64, ptr %frame, i64 {i}"
+            code.line(f"%at_{slot} = {place}")
+            code.line(f"%{slot} = load {kind}, ptr %at_{slot}, align 8")
+        code.line("%block = udiv i64 %r0, %rows_per_block")
+
+    # Rows ----------------------------------------------------------------------------------------
+
+    def _row_loop(self) -> tuple[str, str, str, int]:
+        code = self.code
+        head, body, end = (code.name(f"row_{word}_") for word in ("head", "body", "end"))
+        before = code.current
+        code.line(f"br label %{head}")
+        code.label(head)
+        self.r = "%" + code.name("r")
+        patch = code.reserve()
+        more = code.value(f"icmp ult i64 {self.r}, %r1")
+        code.line(f"br i1 {more}, label %{body}, label %{end}")
+        code.label(body)
+        self.row = {}
+        self.start = code.value(f"mul i64 {self.r}, %width")
+        self._addresses()
+        return head, end, before, patch
+
+    def _close_rows(self, loop: tuple[str, str, str, int]) -> None:
+        code = self.code
+        head, end, before, patch = loop
+        after = code.value(f"add i64 {self.r}, 1")
+        code.fill(patch, f"{self.r} = phi i64 [%r0, %{before}], [{after}, %{code.current}]")
+        code.line(f"br label %{head}")
+        code.label(end)
+        code.line("ret void")
+        code.lines.append("}")
+
+    def _addresses(self) -> None:
+        """Where the row begins in each operand; what is one number per row is loaded."""
+        code = self.code
+        counts, rest = [], self.r
+        for k in range(self.layout.outer - 1, 0, -1):
+            counts.insert(0, code.value(f"urem i64 {rest}, %extent{k}"))
+            rest = code.value(f"udiv i64 {rest}, %extent{k}")
+        self.counts = [rest, *counts]
+        self.base: dict[str, str] = {}
+        gathered = [p for p in self.parts if isinstance(p, Input) and p.gather]
+        for part in [p for p in self.parts if p not in gathered] + gathered:
+            i = self.index[part.name]
+            base = f"%p{i}"
+            for k, count in enumerate(self.counts):
+                base = self.memory.bytes_on(base, code.value(f"mul i64 {count}, %o{i}_{k}"))
+            if isinstance(part, Input) and part.gather:
+                which = self.emit.convert(self.row[part.gather], "int64")
+                base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
+            self.base[part.name] = base
+            if isinstance(part, Input) and not self.schedule.varies(part.name):
+                self.row[part.name] = self.memory.load_one(base, part.dtype)
+
+    def _row_statements(self, number: int) -> None:
+        for part in self.schedule.row_values(number):
+            self.row[part.name] = self._compute(part, [self._row_operand(o) for o in part.operands])
+
+    def _row_operand(self, operand: str | Constant) -> Operand:
+        if isinstance(operand, Constant):
+            return literal(operand.value, operand.dtype)
+        return self.row[operand]
+
+    def _row_results(self) -> None:
+        for out in self.schedule.row_outputs():
+            self.memory.store_one(self.base[out.name], self.row[out.value], out.dtype)
+        for part in self.schedule.row_columns():
+            place = self.memory.offset(f"%columns_{part.name}", "%block", part.dtype)
+            known = self.memory.load_one(place, part.dtype)
+            value = self._row_operand(part.operands[0])
+            total = combine(self.emit, part.instruction, known, value)
+            self.memory.store_one(place, total, part.dtype)
+
+    # Elements ------------------------------------------------------------------------------------
+
+    def _sweep(self, own: Pass, start: str, end: str) -> None:
+        """One walk over the columns from ``start`` to ``end``."""
+        unroll = 1
+        if own.reductions:
+            unroll = 4 if own.cost <= _CHEAP else 2 if own.cost <= _MIDDLE else 1
+        sums = [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
+        if unroll > 1:
+            start, sums = self._loop(own, start, end, unroll, sums)
+            sums = self._merged(own, sums, unroll)
+        start, sums = self._loop(own, start, end, 1, sums)
+        sums = self._rest(own, start, end, sums)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = self._across(part.instruction, total)
+
+    def _loop(
+        self, own: Pass, start: str, end: str, unroll: int, sums: list[Operand]
+    ) -> tuple[str, list[Operand]]:
+        """Whole vectors, ``unroll`` of them at a time; where it stopped, and the sums there."""
+        code, step = self.code, self.lanes * unroll
+        count = code.value(f"sub i64 {end}, {start}")
+        whole = code.value(f"sub i64 {count}, " + code.value(f"urem i64 {count}, {step}"))
+        last = code.value(f"add i64 {start}, {whole}")
+        head, body, done = (code.name(f"{word}_") for word in ("loop", "body", "done"))
+        before = code.current
+        code.line(f"br label %{head}")
+        code.label(head)
+        c = "%" + code.name("c")
+        patch, phis = code.reserve(), [code.reserve() for _ in sums]
+        carried = [x._replace(text="%" + code.name("sum")) for x in sums]
+        more = code.value(f"icmp ult i64 {c}, {last}")
+        code.line(f"br i1 {more}, label %{body}, label %{done}")
+        code.label(body)
+        found = list(carried)
+        for u in range(unroll):
+            place = _Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
+            self._elements(own, place, found, u, unroll)
+        after = code.value(f"add i64 {c}, {step}")
+        code.fill(patch, f"{c} = phi i64 [{start}, %{before}], [{after}, %{code.current}]")
+        for line, held, first, new in zip(phis, carried, sums, found, strict=True):
+            kind = llvm_type(held.dtype, held.lanes)
+            code.fill(line, f"{held.text} = phi {kind} [{first.text}, %{before}], "
+                            f"[{new.text}, %{code.current}]")  # fmt: skip
+        code.line(f"br label %{head}")
+        code.label(done)
+        return c, carried
+
+    def _rest(self, own: Pass, start: str, end: str, sums: list[Operand]) -> list[Operand]:
+        """The elements that do not fill a vector, under a mask."""
+        code = self.code
+        tail, done = code.name("tail_"), code.name("after_")
+        before = code.current
+        some = code.value(f"icmp ult i64 {start}, {end}")
+        code.line(f"br i1 {some}, label %{tail}, label %{done}")
+        code.label(tail)
+        left = Operand(code.value(f"sub i64 {end}, {start}"), "int64", 0)
+        mask = self.emit.less(self.memory.iota, left).text
+        found = list(sums)
+        self._elements(own, _Place(start, mask), found, 0, 1)
+        inside = code.current
+        code.line(f"br label %{done}")
+        code.label(done)
+        merged = []
+        for old, new in zip(sums, found, strict=True):
+            kind = llvm_type(old.dtype, old.lanes)
+            text = code.value(f"phi {kind} [{old.text}, %{before}], [{new.text}, %{inside}]")
+            merged.append(old._replace(text=text))
+        return merged
+
+    def _single_vector(self, own: Pass, shared: dict[str, Operand]) -> None:
+        """A pass over a row that is one vector: what earlier passes computed is at hand."""
+        width = Operand("%width", "int64", 0)
+        mask = self.emit.less(self.memory.iota, width).text
+        place = _Place("0", mask, shared)
+        sums = [self._identity(part, self.lanes) for part in own.reductions]
+        self._elements(own, place, sums, 0, 1)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = self._across(part.instruction, total)
+
+    def _elements(
+        self, own: Pass, place: _Place, sums: list[Operand], which: int, unroll: int
+    ) -> None:
+        """One vector of a pass; ``sums`` are replaced by those that include it."""
+        s, memory = self.emit, self.memory
+        for i, part in enumerate(own.reductions):
+            value = self._counted(part, place)
+            at = i * unroll + which
+            sums[at] = combine(s, part.instruction, sums[at], value)
+        written = [(out, self._element(out.value, place)) for out in own.outputs]
+        kept = [(name, self._element(name, place)) for name in own.kept]
+        for part in own.columns:
+            value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
+            row = memory.offset(f"%columns_{part.name}", self._block_start(), part.dtype)
+            known = memory.load(row, place.position, "", 1, part.dtype, place.mask)
+            total = combine(s, part.instruction, known, value)
+            memory.store(row, place.position, "", 1, total, part.dtype, place.mask)
+        for name, value in kept:
+            row, dtype = self._buffer(name), self.region.statement(name).dtype
+            memory.store(row, place.position, "", 1, value, dtype, place.mask)
+        for out, value in written:
+            i = self.index[out.name]
+            kind, base = self.layout.inner[i], self.base[out.name]
+            memory.store(base, place.position, f"%i{i}", kind, value, out.dtype, place.mask)
+
+    def _counted(self, part: Statement, place: _Place) -> Operand:
+        value = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
+        if not place.mask:
+            return value
+        neutral = self._identity(part, self.lanes)
+        found: Operand = self.emit.select(Operand(place.mask, "bool", self.lanes), value, neutral)
+        return found
+
+    def _element(self, name: str, place: _Place) -> Operand:
+        """A value of the vector at a place; a value of the row is the same in all lanes."""
+        if not self.schedule.varies(name):
+            return self.row[name]
+        if name in place.values:
+            return place.values[name]
+        part = self.region.statement(name)
+        if isinstance(part, Input):
+            i = self.index[name]
+            found = self.memory.load(
+                self.base[name], place.position, f"%i{i}", self.layout.inner[i], part.dtype,
+                place.mask,
+            )  # fmt: skip
+        elif name in self.schedule.kept and name not in self.schedule.passes[self.passing].kept:
+            row = self._buffer(name)
+            found = self.memory.load(row, place.position, "", 1, part.dtype, place.mask)
+        elif not part.operands or part.instruction == "random_bits":
+            found = self._generated(part, place)
+        else:
+            operands = [
+                literal(o.value, o.dtype) if isinstance(o, Constant) else self._element(o, place)
+                for o in part.operands
+            ]
+            found = self._compute(part, operands)
+        place.values[name] = found
+        return found
+
+    def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
+        if part.instruction == "extent":
+            count = Operand(f"%size_{part.over[0]}", "int64", 0)
+            found = self.emit.convert(count, part.dtype)
+        elif part.instruction == "position":
+            found = self._along(part, Operand(self.start, "int64", 0))
+        elif part.instruction in ("convert", "bitcast"):
+            found = getattr(self.emit, part.instruction)(operands[0], part.dtype)
+        else:
+            found = getattr(self.emit, part.instruction)(*operands)
+        result: Operand = found
+        return result
+
+    def _generated(self, part: Statement, place: _Place) -> Operand:
+        if part.instruction == "random_bits":
+            first = self.code.value(f"add i64 {self.start}, {place.position}")
+            state = [self._row_operand(o) for o in part.operands]
+            return random_lanes(self.code, first, state, part.dtype, self.lanes)
+        at = self.emit.add(self.memory.iota, Operand(place.position, "int64", 0))
+        whole = not any(s.over for s in self.region.body if s.instruction in REDUCTIONS)
+        if not whole and self.region.row_axes == part.over:
+            found: Operand = at
+            return found
+        return self._along(part, self.emit.add(at, Operand(self.start, "int64", 0)))
+
+    def _along(self, part: Statement, flat: Operand) -> Operand:
+        """The index along one axis, of the index in row-major order."""
+        axes = self.region.axes
+        kind = llvm_type("int64", flat.lanes)
+        at = axes.index(part.over[0])
+        for axis in reversed(axes[at + 1 :]):
+            size = self.emit.splat(Operand(f"%size_{axis}", "int64", 0), flat.lanes)
+            text = self.code.value(f"udiv {kind} {flat.text}, {size.text}")
+            flat = flat._replace(text=text)
+        if at == 0:
+            return flat
+        size = self.emit.splat(Operand(f"%size_{axes[at]}", "int64", 0), flat.lanes)
+        return flat._replace(text=self.code.value(f"urem {kind} {flat.text}, {size.text}"))
+
+    # Buffers and partial results -----------------------------------------------------------------
+
+    def _buffer(self, name: str) -> str:
+        """Where the row of a value that is kept between passes begins."""
+        code = self.code
+        by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
+        row = code.value(f"mul i64 {self.r}, %keep_row")
+        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
+
+    def _block_start(self) -> str:
+        return self.code.value("mul i64 %block, %width")
+
+    def _identity(self, part: Statement, lanes: int) -> Operand:
+        return literal(identity(part.instruction, part.dtype), part.dtype, lanes)
+
+    def _merged(self, own: Pass, sums: list[Operand], unroll: int) -> list[Operand]:
+        merged = []
+        for i, part in enumerate(own.reductions):
+            group = sums[i * unroll : (i + 1) * unroll]
+            while len(group) > 1:
+                half = len(group) // 2
+                group = [
+                    combine(self.emit, part.instruction, a, b)
+                    for a, b in zip(group[:half], group[half:], strict=True)
+                ]
+            merged += group
+        return merged
+
+    def _across(self, reduction: str, x: Operand) -> Operand:
+        """All lanes of a vector as one number, by halves."""
+        while x.lanes > 1:
+            half = x.lanes // 2
+            kind = llvm_type(x.dtype, x.lanes)
+            parts = []
+            for first in (0, half):
+                numbers = ", ".join(f"i32 {i}" for i in range(first, first + half))
+                line = f"shufflevector {kind} {x.text}, {kind} poison, <{half} x i32> <{numbers}>"
+                parts.append(Operand(self.code.value(line), x.dtype, half))
+            x = combine(self.emit, reduction, *parts)
+        text = self.code.value(f"extractelement {llvm_type(x.dtype, 1)} {x.text}, i64 0")
+        return Operand(text, x.dtype, 0)
+
+    def _partial(self, part: Statement, block: str) -> str:
+        row = self.code.value(f"mul i64 {self.r}, %blocks")
+        at = self.code.value(f"add i64 {row}, {block}")
+        return self.memory.offset(f"%partial_{part.name}", at, part.dtype)
+
+    def _leave_block(self, part: Statement) -> None:
+        block = self.code.value("udiv i64 %c0, %block_width")
+        self.memory.store_one(self._partial(part, block), self.row[part.name], part.dtype)
+
+    def _sum_of_blocks(self, part: Statement) -> Operand:
+        """What a row gives, from what its blocks gave, in their order."""
+        code = self.code
+        head, body, done = (code.name(f"{word}_") for word in ("blocks", "block", "joined"))
+        before = code.current
+        code.line(f"br label %{head}")
+        code.label(head)
+        i, total = "%" + code.name("i"), "%" + code.name("total")
+        kind = llvm_type(part.dtype)
+        patches = code.reserve(), code.reserve()
+        more = code.value(f"icmp ult i64 {i}, %blocks")
+        code.line(f"br i1 {more}, label %{body}, label %{done}")
+        code.label(body)
+        value = self.memory.load_one(self._partial(part, i), part.dtype)
+        known = Operand(total, part.dtype, 0)
+        new = combine(self.emit, part.instruction, known, value)
+        after = code.value(f"add i64 {i}, 1")
+        first = self._identity(part, 0).text
+        code.fill(patches[0], f"{i} = phi i64 [0, %{before}], [{after}, %{body}]")
+        code.fill(patches[1], f"{total} = phi {kind} [{first}, %{before}], [{new.text}, %{body}]")
+        code.line(f"br label %{head}")
+        code.label(done)
+        return known
