@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from eagerflow.kernels.region import REDUCTIONS, Input, Output, Region
 
-__all__ = ["Binding", "Layout", "bind", "operands_of"]
+__all__ = ["Binding", "Layout", "bind", "operands_of", "straight"]
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 
@@ -49,26 +51,27 @@ def operands_of(region: Region) -> tuple[Input | Output, ...]:
     return (*region.inputs, *(o for o in region.outputs if o.value not in columns))
 
 
-def bind(region: Region, arrays: Sequence[Any], sizes: dict[str, int]) -> Binding | None:
-    """How the arrays of ``operands_of(region)`` are walked over.
+def bind(
+    region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
+) -> Binding | None:
+    """How the arrays of ``operands_of(region)`` are walked over, each given with its axes.
 
     None where the axes of a row don't lie behind each other in some operand, so that no single
     stride leads from each element of a row to the next.
     """
-    axes = region.axes
-    inner_count = len(region.row_axes)
+    axes, parts = region.axes, operands_of(region)
     strides = [
-        _full_strides(part, array, axes)
-        for part, array in zip(operands_of(region), arrays, strict=True)
+        _full_strides(part, array, own, axes)
+        for part, (array, own) in zip(parts, operands, strict=True)
     ]
     extents = [sizes[a] for a in axes]
-    split = len(axes) - inner_count
+    split = len(axes) - len(region.row_axes)
     inner = _collapse(extents[split:], [s[split:] for s in strides])
     if len(inner[0]) > 1:
         return None
     outer = _collapse(extents[:split], [s[:split] for s in strides])
     width, inner_strides = inner[0][0], [s[0] for s in inner[1]]
-    varies = [not set(region.row_axes).isdisjoint(p.axes) for p in operands_of(region)]
+    varies = [not set(region.row_axes).isdisjoint(p.axes) for p in parts]
     if not any(s.over for s in region.body if s.instruction in REDUCTIONS):
         outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
     kinds = tuple(
@@ -76,7 +79,7 @@ def bind(region: Region, arrays: Sequence[Any], sizes: dict[str, int]) -> Bindin
         (UNIT if own else BROADCAST)
         if width == 1
         else BROADCAST if s == 0 else UNIT if s == a.itemsize else STRIDED
-        for s, a, own in zip(inner_strides, arrays, varies, strict=True)
+        for s, (a, _), own in zip(inner_strides, operands, varies, strict=True)
     )
     rows = prod(outer[0])
     return Binding(
@@ -85,13 +88,46 @@ def bind(region: Region, arrays: Sequence[Any], sizes: dict[str, int]) -> Bindin
     )  # fmt: skip
 
 
-def _full_strides(part: Input | Output, array: Any, axes: tuple[str, ...]) -> list[int]:
+def _full_strides(
+    part: Input | Output, array: Any, own: tuple[str, ...], axes: tuple[str, ...]
+) -> list[int]:
     """Byte strides along all axes; 0 where it does not vary, and along the axis looked up."""
-    own = dict(zip(part.axes, array.strides, strict=True))
+    strides = dict(zip(own, array.strides, strict=True))
     if isinstance(part, Input) and part.gather:
-        own[part.axes[0]] = 0
-    sizes = dict(zip(part.axes, array.shape, strict=True))
-    return [own.get(a, 0) if sizes.get(a) != 1 else 0 for a in axes]
+        strides[part.axes[0]] = 0
+    sizes = dict(zip(own, array.shape, strict=True))
+    return [strides.get(a, 0) if sizes.get(a) != 1 else 0 for a in axes]
+
+
+def straight(
+    region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
+) -> list[tuple[Any, tuple[str, ...]]]:
+    """The operands, those that no single stride leads through in contiguous copies.
+
+    Copies of outputs have nothing in them yet.
+    """
+    found = []
+    for part, (array, own) in zip(operands_of(region), operands, strict=True):
+        inner = [a for a in region.row_axes if sizes[a] != 1]
+        steps = dict(zip(own, array.strides, strict=True))
+        expected, fits = None, True
+        for axis in reversed(inner):
+            step = steps.get(axis, 0)
+            fits = fits and expected in (None, step)
+            expected = step * sizes[axis]
+        if fits:
+            found.append((array, own))
+            continue
+        wanted = tuple(a for a in region.axes if a in own or a in region.row_axes)
+        first = isinstance(part, Input) and part.gather is not None
+        shape = [array.shape[own.index(a)] if a in own else 1 for a in wanted]
+        full = [array.shape[0] if first and a == own[0] else sizes[a] for a in wanted]
+        spread = np.broadcast_to(array.reshape(shape), full)
+        copy = np.empty_like(spread, order="C", subok=False)
+        if isinstance(part, Input):
+            copy[...] = spread
+        found.append((copy, wanted))
+    return found
 
 
 def _collapse(

@@ -28,6 +28,11 @@ class Target:
     vector_bytes: int
 
     @property
+    def has_halves(self) -> bool:
+        """Whether the processor converts float16 itself."""
+        return "+f16c" in self.features or "+fp16" in self.features or "aarch64" in self.triple
+
+    @property
     def key(self) -> str:
         """What a cached object depends on besides its code."""
         return f"{self.triple} {self.cpu} {self.features}"

@@ -17,6 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from eagerflow.kernels.layout import Layout, operands_of
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
 from eagerflow.kernels.llvm.memory import Memory, item_size
@@ -24,7 +26,7 @@ from eagerflow.kernels.llvm.random import random_lanes
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Region, Statement
 from eagerflow.kernels.schedule import Pass, schedule
 
-__all__ = ["HEAD", "Nest", "combine", "frame_slots", "identity"]
+__all__ = ["HEAD", "Nest", "combine", "combine_arrays", "frame_slots", "identity"]
 
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
@@ -58,6 +60,13 @@ def identity(reduction: str, dtype: str) -> Any:
     bits = 8 * item_size(dtype)
     low, high = (0, 2**bits - 1) if dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return low if reduction == "max" else high
+
+
+def combine_arrays(reduction: str, partial: Any) -> Any:
+    """What the blocks of rows gave for each column, in their order."""
+    functions = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum,
+                 "any": np.logical_or, "all": np.logical_and}  # fmt: skip
+    return functions[reduction].reduce(partial, axis=0, dtype=partial.dtype)
 
 
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
