@@ -1,10 +1,12 @@
 """The disk cache of compiled kernels: only what was stored comes back, and nothing ever raises."""
 
+import hashlib
 import itertools
 import os
 import random
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -147,7 +149,7 @@ def test_without_a_home_folder(monkeypatch, told):
 
 # Damage -------------------------------------------------------------------------------------------
 
-KEYS = ("first key", "second key, longer")
+KEYS = ("first key", "other key")  # of one length: their files differ in nothing but the key
 CONTENTS = (bytes(range(256)) * 3, b"\x90" * 500)
 
 
@@ -178,6 +180,11 @@ def damages():
     )
 
 
+def put_file(path, raw):
+    path.write_bytes(raw)
+    path.chmod(0o600)  # whatever the umask
+
+
 def damage_problems(objects, damage):
     """What is wrong with how a cache takes damage to its files."""
     files = [entry(objects.folder, key) for key in KEYS]
@@ -187,7 +194,7 @@ def damage_problems(objects, damage):
     after = damage(*before)
     problems = []
     for key, content, file, old, new in zip(KEYS, CONTENTS, files, before, after, strict=True):
-        file.write_bytes(new)
+        put_file(file, new)
         expected = content if new == old else None
         if objects.load(key) != expected:
             problems.append(f"{key}: the wrong content")
@@ -214,12 +221,12 @@ def test_every_byte_counts(folder):
     for at, mask in itertools.product(range(len(good)), (1, 128, 255)):
         bad = bytearray(good)
         bad[at] ^= mask
-        entry(folder, "key").write_bytes(bad)
+        put_file(entry(folder, "key"), bad)
         assert objects.load("key") is None, at
     for length in range(len(good)):
-        entry(folder, "key").write_bytes(good[:length])
+        put_file(entry(folder, "key"), good[:length])
         assert objects.load("key") is None, length
-    entry(folder, "key").write_bytes(good)
+    put_file(entry(folder, "key"), good)
     assert objects.load("key") == b"content"
 
 
@@ -242,6 +249,17 @@ def test_planted_blindness_is_found(monkeypatch, folder):
     with monkeypatch.context() as planted:  # damaged files stay
         planted.setattr(cache._Folder, "discard", lambda self, name: False)
         assert "first key: the file is still there" in damage_problems(objects, flip)
+
+
+@pytest.mark.parametrize("key_length", [0, 2, 3, 4, 2**32 - 1])
+@pytest.mark.parametrize("length", [0, 6, 7, 8, 2**64 - 1])
+def test_lengths_must_be_those_of_the_file(folder, key_length, length):
+    objects = ObjectCache(folder)
+    objects.store("key", b"content")
+    fields = b"eagerflow-kernel" + struct.pack("<IIQ", 1, key_length, length)
+    digest = hashlib.sha256(fields + b"keycontent").digest()
+    put_file(entry(folder, "key"), fields + digest + b"keycontent")
+    assert objects.load("key") == (b"content" if (key_length, length) == (3, 7) else None)
 
 
 def test_other_formats_are_misses(monkeypatch, folder):
@@ -329,7 +347,7 @@ def test_a_folder_in_place_of_a_file(folder, told):
         assert told == []
     objects.store("key", b"content")
     assert objects.load("key") is None and objects.load("other") == b"other"
-    assert len(names(folder)) == 2
+    assert len(names(folder)) == 2 and objects.statistics().entries == 1
     objects.clear()
     assert names(folder) == [entry(folder, "key").name]
     take(told, "directory")
@@ -358,13 +376,9 @@ def test_what_others_may_write_is_refused(folder, told, which, mode):
     assert objects.load("key") == b"content"
 
 
-@posix
-@pytest.mark.usefixtures("kind")
-@pytest.mark.parametrize("which", ["folder", "file"])
-def test_what_belongs_to_others_is_refused(monkeypatch, folder, told, which):
-    objects = ObjectCache(folder)
-    objects.store("key", b"content")
-    inode = (folder if which == "folder" else entry(folder, "key")).stat().st_ino
+def seen_as_foreign(monkeypatch, path):
+    """Makes a file look like another user's."""
+    inode = path.lstat().st_ino
 
     def as_seen(original, *args, **options):
         status = original(*args, **options)
@@ -372,15 +386,34 @@ def test_what_belongs_to_others_is_refused(monkeypatch, folder, told, which):
             status = os.stat_result((*status[:4], status.st_uid + 1, *status[5:]))
         return status
 
+    for name in ("stat", "fstat", "lstat"):
+        monkeypatch.setattr(os, name, partial(as_seen, getattr(os, name)))
+
+
+@posix
+@pytest.mark.usefixtures("kind")
+@pytest.mark.parametrize("which", ["folder", "file"])
+def test_what_belongs_to_others_is_refused(monkeypatch, folder, told, which):
+    objects = ObjectCache(folder)
+    objects.store("key", b"content")
     with monkeypatch.context() as patch:
-        for name in ("stat", "fstat", "lstat"):
-            patch.setattr(os, name, partial(as_seen, getattr(os, name)))
+        seen_as_foreign(patch, folder if which == "folder" else entry(folder, "key"))
         assert objects.load("key") is None
         if which == "folder":
             objects.store("other", b"other")
     assert names(folder) == [entry(folder, "key").name]  # not ours to delete
     take(told, "owned by another user")
     assert objects.load("key") == b"content"
+
+
+@posix
+@pytest.mark.parametrize("put", [put_link, os.mkfifo])
+def test_what_others_put_here_is_not_deleted(monkeypatch, folder, put):
+    folder.mkdir(0o700)
+    put(entry(folder, "key"))
+    seen_as_foreign(monkeypatch, entry(folder, "key"))
+    assert ObjectCache(folder).load("key") is None
+    assert names(folder) == [entry(folder, "key").name]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root only")

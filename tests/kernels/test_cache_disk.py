@@ -186,6 +186,48 @@ def test_calls_that_do_part_of_the_work(monkeypatch, folder):
     assert objects.load("key") == bytes(range(256))
 
 
+@posix
+def test_a_file_in_the_writers_way_is_not_written_to(monkeypatch, folder, told):
+    objects, letter = ObjectCache(folder), folder / "letter.txt"
+    objects.store("old", b"content")
+    letter.write_text("not ours")
+    monkeypatch.setattr(os, "urandom", lambda count: bytes(count))
+    for put in (Path.symlink_to, Path.hardlink_to):
+        way = folder / f"{entry(folder, 'key').name}.{bytes(8).hex()}"
+        put(way, letter)
+        objects.store("key", b"content")
+        way.unlink()
+    assert letter.read_text() == "not ours"
+    assert objects.load("key") is None and objects.load("old") == b"content"
+    take(told, "File exists")
+
+
+@pytest.mark.usefixtures("kind")
+def test_every_file_is_closed(monkeypatch, folder, told):
+    def first_free():
+        number = os.open(os.devnull, os.O_RDONLY)
+        os.close(number)
+        return number
+
+    before, objects = first_free(), ObjectCache(folder)
+    for _ in range(3):
+        objects.load("key")
+        objects.store("key", b"content")
+        assert objects.load("key") == b"content"
+        assert objects.statistics().entries == 1
+        entry(folder, "key").write_bytes(b"damaged")
+        assert objects.load("key") is None
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", fails(errno.ENOSPC))
+            objects.store("key", b"content")
+        folder.chmod(0o777)
+        objects.load("key")
+        folder.chmod(0o700)
+        objects.clear()
+    told.clear()
+    assert first_free() == before
+
+
 def test_an_interrupted_store_leaves_nothing(monkeypatch, folder):
     objects = ObjectCache(folder)
     objects.store("key", b"content")
@@ -283,19 +325,18 @@ def test_the_least_recently_used_go(monkeypatch, folder):
     assert (folder / "letter.txt").exists()
 
 
-def test_the_limit_holds_after_every_store(monkeypatch, folder):
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_limit_holds_after_every_store(monkeypatch, folder, count):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", "0.05")
-    draw, writers = random.Random(3), [ObjectCache(folder) for _ in range(4)]
-    largest = 0
-    for i in range(300):
-        key, content = str(draw.randrange(100)), bytes(draw.randrange(3000))
-        objects = writers[0] if i < 200 else draw.choice(writers)
-        objects.store(key, content)
-        assert objects.load(key) == content
-        # Several writers look at the folder every 1/64 of the limit and one file each.
-        assert total(folder) <= (50_000 if i < 200 else 50_000 * (1 + 4 / 64) + 4 * 3200)
+    draw, writers, largest = random.Random(3), [ObjectCache(folder) for _ in range(count)], 0
+    # Of several writers, each looks at the folder when it has stored 1/64 of the limit.
+    limit = 50_000 if count == 1 else 50_000 * (1 + count / 64)
+    for i in range(800):
+        key, content = str(draw.randrange(300)), bytes(draw.randrange(600))
+        writers[i % count].store(key, content)
+        assert writers[0].load(key) == content
         largest = max(largest, total(folder))
-    assert largest > 40_000
+    assert 45_000 < largest <= limit
 
 
 def test_files_of_a_wrong_clock_go_first(monkeypatch, folder):
