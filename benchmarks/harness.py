@@ -18,12 +18,17 @@ import numpy as np
 RESULTS = Path(__file__).parent / "results"
 
 
+def parser(description):
+    """The options that all benchmarks share, for a script that adds its own."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--rounds", type=int, default=25, help="how often each is timed")
+    made.add_argument("--json", action="store_true", help="append a line to results/")
+    return made
+
+
 def arguments(description):
-    """The command line that all benchmarks share."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=25, help="how often each is timed")
-    parser.add_argument("--json", action="store_true", help="append a line to results/")
-    return parser.parse_args()
+    """The command line of a benchmark without options of its own."""
+    return parser(description).parse_args()
 
 
 def calls_for(function, seconds):
@@ -58,10 +63,11 @@ def agree(name, results, rtol):
             )  # fmt: skip
 
 
-def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None, per=1):
-    """Time all contestants in turn; gives the row of the report.
+def measure(contestants, rounds, seconds, pause=0.0):
+    """Seconds a call of each contestant, round by round: A B A B ...
 
-    ``per`` divides the times, for functions that do something several times over.
+    Each is timed over about ``seconds``. After a ``pause``, in which the threads of the one
+    before fall asleep, a call that is not timed wakes those of the next.
     """
     calls = {who: calls_for(f, seconds) for who, f in contestants.items()}
     times = {who: [] for who in contestants}
@@ -70,18 +76,38 @@ def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None,
     try:
         for _ in range(rounds):
             for who, f in contestants.items():
-                times[who].append(time_round(f, calls[who]) / per)
+                if pause:
+                    time.sleep(pause)
+                    f()
+                times[who].append(time_round(f, calls[who]))
             gc.collect()
     finally:
         if enabled:
             gc.enable()
-    ratios = [a / b for a, b in zip(times[ours], times[peer], strict=True)]
-    quarter = statistics.quantiles(ratios, n=4)
+    return times
+
+
+def ratio(a, b):
+    """The median of the ratios of each round, and their middle half."""
+    ratios = [x / y for x, y in zip(a, b, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return round(statistics.median(ratios), 3), [round(low, 3), round(high, 3)]
+
+
+def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None, per=1):
+    """Time all contestants in turn; gives the row of the report.
+
+    ``per`` divides the times, for functions that do something several times over.
+    """
+    times = measure(contestants, rounds, seconds)
+    middle, spread = ratio(times[ours], times[peer])
     return {
         "name": name,
-        "microseconds": {who: round(statistics.median(t) * 1e6, 3) for who, t in times.items()},
-        "ratio": round(statistics.median(ratios), 3),
-        "spread": [round(quarter[0], 3), round(quarter[2], 3)],
+        "microseconds": {
+            who: round(statistics.median(t) / per * 1e6, 3) for who, t in times.items()
+        },
+        "ratio": middle,
+        "spread": spread,
         "peer": peer,
         "target": target,
     }
