@@ -7,8 +7,10 @@ from typing import Any
 from eagerflow.kernels.scalar import is_float
 
 __all__ = [
-    "isfinite", "isinf", "isnan", "reciprocal", "rsqrt", "sign", "signbit", "square",
+    "BOUNDS", "isfinite", "isinf", "isnan", "reciprocal", "rsqrt", "sign", "signbit", "square",
 ]  # fmt: skip
+
+BOUNDS = {"reciprocal": (0.5, 0.5), "rsqrt": (1.0, 1.0)}
 
 
 def _bits(s: Any, x: Any) -> tuple[Any, str]:
