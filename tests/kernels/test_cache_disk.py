@@ -293,7 +293,8 @@ def test_one_warning_in_a_process(tmp_path, options, expected):
     (tmp_path / "file").write_text("in place of a folder")
     (tmp_path / "script.py").write_text(WARN)
     command = [sys.executable, *options, tmp_path / "script.py", tmp_path / "file"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout) == (0, "computed\n"), done.stderr
     assert done.stderr.count("trouble with the folder of compiled kernels") == bool(expected)
