@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eagerflow.kernels.functions import basic, exponential, hyperbolic, logarithm
+from eagerflow.kernels.functions import (
+    basic,
+    error_functions,
+    exponential,
+    hyperbolic,
+    logarithm,
+)
 
 __all__ = ["BOUNDS", "FUNCTIONS"]
 
-_MODULES = (basic, exponential, hyperbolic, logarithm)
+_MODULES: tuple[Any, ...] = (basic, error_functions, exponential, hyperbolic, logarithm)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: getattr(module, name) for module in _MODULES for name in module.__all__ if name.islower()
+    name: getattr(module, name)
+    for module in _MODULES
+    for name in module.__all__
+    if name != "BOUNDS"
 }
 """Instruction to ``function(s, *operands)``, which writes it in instructions of ``s``."""
 
 BOUNDS: dict[str, tuple[float, float]] = {
     name: bound for module in _MODULES for name, bound in module.BOUNDS.items()
 }
-"""The largest error of each in units in the last place: of float32, of float64."""
+"""Function to its largest errors in units in the last place, in float32 and in float64."""

@@ -1,4 +1,4 @@
-"""What the elementary functions share: polynomials, clamps, and numbers taken apart."""
+"""What the elementary functions share: polynomials, clamps, and numbers taken apart.
 
 All of it is straight-line code of a few scalar instructions. Adding 1.5 * 2^p (p: the stored bits
 of the significand) to a number of small magnitude rounds it to an integer, and leaves that
