@@ -16,10 +16,11 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.kernels import tiles
 from eagerflow.kernels.buffers import empty
+from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.llvm import compiler, launch
 from eagerflow.kernels.region import Input, Output, Region
 
-__all__ = ["compute", "run", "sizes_of", "ways"]
+__all__ = ["Builder", "compute", "run", "sizes_of", "ways"]
 
 Array = np.ndarray[Any, Any]
 

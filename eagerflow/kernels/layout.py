@@ -17,7 +17,7 @@ import numpy as np
 
 from eagerflow.kernels.region import REDUCTIONS, Input, Output, Region
 
-__all__ = ["Binding", "Layout", "bind", "operands_of", "straight"]
+__all__ = ["Binding", "Layout", "bind", "operands_of", "sideways", "straight"]
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 
@@ -43,6 +43,8 @@ class Binding:
     width: int
     extents: list[int]
     strides: list[tuple[list[int], int]]  # of each operand: along the outer axes, the inner axis
+    side: int = 1  # places along the axis of vectors, where that is not the inner one
+    steps: list[int] | None = None  # strides along it
 
 
 def operands_of(region: Region) -> tuple[Input | Output, ...]:
@@ -97,6 +99,24 @@ def _full_strides(
         strides[part.axes[0]] = 0
     sizes = dict(zip(own, array.shape, strict=True))
     return [strides.get(a, 0) if sizes.get(a) != 1 else 0 for a in axes]
+
+
+def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
+    """The same walk with vectors along the last outer axis, and rows along the others.
+
+    ``rows`` no longer counts the rows of the region, but those of its outer axes before that.
+    """
+    side = binding.extents[-1]
+    steps = [outer[-1] for outer, _ in binding.strides]
+    kinds = tuple(
+        BROADCAST if s == 0 else UNIT if s == size else STRIDED
+        for s, size in zip(steps, item_sizes, strict=True)
+    )
+    rest = binding.extents[:-1] or [1]
+    strides = [(outer[:-1] or [0], inner) for outer, inner in binding.strides]
+    return Binding(
+        Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps
+    )
 
 
 def straight(

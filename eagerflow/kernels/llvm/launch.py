@@ -19,8 +19,9 @@ import numpy as np
 
 from eagerflow.kernels import threads
 from eagerflow.kernels.cache import ObjectCache
-from eagerflow.kernels.layout import Binding, Layout, bind, operands_of, straight
+from eagerflow.kernels.layout import Binding, Layout, bind, operands_of, sideways, straight
 from eagerflow.kernels.llvm import compiler
+from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, identity
 from eagerflow.kernels.region import Input, Output, Region
 from eagerflow.kernels.schedule import schedule
@@ -81,6 +82,9 @@ def intermediate(
 ) -> str:
     """The kernel in LLVM's text form."""
     target = target or compiler.host()
+    if variant == "side":
+        side = SideNest(region, layout, lanes_of(region, target), target.has_halves)
+        return side.lanes_kernel()
     nest = Nest(region, layout, lanes_of(region, target), target.has_halves)
     return nest.stages() if variant == "stages" else nest.rows(short=variant == "short")
 
@@ -141,12 +145,13 @@ def clear() -> None:
 # Running -----------------------------------------------------------------------------------------
 
 
-def choose(region: Region, rows: int, width: int, lanes: int) -> str:
-    """The variant for a shape."""
-    reduces = bool(schedule(region).passes) and any(
-        p.reductions for p in schedule(region).passes
-    )
-    columns = bool(schedule(region).column_results())
+def choose(region: Region, binding: Binding, lanes: int) -> str:
+    """The variant for a shape and its strides."""
+    rows, width, plan = binding.rows, binding.width, schedule(region)
+    reduces = any(p.reductions for p in plan.passes)
+    columns = bool(plan.column_results())
+    if reduces and not columns and _side_by_side(region, binding):
+        return "side"
     if width > LONG and (rows < 16 or not reduces):
         return "stages"
     if not reduces and not columns:
@@ -154,6 +159,20 @@ def choose(region: Region, rows: int, width: int, lanes: int) -> str:
     if reduces and not columns and width <= lanes:
         return "short"
     return "rows"
+
+
+def _side_by_side(region: Region, binding: Binding) -> bool:
+    """Whether neighbouring elements belong to different rows, so that lanes are rows."""
+    if binding.extents[-1] < 4 or any(
+        s.instruction == "random_bits" for s in region.body
+    ) or any(p.gather for p in region.inputs):
+        return False
+    strided = [
+        abs(outer[-1]) < abs(inner)
+        for outer, inner in binding.strides
+        if inner
+    ]
+    return sum(strided) * 2 > len(strided)
 
 
 class _Launch:
@@ -165,7 +184,11 @@ class _Launch:
         self.region, self.binding = region, binding
         self.rows, self.width = binding.rows, binding.width
         lanes = lanes_of(region, compiler.host())
-        variant = choose(region, self.rows, self.width, lanes)
+        variant = choose(region, binding, lanes)
+        if variant == "side":
+            self.binding = binding = sideways(binding, [a.itemsize for a, _ in operands])
+            self.rows = binding.rows
+        self.lanes = lanes
         self.code = prepare(region, binding.layout, variant)
         self.frame = (ctypes.c_int64 * len(self.code.slots))()
         self.held: list[Any] = []
@@ -182,6 +205,9 @@ class _Launch:
     def _describe(self, operands: Operands, sizes: dict[str, int]) -> None:
         binding = self.binding
         self.set("width", self.width)
+        self.set("side", binding.side)
+        for i, step in enumerate(binding.steps or ()):
+            self.set(f"s{i}", step)
         for k, extent in enumerate(binding.extents):
             self.set(f"extent{k}", extent)
         for i, (part, (array, _)) in enumerate(
@@ -228,14 +254,7 @@ class _Launch:
         slot = -(-width * 8 // 64) * 64
         self.set("keep_slot", slot)
         height = self.height if blocks else max(1, TASK // max(width, 1))
-        if not kept:
-            scratch = _no_scratch
-        else:
-            size = slot * len(kept) + 64
-
-            def scratch() -> int:
-                address: int = threads.scratch("kernel", (size,), np.uint8).ctypes.data
-                return -(-address // 64) * 64
+        scratch = _scratch(slot * len(kept)) if kept else _no_scratch
 
         def work(i: int) -> None:
             function(i * height, min((i + 1) * height, rows), 0, width, frame, scratch())
@@ -248,6 +267,28 @@ class _Launch:
                 work(i)
         else:
             function(0, rows, 0, width, frame, scratch())
+
+    def sideways(self) -> None:
+        """Ranges along the side, of each row of the other axes."""
+        function, frame, rows, side = self.code.functions[0], self.frame, self.rows, self.binding.side
+        kept = schedule(self.region).kept
+        slot = self.width * self.lanes * 8
+        self.set("keep_slot", slot)
+        scratch = _scratch(slot * len(kept)) if kept else _no_scratch
+        width = max(self.lanes, TASK // max(self.width, 1) // self.lanes * self.lanes)
+        pieces = max(1, -(-side // width))
+        height = max(1, TASK // max(self.width * side, 1))
+
+        def work(i: int) -> None:
+            r, c = divmod(i, pieces)
+            first, start = r * height, c * width
+            last, end = min(first + height, rows), min(start + width, side)
+            function(first, last, start, end, frame, scratch())
+
+        if rows * side * self.width >= PARALLEL:
+            threads.run(work, -(-rows // height) * pieces)
+        else:
+            function(0, rows, 0, side, frame, scratch())
 
     # By stages -------------------------------------------------------------------------------
 
@@ -301,6 +342,16 @@ def _no_scratch() -> int:
     return 0
 
 
+def _scratch(size: int) -> Callable[[], int]:
+    """What gives the address of so many bytes of the calling thread's own, for vectors."""
+
+    def address() -> int:
+        start: int = threads.scratch("kernel", (size + 64,), np.uint8).ctypes.data
+        return -(-start // 64) * 64
+
+    return address
+
+
 def compute(
     region: Region, inputs: Sequence[Any], outputs: Sequence[Any], sizes: dict[str, int]
 ) -> None:
@@ -321,6 +372,8 @@ def compute(
     partial = launch.column_sums() if columns else {}
     if launch.code.variant == "stages":
         launch.by_stages()
+    elif launch.code.variant == "side":
+        launch.sideways()
     else:
         launch.by_rows(bool(columns))
     for (part, array), (whole, _), (made, _) in zip(parts, operands, copied, strict=True):

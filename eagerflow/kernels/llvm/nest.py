@@ -23,10 +23,10 @@ from eagerflow.kernels.layout import Layout, operands_of
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
 from eagerflow.kernels.llvm.memory import Memory, item_size
 from eagerflow.kernels.llvm.random import random_lanes
-from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Region, Statement
+from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region, Statement
 from eagerflow.kernels.schedule import Pass, schedule
 
-__all__ = ["HEAD", "Nest", "combine", "combine_arrays", "frame_slots", "identity"]
+__all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", "identity"]
 
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
@@ -36,9 +36,9 @@ _CHEAP, _MIDDLE = 6, 14  # instructions in a pass with which four, or two, accum
 
 def frame_slots(region: Region, layout: Layout) -> list[str]:
     """What each 64-bit integer of a frame is, in order."""
-    slots = ["width", *(f"extent{k}" for k in range(layout.outer))]
+    slots = ["width", "side", *(f"extent{k}" for k in range(layout.outer))]
     for i, part in enumerate(operands_of(region)):
-        slots += [f"p{i}", f"i{i}", *(f"o{i}_{k}" for k in range(layout.outer))]
+        slots += [f"p{i}", f"i{i}", f"s{i}", *(f"o{i}_{k}" for k in range(layout.outer))]
         if isinstance(part, Input) and part.gather:
             slots.append(f"g{i}")
     slots += [f"size_{axis}" for axis in region.axes]
@@ -80,7 +80,7 @@ def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
 
 
 @dataclass
-class _Place:
+class Place:
     """Where a vector stands in its row, which of its lanes count, and what is known there."""
 
     position: str
@@ -206,8 +206,11 @@ class Nest:
                 which = self.emit.convert(self.row[part.gather], "int64")
                 base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
             self.base[part.name] = base
-            if isinstance(part, Input) and not self.schedule.varies(part.name):
-                self.row[part.name] = self.memory.load_one(base, part.dtype)
+            self._load_row(part, base)
+
+    def _load_row(self, part: Input | Output, base: str) -> None:
+        if isinstance(part, Input) and not self.schedule.varies(part.name):
+            self.row[part.name] = self.memory.load_one(base, part.dtype)
 
     def _row_statements(self, number: int) -> None:
         for part in self.schedule.row_values(number):
@@ -264,7 +267,7 @@ class Nest:
         code.label(body)
         found = list(carried)
         for u in range(unroll):
-            place = _Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
+            place = Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
             self._elements(own, place, found, u, unroll)
         after = code.value(f"add i64 {c}, {step}")
         code.fill(patch, f"{c} = phi i64 [{start}, %{before}], [{after}, %{code.current}]")
@@ -287,7 +290,7 @@ class Nest:
         left = Operand(code.value(f"sub i64 {end}, {start}"), "int64", 0)
         mask = self.emit.less(self.memory.iota, left).text
         found = list(sums)
-        self._elements(own, _Place(start, mask), found, 0, 1)
+        self._elements(own, Place(start, mask), found, 0, 1)
         inside = code.current
         code.line(f"br label %{done}")
         code.label(done)
@@ -302,14 +305,14 @@ class Nest:
         """A pass over a row that is one vector: what earlier passes computed is at hand."""
         width = Operand("%width", "int64", 0)
         mask = self.emit.less(self.memory.iota, width).text
-        place = _Place("0", mask, shared)
+        place = Place("0", mask, shared)
         sums = [self._identity(part, self.lanes) for part in own.reductions]
         self._elements(own, place, sums, 0, 1)
         for part, total in zip(own.reductions, sums, strict=True):
             self.row[part.name] = self._across(part.instruction, total)
 
     def _elements(
-        self, own: Pass, place: _Place, sums: list[Operand], which: int, unroll: int
+        self, own: Pass, place: Place, sums: list[Operand], which: int, unroll: int
     ) -> None:
         """One vector of a pass; ``sums`` are replaced by those that include it."""
         s, memory = self.emit, self.memory
@@ -326,14 +329,26 @@ class Nest:
             total = combine(s, part.instruction, known, value)
             memory.store(row, place.position, "", 1, total, part.dtype, place.mask)
         for name, value in kept:
-            row, dtype = self._buffer(name), self.region.statement(name).dtype
-            memory.store(row, place.position, "", 1, value, dtype, place.mask)
+            (row, at), dtype = self._buffer(name, place), self.region.statement(name).dtype
+            memory.store(row, at, "", 1, value, dtype, place.mask)
         for out, value in written:
-            i = self.index[out.name]
-            kind, base = self.layout.inner[i], self.base[out.name]
-            memory.store(base, place.position, f"%i{i}", kind, value, out.dtype, place.mask)
+            self._store(out, value, place)
 
-    def _counted(self, part: Statement, place: _Place) -> Operand:
+    def _load(self, part: Input, place: Place) -> Operand:
+        i = self.index[part.name]
+        return self.memory.load(
+            self.base[part.name], place.position, f"%i{i}", self.layout.inner[i], part.dtype,
+            place.mask,
+        )  # fmt: skip
+
+    def _store(self, out: Output, value: Operand, place: Place) -> None:
+        i = self.index[out.name]
+        self.memory.store(
+            self.base[out.name], place.position, f"%i{i}", self.layout.inner[i], value, out.dtype,
+            place.mask,
+        )  # fmt: skip
+
+    def _counted(self, part: Statement, place: Place) -> Operand:
         value = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
         if not place.mask:
             return value
@@ -341,7 +356,7 @@ class Nest:
         found: Operand = self.emit.select(Operand(place.mask, "bool", self.lanes), value, neutral)
         return found
 
-    def _element(self, name: str, place: _Place) -> Operand:
+    def _element(self, name: str, place: Place) -> Operand:
         """A value of the vector at a place; a value of the row is the same in all lanes."""
         if not self.schedule.varies(name):
             return self.row[name]
@@ -349,14 +364,10 @@ class Nest:
             return place.values[name]
         part = self.region.statement(name)
         if isinstance(part, Input):
-            i = self.index[name]
-            found = self.memory.load(
-                self.base[name], place.position, f"%i{i}", self.layout.inner[i], part.dtype,
-                place.mask,
-            )  # fmt: skip
+            found = self._load(part, place)
         elif name in self.schedule.kept and name not in self.schedule.passes[self.passing].kept:
-            row = self._buffer(name)
-            found = self.memory.load(row, place.position, "", 1, part.dtype, place.mask)
+            row, at = self._buffer(name, place)
+            found = self.memory.load(row, at, "", 1, part.dtype, place.mask)
         elif not part.operands or part.instruction == "random_bits":
             found = self._generated(part, place)
         else:
@@ -381,7 +392,7 @@ class Nest:
         result: Operand = found
         return result
 
-    def _generated(self, part: Statement, place: _Place) -> Operand:
+    def _generated(self, part: Statement, place: Place) -> Operand:
         if part.instruction == "random_bits":
             first = self.code.value(f"add i64 {self.start}, {place.position}")
             state = [self._row_operand(o) for o in part.operands]
@@ -409,12 +420,12 @@ class Nest:
 
     # Buffers and partial results -----------------------------------------------------------------
 
-    def _buffer(self, name: str) -> str:
-        """Where the row of a value that is kept between passes begins."""
+    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
+        """Where the row of a value that is kept between passes begins, and the place in it."""
         code = self.code
         by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
         row = code.value(f"mul i64 {self.r}, %keep_row")
-        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
+        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row), place.position
 
     def _block_start(self) -> str:
         return self.code.value("mul i64 %block, %width")

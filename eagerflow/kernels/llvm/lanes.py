@@ -1,0 +1,143 @@
+"""Loops for rows that lie side by side: each lane of a vector walks along a row of its own.
+
+Reducing an axis that is not the last, as softmax over the channels of images does, finds the
+elements of a row far apart and those of neighbouring rows next to each other. The last outer
+axis is then the one that vectors lie along, the *side*; nothing is added up across lanes.
+"""
+
+from __future__ import annotations
+
+from eagerflow.kernels.llvm.instructions import Operand, llvm_type
+from eagerflow.kernels.llvm.nest import Nest, Place
+from eagerflow.kernels.region import Input, Output, Statement
+from eagerflow.kernels.schedule import Pass
+
+__all__ = ["SideNest"]
+
+
+class SideNest(Nest):
+    """Writes a kernel whose columns are rows of the region, side by side."""
+
+    def lanes_kernel(self) -> str:
+        """The module of one function, ``kernel``; its columns are places along the side."""
+        self._begin("kernel")
+        code = self.code
+        rows = self._row_loop()
+        head, body, done = (code.name(f"{word}_") for word in ("side", "lanes", "sided"))
+        before = code.current
+        code.line(f"br label %{head}")
+        code.label(head)
+        self.c = "%" + code.name("c")
+        patch = code.reserve()
+        more = code.value(f"icmp ult i64 {self.c}, %c1")
+        code.line(f"br i1 {more}, label %{body}, label %{done}")
+        code.label(body)
+        left = Operand(code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
+        self.mask = self.emit.less(self.memory.iota, left).text
+        self._begin_lanes()
+        self._row_statements(0)
+        for number, own in enumerate(self.schedule.passes):
+            self.passing = number
+            self._walk(own)
+            self._row_statements(number + 1)
+        self._lane_results()
+        after = code.value(f"add i64 {self.c}, {self.lanes}")
+        code.fill(patch, f"{self.c} = phi i64 [%c0, %{before}], [{after}, %{code.current}]")
+        code.line(f"br label %{head}")
+        code.label(done)
+        self._close_rows(rows)
+        return self.module()
+
+    def _load_row(self, part: Input | Output, base: str) -> None:
+        pass  # rows begin further in, at each vector
+
+    def _begin_lanes(self) -> None:
+        """Where these rows begin in each operand; what is one number per row is loaded."""
+        code = self.code
+        self.row = {}
+        row = code.value(f"mul i64 {self.r}, %side")
+        row = code.value(f"add i64 {row}, {self.c}")
+        place = Operand(row, "int64", 0)
+        self.rows_of_lanes = self.emit.add(self.memory.iota, place)
+        self.front: dict[str, str] = {}
+        for part in self.parts:
+            i = self.index[part.name]
+            by = code.value(f"mul i64 {self.c}, %s{i}")
+            self.front[part.name] = self.memory.bytes_on(self.base[part.name], by)
+            if isinstance(part, Input) and not self.schedule.varies(part.name):
+                self.row[part.name] = self._across_side(part, self.front[part.name])
+
+    def _across_side(self, part: Input, pointer: str) -> Operand:
+        i = self.index[part.name]
+        return self.memory.load(
+            pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask
+        )
+
+    def _walk(self, own: Pass) -> None:
+        """One walk along the rows of all lanes."""
+        code = self.code
+        head, body, done = (code.name(f"{word}_") for word in ("step", "element", "walked"))
+        before = code.current
+        sums = [self._identity(part, self.lanes) for part in own.reductions]
+        code.line(f"br label %{head}")
+        code.label(head)
+        j = "%" + code.name("j")
+        patch, phis = code.reserve(), [code.reserve() for _ in sums]
+        carried = [x._replace(text="%" + code.name("sum")) for x in sums]
+        more = code.value(f"icmp ult i64 {j}, %width")
+        code.line(f"br i1 {more}, label %{body}, label %{done}")
+        code.label(body)
+        found = list(carried)
+        self._elements(own, Place(j, self.mask), found, 0, 1)
+        after = code.value(f"add i64 {j}, 1")
+        code.fill(patch, f"{j} = phi i64 [0, %{before}], [{after}, %{code.current}]")
+        for line, held, first, new in zip(phis, carried, sums, found, strict=True):
+            kind = llvm_type(held.dtype, held.lanes)
+            code.fill(line, f"{held.text} = phi {kind} [{first.text}, %{before}], "
+                            f"[{new.text}, %{code.current}]")  # fmt: skip
+        code.line(f"br label %{head}")
+        code.label(done)
+        for part, total in zip(own.reductions, carried, strict=True):
+            self.row[part.name] = total
+
+    def _counted(self, part: Statement, place: Place) -> Operand:
+        # Lanes outside of the mask reduce rows that nobody looks at.
+        value: Operand = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
+        return value
+
+    def _step(self, part: Input | Output, place: Place) -> str:
+        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part.name]}")
+        return self.memory.bytes_on(self.front[part.name], by)
+
+    def _load(self, part: Input, place: Place) -> Operand:
+        return self._across_side(part, self._step(part, place))
+
+    def _store(self, out: Output, value: Operand, place: Place) -> None:
+        self._store_across(out, value, self._step(out, place))
+
+    def _store_across(self, out: Output, value: Operand, pointer: str) -> None:
+        i = self.index[out.name]
+        kind = self.layout.inner[i]
+        self.memory.store(pointer, "0", f"%s{i}", kind, value, out.dtype, self.mask)
+
+    def _lane_results(self) -> None:
+        for out in self.schedule.row_outputs():
+            self._store_across(out, self._row_operand(out.value), self.front[out.name])
+
+    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
+        by = self.code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
+        at = self.code.value(f"mul i64 {place.position}, {self.lanes}")
+        return self.memory.bytes_on("%scratch", by), at
+
+    def _generated(self, part: Statement, place: Place) -> Operand:
+        at = Operand(place.position, "int64", 0)
+        if self.region.row_axes == part.over:
+            return at
+        flat = self.emit.multiply(self.rows_of_lanes, Operand("%width", "int64", 0))
+        return self._along(part, self.emit.add(flat, at))
+
+    def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
+        if part.instruction == "position":
+            width = Operand("%width", "int64", 0)
+            return self._along(part, self.emit.multiply(self.rows_of_lanes, width))
+        return super()._compute(part, operands)
