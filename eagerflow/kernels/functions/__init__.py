@@ -11,11 +11,19 @@ from eagerflow.kernels.functions import (
     exponential,
     hyperbolic,
     logarithm,
+    trigonometric,
 )
 
 __all__ = ["BOUNDS", "FUNCTIONS"]
 
-_MODULES: tuple[Any, ...] = (basic, error_functions, exponential, hyperbolic, logarithm)
+_MODULES: tuple[Any, ...] = (
+    basic,
+    error_functions,
+    exponential,
+    hyperbolic,
+    logarithm,
+    trigonometric,
+)
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: getattr(module, name)
