@@ -10,6 +10,7 @@ from eagerflow.kernels.functions import (
     error_functions,
     exponential,
     hyperbolic,
+    inverse_trigonometric,
     logarithm,
     trigonometric,
 )
@@ -21,6 +22,7 @@ _MODULES: tuple[Any, ...] = (
     error_functions,
     exponential,
     hyperbolic,
+    inverse_trigonometric,
     logarithm,
     trigonometric,
 )
