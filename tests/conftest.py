@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +12,9 @@ settings.register_profile(
 )
 settings.register_profile("soak", deadline=None, max_examples=2_000)
 settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci")
+
+# Kernels compiled here are not the user's: the folder is the run's own.
+os.environ.setdefault("EAGERFLOW_CACHE", tempfile.mkdtemp(prefix="eagerflow-tests-"))
 
 LOCAL = ("127.0.0.1", "::1", "localhost", "")
 

@@ -14,9 +14,12 @@ from importlib.util import find_spec
 from math import prod
 from typing import Any
 
-from eagerflow.kernels.buffers import empty
+import numpy as np
 
-__all__ = ["BORDER", "Body", "elementwise", "pays", "region", "rows", "run"]
+from eagerflow.kernels.buffers import empty
+from eagerflow.spec import normalize_axes
+
+__all__ = ["BORDER", "Body", "elementwise", "pays", "reduced_rows", "region", "rows", "run"]
 
 BORDER = 1 << 14
 """Elements from which a generated kernel's call costs less than NumPy's steps."""
@@ -47,10 +50,14 @@ def _machinery() -> Any:
 
 
 @cache
-def region(name: str, body: Body, axes: str, operands: tuple[tuple[str, str], ...],
-           attributes: tuple[tuple[str, Any], ...] = ()) -> Any:  # fmt: skip
+def region(
+    body: Body,
+    axes: str,
+    operands: tuple[tuple[str, str], ...],
+    attributes: tuple[tuple[str, Any], ...] = (),
+) -> Any:
     """The region of a body; ``operands`` are the dtype and the axes of each input."""
-    s = _machinery().Builder(name, axes)
+    s = _machinery().Builder(body.__name__.strip("_").removesuffix("_body"), axes)
     values = [s.input(f"x{i}", dtype, along) for i, (dtype, along) in enumerate(operands)]
     results = body(s, *values, **dict(attributes))
     for i, result in enumerate(results if isinstance(results, tuple) else (results,)):
@@ -58,37 +65,50 @@ def region(name: str, body: Body, axes: str, operands: tuple[tuple[str, str], ..
     return s.region()
 
 
-def run(region: Any, *arrays: Any) -> Any:
+def run(found: Any, *arrays: Any) -> Any:
     """The outputs of a region in new arrays; one output comes without a tuple."""
-    outputs = _machinery().run(region, arrays)
+    outputs = _machinery().run(found, arrays)
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-def rows(name: str, body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
-    """A body over rows ``n`` of arrays of one shape, along one axis counted from the front.
+def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
+    """An array like the first one: a body over rows ``n`` of arrays of one shape.
 
-    Outputs with an element for each of the inputs' have the inputs' shape.
+    ``axis`` is the one that rows lie along, counted from the front.
     """
-    x = arrays[0]
-    shape = x.shape
+    shape = arrays[0].shape
     length, inner = shape[axis], prod(shape[axis + 1 :])
-    dtype = x.dtype.name
+    more = tuple(attributes.items())
     if inner == 1:
         views = [a.reshape(-1, length) for a in arrays]
-        found = region(name, body, "m n", ((dtype, "m n"),) * len(arrays), tuple(attributes.items()))
-        return run(found, *views).reshape(shape)
+        operands = tuple((a.dtype.name, "m n") for a in arrays)
+        return run(region(body, "m n", operands, more), *views).reshape(shape)
     # The region's last axis is the one along a row; in memory the arrays keep their order.
-    out = empty(shape, x.dtype)
+    out = empty(shape, arrays[0].dtype)
     views = [a.reshape(-1, length, inner).swapaxes(1, 2) for a in (*arrays, out)]
-    found = region(name, body, "a m n", ((dtype, "a m n"),) * len(arrays),
-                   tuple(attributes.items()))  # fmt: skip
-    _machinery().compute(found, views[:-1], views[-1:])
+    operands = tuple((a.dtype.name, "a m n") for a in arrays)
+    _machinery().compute(region(body, "a m n", operands, more), views[:-1], views[-1:])
     return out
 
 
-def elementwise(name: str, body: Body, x: Any, **attributes: Any) -> Any:
+def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: Any) -> Any:
+    """One number for each row of ``x``: a body over rows ``n``, along axes as reductions take."""
+    axes = normalize_axes(axis, x.ndim)
+    kept = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
+    shape = kept if keepdims else tuple(s for i, s in enumerate(x.shape) if i not in axes)
+    more = tuple(attributes.items())
+    if len(axes) == 1 and (inner := prod(x.shape[axes[0] + 1 :])) > 1:
+        view = x.reshape(-1, x.shape[axes[0]], inner).swapaxes(1, 2)
+        found = region(body, "a m n", ((x.dtype.name, "a m n"),), more)
+    else:
+        last = tuple(range(x.ndim - len(axes), x.ndim))
+        view = np.moveaxis(x, axes, last).reshape(-1, prod(x.shape[i] for i in axes))
+        found = region(body, "m n", ((x.dtype.name, "m n"),), more)
+    return run(found, view).reshape(shape)
+
+
+def elementwise(body: Body, x: Any, **attributes: Any) -> Any:
     """A body of one array's elements, in the array's order in memory."""
     order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    flat = x.ravel(order)
-    found = region(name, body, "n", ((x.dtype.name, "n"),), tuple(attributes.items()))
-    return run(found, flat).reshape(x.shape, order=order)
+    found = region(body, "n", ((x.dtype.name, "n"),), tuple(attributes.items()))
+    return run(found, x.ravel(order)).reshape(x.shape, order=order)

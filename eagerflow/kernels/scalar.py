@@ -87,6 +87,22 @@ class NumpyInstructions:
             raise AttributeError(f"{name!r} is not a scalar instruction that NumPy computes")
         return getattr(np, instruction.numpy)
 
+    # Along rows, which lie along the last axis.
+
+    def max(self, x: Any, axes: str) -> Any:
+        """The largest element of each row."""
+        return np.max(x, axis=-1, keepdims=True, initial=-np.inf)
+
+    def sum(self, x: Any, axes: str) -> Any:
+        """The sum of each row."""
+        return np.sum(x, axis=-1, keepdims=True)
+
+    def mean(self, x: Any, axes: str) -> Any:
+        """The mean of each row."""
+        return np.mean(x, axis=-1, keepdims=True)
+
+    # What NumPy lacks.
+
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """A * b + c, rounded twice."""
         return a * b + c

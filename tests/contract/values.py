@@ -282,9 +282,7 @@ def recorded(op, sample):
 
 
 def no_scalar_rule(op):
-    """An excuse: there is no rule for one element, or NumPy cannot compute it."""
-    if op.family != "elementwise":
-        return "not element-wise"
+    """An excuse: there is no rule for one element or row, or NumPy cannot compute it."""
     if isinstance(op.scalar, Missing):
         return op.scalar.reason
     if isinstance(op.scalar, str) and not hasattr(NUMPY, op.scalar):
@@ -303,12 +301,18 @@ def scalar_rule(op):
     for sample in samples(op, main_dtype(op)):
         data, attributes, _ = prepared(op, sample)
         arrays = [x.numpy() if isinstance(x, ef.Tensor) else x for x in data]
+        # A rule of rows is about the last axis.
+        axis = attributes.pop("axis", -1) if op.family == "rows" else None
         with about(op, sample), np.errstate(all="ignore"):
+            if axis is not None:
+                arrays = [np.moveaxis(x, axis, -1) for x in arrays]
             try:
                 out = rule(NUMPY, *arrays, **attributes)
             except AttributeError as error:
                 if "scalar instruction that NumPy computes" in str(error):
                     raise NotApplicable(str(error)) from None
                 raise
+            if axis is not None:
+                out = np.moveaxis(out, -1, axis)
             actual = run(op, sample)
             check_all_close([np.asarray(out)], actual, tolerance(actual[0].dtype), "the rule")

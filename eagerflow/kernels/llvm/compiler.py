@@ -149,7 +149,7 @@ class Library:
     def function(self, name: str, *arguments: Any) -> Any:
         """A function that returns nothing, callable without the interpreter's lock."""
         call = ctypes.CFUNCTYPE(None, *arguments)(self.address(name))
-        call.library = self
+        call.owner = self  # the code must outlive whoever can call it
         return call
 
 
