@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.kernels.functions.parts import at_least
 from eagerflow.kernels.scalar import is_float
 
 __all__ = [
@@ -30,8 +31,20 @@ def reciprocal(s: Any, x: Any) -> Any:
 
 
 def rsqrt(s: Any, x: Any) -> Any:
-    """1 / sqrt(x), each step correctly rounded: at most 1 unit in the last place."""
-    return s.divide(s.constant(1, x.dtype), s.sqrt(x))
+    """1 / sqrt(x), within 1 unit in the last place.
+
+    sqrt(1 / x) halves the error of the quotient, while 1 / sqrt(x) keeps that of the root. Powers
+    of 4 keep the quotient of very small and large numbers in the normal range.
+    """
+    x = at_least(s, x, -1)  # for -inf, whose reciprocal has a root
+    low = s.less(x, 1)
+    shift, back = (
+        s.select(low, s.constant(2.0**power, x.dtype), 2.0**-power)
+        for power in ((24, 12) if x.dtype == "float32" else (54, 27))
+    )
+    quotient = s.divide(s.constant(1, x.dtype), s.multiply(x, shift))
+    root = s.multiply(s.sqrt(quotient), back)
+    return s.select(s.equal(x, 0), quotient, root)
 
 
 def sign(s: Any, x: Any) -> Any:
