@@ -23,7 +23,16 @@ try:
     from eagerflow.batching import vmap
     from eagerflow.convert import as_tensor
     from eagerflow.debugging import debug_nans
-    from eagerflow.devices import Device, device, devices, register_device_type, set_logical_devices
+    from eagerflow.devices import (
+        Device,
+        device,
+        devices,
+        empty_cache,
+        memory_stats,
+        register_device_type,
+        set_logical_devices,
+        set_memory_limit,
+    )
     from eagerflow.dims import Dim
     from eagerflow.dtypes import as_dtype
     from eagerflow.ops import *
@@ -102,9 +111,10 @@ def __dir__() -> list[str]:
 __all__ = sorted(
     [
         "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
-        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "errors", "grad",
-        "hessian", "inf", "jacobian", "jvp", "linalg", "nan", "newaxis", "pi", "random",
-        "register_device_type", "set_logical_devices", "tensor", "value_and_grad", "vjp", "vmap",
+        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "empty_cache",
+        "errors", "grad", "hessian", "inf", "jacobian", "jvp", "linalg", "memory_stats", "nan",
+        "newaxis", "pi", "random", "register_device_type", "set_logical_devices",
+        "set_memory_limit", "tensor", "value_and_grad", "vjp", "vmap",
         *_LAZY, *_DTYPES, *ops.__all__,
     ]
 )  # fmt: skip

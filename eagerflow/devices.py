@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from eagerflow.dtypes import DType
-from eagerflow.errors import DeviceError
+from eagerflow.errors import ArgumentError, DeviceError
 
 __all__ = [
     "Device",
@@ -19,8 +19,11 @@ __all__ = [
     "device",
     "device_of",
     "devices",
+    "empty_cache",
+    "memory_stats",
     "register_device_type",
     "set_logical_devices",
+    "set_memory_limit",
 ]
 
 _NAME = re.compile(
@@ -278,3 +281,59 @@ def device(name: Device | str) -> Any:
     cpu:0
     """
     return _entered(as_device(name))
+
+
+# Memory ------------------------------------------------------------------------------------------
+
+
+def memory_stats(device: Device | str | None = None) -> dict[str, int]:
+    """Figures of the memory on a device, such as ``bytes_in_use``.
+
+    ``device`` is a device or its name; None is the current one. On the CPU they tell of the
+    pool that large results of row-wise and element-wise ops of several steps come from:
+    ``bytes_in_use``, ``bytes_kept`` for arrays to come, ``peak_bytes_in_use``, the number of
+    ``allocations`` and of ``reuses`` of kept memory, and ``bytes_limit``, 0 for none. The
+    devices of one machine share the pool. Raises DeviceError for a device that does not exist.
+
+    >>> ef.memory_stats("cpu")["bytes_limit"]
+    0
+    """
+    place = as_device(device)
+    stats: dict[str, int] = place.backend.memory_stats(place.index)
+    return stats
+
+
+def set_memory_limit(device: Device | str | None, size: int | None) -> None:
+    """Refuse allocations by which tensors on a device would have more than ``size`` bytes.
+
+    ``device`` is a device or its name, None the current one; ``size`` is in bytes, and None
+    lifts the limit. On the CPU what ``ef.memory_stats`` counts is limited. An op that would
+    exceed the limit gives kept memory back first and then raises OutOfMemoryError. Raises
+    DeviceError for a device that does not exist or whose library has no limits, and
+    ArgumentError for a size that is not a number of bytes.
+
+    >>> ef.set_memory_limit("cpu", 8 * 2**30)
+    >>> ef.set_memory_limit("cpu", None)
+    """
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise ArgumentError(
+            f"{size!r} is not a limit of memory",
+            op="set_memory_limit",
+            expected="a number of bytes from 1, or None for no limit",
+        )
+    place = as_device(device)
+    place.backend.set_memory_limit(place.index, size)
+
+
+def empty_cache(device: Device | str | None = None) -> None:
+    """Give memory back to the system that is kept for tensors to come.
+
+    ``device`` is a device or its name, None the current one. Tensors keep theirs. Raises
+    DeviceError for a device that does not exist.
+
+    >>> ef.empty_cache()
+    >>> ef.memory_stats()["bytes_kept"]
+    0
+    """
+    place = as_device(device)
+    place.backend.empty_cache(place.index)

@@ -106,6 +106,9 @@ class Backend:
         """Refuse allocations beyond ``size`` bytes on the device; None lifts the limit."""
         raise DeviceError(f"{self.name} cannot limit the memory of a device")
 
+    def empty_cache(self, index: int) -> None:
+        """Give memory back that is kept for arrays to come, where the library keeps any."""
+
 
 class PlacedBackend(Backend):
     """A library that computes on one current device of several, as CUDA's do.

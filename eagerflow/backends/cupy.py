@@ -119,3 +119,7 @@ class CupyBackend(PlacedBackend):
     def set_memory_limit(self, index: int, size: int | None) -> None:
         with self.on(index):
             self.xp.get_default_memory_pool().set_limit(size=size or 0)
+
+    def empty_cache(self, index: int) -> None:
+        with self.on(index):
+            self.xp.get_default_memory_pool().free_all_blocks()

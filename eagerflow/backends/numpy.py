@@ -10,6 +10,7 @@ import numpy as np
 
 from eagerflow.backends.base import Backend
 from eagerflow.dtypes import DType
+from eagerflow.kernels import buffers
 
 __all__ = ["NumpyBackend", "quiet_runner"]
 
@@ -54,3 +55,12 @@ class NumpyBackend(Backend):
     def to_numpy(self, array: Any) -> np.ndarray[Any, Any]:
         view: np.ndarray[Any, Any] = array.view()
         return view
+
+    def memory_stats(self, index: int) -> dict[str, int]:
+        return buffers.stats()
+
+    def set_memory_limit(self, index: int, size: int | None) -> None:
+        buffers.set_limit(size)
+
+    def empty_cache(self, index: int) -> None:
+        buffers.release()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels import threads
+from eagerflow.kernels import buffers, threads
 
 __all__ = [
     "SMALL", "TILE", "constants", "direct_tiles", "filled", "horner", "in_tiles", "scratch",
@@ -80,18 +80,17 @@ def horner(coefficients: tuple[float, ...], z: Any, out: Any) -> Any:
 
 def tiled(into: Call, x: Any, **attributes: Any) -> Any:
     """The result of ``into(x, out, **attributes)``, which fills ``out``, an array like ``x``."""
-    out = np.empty_like(x)
     if x.dtype.char == "e":
         # Half precision has no arithmetic of its own, and rounding each step costs digits.
         into, attributes = _through_float32, {"into": into, **attributes}
     size = x.size
     if size < SMALL:
+        out = np.empty_like(x)
         into(x, out, **attributes)
         return out
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         x = np.ascontiguousarray(x)
-    if x.strides != out.strides:
-        out = np.empty_like(x)
+    out = np.empty_like(x) if x.nbytes < buffers.BORDER else buffers.empty_like(x)
     source, target = x.ravel("K"), out.ravel("K")
 
     def work(tile: int) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from eagerflow.convert import SCALARS
 from eagerflow.dtypes import REAL, default_dtype, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels import buffers
 from eagerflow.kernels.tiling import TILE, filled, scratch, tiled, tiled_together
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import (
@@ -97,7 +98,7 @@ def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
     if condition.size < TILE or dtype.itemsize > 8:
         return np.where(condition, x1, x2)
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
-    return tiled_together(_blend_into, (condition, x1, x2), np.empty(shape, dtype))
+    return tiled_together(_blend_into, (condition, x1, x2), buffers.empty(shape, dtype))
 
 
 @elementwise(

@@ -70,6 +70,9 @@ class Pool:
     def set_limit(self, size):
         self.limits[self.cuda.thread.device] = size
 
+    def free_all_blocks(self):
+        self.cuda.emptied.append(self.cuda.thread.device)
+
 
 class Function:
     """A NumPy function under CuPy's rules; ``reduce`` and its like come along."""
@@ -89,7 +92,8 @@ class Lookalike(types.ModuleType):
 
     def __init__(self, count=2):
         super().__init__("cupy")
-        self.count, self.synchronized, self.thread = count, [], _Thread()
+        self.count, self.synchronized, self.emptied = count, [], []
+        self.thread = _Thread()
         self.pool = Pool(self)
         self.ndarray = _array_class(self)
         self.cuda = types.SimpleNamespace(

@@ -215,9 +215,10 @@ def test_memory_is_counted_and_limited_for_each_device(gpus):
     ef.zeros((100_000,), device="gpu:1")
 
 
-def test_cpu_memory_has_no_limit():
-    with pytest.raises(DeviceError, match="cannot limit"):
-        as_device("cpu:0").backend.set_memory_limit(0, 100)
+def test_kept_memory_is_given_back_for_each_device(gpus):
+    ef.empty_cache("gpu:1")
+    if isinstance(gpus, Lookalike):
+        assert gpus.emptied == [1]
 
 
 def test_synchronize_waits_for_every_gpu(gpus):
