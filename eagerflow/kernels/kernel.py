@@ -24,7 +24,19 @@ __all__ = ["Builder", "compute", "run", "sizes_of", "ways"]
 
 Array = np.ndarray[Any, Any]
 
-_WAYS: dict[str, Callable[..., None]] = {"llvm": launch.compute, "tiles": tiles.compute}
+
+class _Tiles:
+    """The tiles way, with the interface of ``launch.Call``."""
+
+    def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
+        self.region, self.sizes = region, sizes
+
+    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        tiles.compute(self.region, inputs, outputs, self.sizes)
+
+
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.Call, "tiles": _Tiles}
+_PREPARED = 64  # shapes that a region is kept ready for
 
 
 def ways() -> tuple[str, ...]:
@@ -32,28 +44,91 @@ def ways() -> tuple[str, ...]:
     return ("llvm", "tiles") if compiler.available() else ("tiles",)
 
 
-def _function(way: str) -> Callable[..., None]:
-    if way not in _WAYS:
-        raise ArgumentError(f"there is no way {way!r}", expected=" or ".join(_WAYS))
-    return _WAYS[way]
+class _Prepared:
+    """A region for arrays of certain shapes, strides and dtypes: checked, and ready to call."""
+
+    def __init__(
+        self,
+        region: Region,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array] | None,
+        sizes: dict[str, int] | None,
+        way: str,
+    ) -> None:
+        self.sizes = sizes_of(region, inputs, sizes)
+        self.gathers = [
+            (part, number, [p.name for p in region.inputs].index(part.gather))
+            for number, part in enumerate(region.inputs)
+            if part.gather
+        ]
+        self.inplace = [
+            None if p.inplace is None else [i.name for i in region.inputs].index(p.inplace)
+            for p in region.outputs
+        ]
+        self.made = [
+            (tuple(self.sizes[a] for a in p.axes), as_dtype(p.dtype)) for p in region.outputs
+        ]
+        if outputs is None:
+            outputs = self.allocate(inputs)
+        else:
+            _check_outputs(region, inputs, outputs, self.sizes)
+        self.call = _WAYS[way](region, inputs, outputs, self.sizes)
+
+    def allocate(self, inputs: Sequence[Array]) -> list[Array]:
+        """New arrays for the outputs; one in place of an input is that input's."""
+        return [
+            empty(shape, dtype) if source is None else inputs[source]
+            for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
+        ]
 
 
-def run(region: Region, inputs: Sequence[Array], way: str | None = None) -> tuple[Array, ...]:
+def _prepared(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array] | None,
+    sizes: dict[str, int] | None,
+    way: str | None,
+) -> _Prepared:
+    table: dict[Any, _Prepared] = region.calls
+    try:
+        key = (
+            way,
+            tuple([(a.shape, a.strides, a.dtype) for a in inputs]),
+            None if outputs is None else tuple([(a.shape, a.strides, a.dtype) for a in outputs]),
+            None if sizes is None else tuple(sizes.items()),
+        )
+        found = table.get(key)
+    except AttributeError:  # not arrays: the checks say so
+        key, found = None, None
+    if found is None:
+        chosen = way or ways()[0]
+        if chosen not in _WAYS:
+            raise ArgumentError(f"there is no way {way!r}", expected=" or ".join(_WAYS))
+        found = _Prepared(region, inputs, outputs, sizes, chosen)
+        if len(table) >= _PREPARED:
+            table.clear()
+        table[key] = found
+    for part, number, index in found.gathers:
+        _check_rows(region, part, inputs[number], inputs[index])
+    return found
+
+
+def run(
+    region: Region,
+    inputs: Sequence[Array],
+    sizes: dict[str, int] | None = None,
+    way: str | None = None,
+) -> Sequence[Array]:
     """The outputs of a region, in new arrays; ``inputs`` are NumPy arrays in its order.
 
-    An output in place of an input is that input's array. Raises DTypeError, ShapeError,
-    IndexRangeError (rows looked up) and ArgumentError as ``compute`` does.
+    An output in place of an input is that input's array; ``sizes`` gives the extents of axes
+    along which no input lies. Raises DTypeError, ShapeError, IndexRangeError (rows looked up)
+    and ArgumentError as ``compute`` does.
     """
-    sizes = sizes_of(region, inputs)
-    outputs = []
-    for part in region.outputs:
-        if part.inplace is not None:
-            source = next(i for i, p in enumerate(region.inputs) if p.name == part.inplace)
-            outputs.append(inputs[source])
-        else:
-            outputs.append(empty(tuple(sizes[a] for a in part.axes), as_dtype(part.dtype)))
-    _function(way or ways()[0])(region, inputs, outputs, sizes)
-    return tuple(outputs)
+    prepared = _prepared(region, inputs, None, sizes, way)
+    outputs = prepared.allocate(inputs)
+    prepared.call(inputs, outputs)
+    return outputs
 
 
 def compute(
@@ -69,9 +144,10 @@ def compute(
     for rows that do not exist, ArgumentError for outputs that share memory with something else
     than the input in whose place they are.
     """
-    found = sizes_of(region, inputs, sizes)
-    _check_outputs(region, inputs, outputs, found)
-    _function(way or ways()[0])(region, inputs, outputs, found)
+    prepared = _prepared(region, inputs, outputs, sizes, way)
+    for number in range(len(outputs)):
+        _check_overlap(region, inputs, outputs, number)
+    prepared.call(inputs, outputs)
 
 
 # Checks ------------------------------------------------------------------------------------------
@@ -94,10 +170,6 @@ def sizes_of(
                     region, ShapeError, f"axis {axis} has size {sizes[axis]} elsewhere, and "
                     f"{size} in {part.name}, whose shape is {array.shape}",
                 )  # fmt: skip
-    for part, array in zip(region.inputs, inputs, strict=True):
-        if part.gather:
-            index = inputs[[p.name for p in region.inputs].index(part.gather)]
-            _check_rows(region, part, array, index)
     missing = [a for a in region.axes if a not in sizes]
     if missing:
         _refuse(region, ShapeError, f"no input tells the size of {', '.join(missing)}")
@@ -117,7 +189,7 @@ def _check_type(region: Region, part: Input | Output, array: Array) -> None:
 
 
 def _check_rows(region: Region, part: Input, array: Array, index: Array) -> None:
-    if index.size and not (0 <= index.min() and index.max() < array.shape[0]):
+    if index.size and (index.min() < 0 or index.max() >= array.shape[0]):
         _refuse(
             region, IndexRangeError, f"{part.gather} holds numbers from {index.min()} to "
             f"{index.max()}, and {part.name} has {array.shape[0]} rows",
@@ -129,7 +201,7 @@ def _check_outputs(
 ) -> None:
     if len(outputs) != len(region.outputs):
         _refuse(region, ArgumentError, f"{len(region.outputs)} outputs, not {len(outputs)}")
-    for number, (part, array) in enumerate(zip(region.outputs, outputs, strict=True)):
+    for part, array in zip(region.outputs, outputs, strict=True):
         _check_type(region, part, array)
         shape = tuple(sizes[a] for a in part.axes)
         if array.shape != shape:
@@ -138,7 +210,6 @@ def _check_outputs(
             _refuse(region, ArgumentError, f"{part.name} cannot be written to")
         if any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True)):
             _refuse(region, ArgumentError, f"{part.name} has several elements in one place")
-        _check_overlap(region, inputs, outputs, number)
 
 
 def _check_overlap(

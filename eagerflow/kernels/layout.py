@@ -80,7 +80,11 @@ def bind(
         # Along an axis of size 1 no stride means anything.
         (UNIT if own else BROADCAST)
         if width == 1
-        else BROADCAST if s == 0 else UNIT if s == a.itemsize else STRIDED
+        else BROADCAST
+        if s == 0
+        else UNIT
+        if s == a.itemsize
+        else STRIDED
         for s, (a, _), own in zip(inner_strides, operands, varies, strict=True)
     )
     rows = prod(outer[0])
@@ -114,9 +118,7 @@ def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
     )
     rest = binding.extents[:-1] or [1]
     strides = [(outer[:-1] or [0], inner) for outer, inner in binding.strides]
-    return Binding(
-        Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps
-    )
+    return Binding(Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps)
 
 
 def straight(
@@ -150,9 +152,7 @@ def straight(
     return found
 
 
-def _collapse(
-    extents: list[int], strides: list[list[int]]
-) -> tuple[list[int], list[list[int]]]:
+def _collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """The same walk over as few axes as can be; always at least one."""
     kept: list[int] = []
     found: list[list[int]] = [[] for _ in strides]
@@ -160,9 +160,7 @@ def _collapse(
         size = extents[i]
         if size == 1:
             continue
-        if kept and all(
-            s[i] == f[0] * kept[0] for s, f in zip(strides, found, strict=True)
-        ):
+        if kept and all(s[i] == f[0] * kept[0] for s, f in zip(strides, found, strict=True)):
             kept[0] *= size
             continue
         kept.insert(0, size)

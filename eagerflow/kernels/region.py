@@ -25,7 +25,8 @@ from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeErr
 from eagerflow.kernels.scalar import INSTRUCTIONS, TYPES, is_float
 
 __all__ = [
-    "MEMORY_TYPES", "REDUCTIONS", "Constant", "Input", "Output", "Region", "Statement", "value_type",
+    "MEMORY_TYPES", "REDUCTIONS", "Constant", "Input", "Output", "Region", "Statement",
+    "value_type",
 ]  # fmt: skip
 
 MEMORY_TYPES = (*TYPES, "float16", "bfloat16")
@@ -78,8 +79,9 @@ class Statement:
     """One value, from others: an instruction, or a reduction ``over`` some axes.
 
     Operands are names of inputs and earlier statements, and Constants. ``position`` gives the
-    index along its axis ``over``, ``extent`` the axis's size. ``random_bits`` gives number ``i`` of the draw that its three
-    operands, the words of a generator's state, stand for; ``i`` counts along ``over``.
+    index along its axis ``over``, ``extent`` the axis's size. ``random_bits`` gives number ``i``
+    of the draw that its three operands, the words of a generator's state, stand for; ``i``
+    counts along ``over``.
     """
 
     name: str
@@ -130,6 +132,8 @@ class Region:
     body: tuple[Statement, ...]
     outputs: tuple[Output, ...]
     sizes: tuple[tuple[str, int], ...] = ()
+    calls: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was made ready to run it, by the shapes, strides and dtypes of its operands."""
     _derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -285,9 +289,7 @@ class _Check:
             self._fail(ShapeError, line, f"it varies along {expected}, not along {part.axes}")
         self._define(line, part.name, part.dtype, part.axes)
 
-    def _reduction(
-        self, line: int, part: Statement, types: list[str], along: set[str]
-    ) -> set[str]:
+    def _reduction(self, line: int, part: Statement, types: list[str], along: set[str]) -> set[str]:
         axes, count = self.region.axes, len(part.over)
         if len(types) != 1 or types[0] != part.dtype:
             self._fail(DTypeError, line, f"{part.instruction} gives the type that it takes")

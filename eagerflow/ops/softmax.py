@@ -10,6 +10,7 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
+from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.comparison import isfinite
@@ -34,9 +35,14 @@ def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
     return x
 
 
-def fill_rows(step: Callable[..., None], axis: Any, *arrays: Any) -> Any:
-    """A new array like the first one, filled by a tile-wise ``step``."""
-    out = np.empty(arrays[0].shape, arrays[0].dtype)
+def fill_rows(
+    step: Callable[..., None], body: generated.Body, axis: Any, *arrays: Any
+) -> Any:
+    """A new array like the first one: a kernel of ``body`` where it pays, else by ``step``s."""
+    x = arrays[0]
+    if generated.pays(x.size):
+        return generated.rows(body, normalize_axis(axis, x.ndim), *arrays)
+    out = (np if x.nbytes < buffers.BORDER else buffers).empty(x.shape, x.dtype)
     along_rows(step, normalize_axis(axis, out.ndim), arrays, (out,))
     return out
 
@@ -108,12 +114,19 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
     return reference
 
 
-def _row_op(step: Callable[..., None], count: int, call: Callable[[], Any], **facts: Any) -> Any:
+def _row_op(
+    step: Callable[..., None],
+    body: generated.Body,
+    count: int,
+    call: Callable[[], Any],
+    **facts: Any,
+) -> Any:
     own = {
+        "scalar": body,
         "dtypes": FLOATS,
         "infer": row_spec,
         "trusted": count == 1,
-        "overrides": {"numpy": lambda xp, *arrays, axis: fill_rows(step, axis, *arrays)},
+        "overrides": {"numpy": lambda xp, *arrays, axis: fill_rows(step, body, axis, *arrays)},
         "batch": batched_rows(call),
         "split": split_rows,
         "cost": exponentials,
@@ -122,7 +135,7 @@ def _row_op(step: Callable[..., None], count: int, call: Callable[[], Any], **fa
     } | facts
     if count == 1:
         own["direct"] = lambda xp: (
-            (lambda array, axis=-1: fill_rows(step, axis, array)) if xp is np else None
+            (lambda array, axis=-1: fill_rows(step, body, axis, array)) if xp is np else None
         )
     return define("rows", own)
 
@@ -136,6 +149,11 @@ def _softmax_step(axis: int, x: Any, out: Any) -> None:
     np.divide(out, add_up(out, axis, None, None, True), out)
 
 
+def _softmax_body(s: Any, x: Any) -> Any:
+    powers = s.exp(s.subtract(x, s.max(x, "n")))
+    return s.multiply(powers, s.reciprocal(s.sum(powers, "n")))
+
+
 def _softmax_of(row: list[float]) -> list[float]:
     top = max(row, default=0.0)
     powers = [math.exp(value - top) for value in row]
@@ -145,6 +163,7 @@ def _softmax_of(row: list[float]) -> list[float]:
 
 @_row_op(
     _softmax_step,
+    _softmax_body,
     1,
     lambda: softmax,
     vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),
@@ -176,6 +195,10 @@ def _softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
     np.multiply(out, y, out)
 
 
+def _softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
+    return s.multiply(y, s.subtract(g, s.sum(s.multiply(y, g), "n")))
+
+
 def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     inner = sum(g * y, axis=axis, keepdims=True)
     return c * (g - inner) - g * sum(c * y, axis=axis, keepdims=True)
@@ -183,6 +206,7 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
 
 @_row_op(
     _softmax_gradient_step,
+    _softmax_gradient_body,
     2,
     lambda: softmax_gradient,
     vjp=(
@@ -219,6 +243,11 @@ def _log_softmax_step(axis: int, x: Any, out: Any) -> None:
     np.subtract(out, np.log(total), out)
 
 
+def _log_softmax_body(s: Any, x: Any) -> Any:
+    shifted = s.subtract(x, s.max(x, "n"))
+    return s.subtract(shifted, s.log(s.sum(s.exp(shifted), "n")))
+
+
 def _log_softmax_of(row: list[float]) -> list[float]:
     top = max(row, default=0.0)
     total = top + math.log(math.fsum(math.exp(v - top) for v in row)) if row else 0.0
@@ -227,6 +256,7 @@ def _log_softmax_of(row: list[float]) -> list[float]:
 
 @_row_op(
     _log_softmax_step,
+    _log_softmax_body,
     1,
     lambda: log_softmax,
     vjp=(lambda g, y, x, axis: log_softmax_gradient(y, g, axis=axis),),
@@ -257,8 +287,13 @@ def _log_softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
     np.subtract(g, out, out)
 
 
+def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
+    return s.subtract(g, s.multiply(s.exp(y), s.sum(g, "n")))
+
+
 @_row_op(
     _log_softmax_gradient_step,
+    _log_softmax_gradient_body,
     2,
     lambda: log_softmax_gradient,
     vjp=(
@@ -286,9 +321,17 @@ def log_softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
 # The logarithm of a sum of exponentials ----------------------------------------------------------
 
 
-def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    top = maximum_of(array, axis, None, None, True, -np.inf)
+def _logsumexp_body(s: Any, x: Any) -> Any:
+    top = s.max(x, "n")
     # Of nothing but -inf, and of +inf, the differences would be NaN.
+    top = s.select(s.isfinite(top), top, 0.0)
+    return s.add(s.log(s.sum(s.exp(s.subtract(x, top)), "n")), top)
+
+
+def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    if generated.pays(array.size) and array.dtype.char in "fd":
+        return generated.reduced_rows(_logsumexp_body, axis, keepdims, array)
+    top = maximum_of(array, axis, None, None, True, -np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(array.dtype, copy=False)
     powers = array - top
     powers = np.exp(powers, powers if type(powers) is np.ndarray else None)

@@ -18,6 +18,7 @@ from eagerflow.extras import load_if_there
 
 __all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
 
+
 @dataclass(frozen=True)
 class Target:
     """A processor to write code for: its name, its features, and the bytes of its vectors."""

@@ -69,9 +69,7 @@ class SideNest(Nest):
 
     def _across_side(self, part: Input, pointer: str) -> Operand:
         i = self.index[part.name]
-        return self.memory.load(
-            pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask
-        )
+        return self.memory.load(pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask)
 
     def _walk(self, own: Pass) -> None:
         """One walk along the rows of all lanes."""

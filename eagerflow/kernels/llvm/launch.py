@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import threads
+from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.cache import ObjectCache
 from eagerflow.kernels.layout import Binding, Layout, bind, operands_of, sideways, straight
 from eagerflow.kernels.llvm import compiler
 from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, identity
-from eagerflow.kernels.region import Input, Output, Region
+from eagerflow.kernels.region import Input, Region
 from eagerflow.kernels.schedule import schedule
 
-__all__ = ["Code", "assembly", "clear", "compute", "intermediate", "prepare"]
+__all__ = ["Call", "Code", "assembly", "choose", "clear", "intermediate", "prepare"]
 
 TASK = 1 << 17  # elements of one call, which costs a few µs to hand over
 PARALLEL = 1 << 16  # elements from which waking another thread pays
@@ -163,223 +164,223 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
 
 def _side_by_side(region: Region, binding: Binding) -> bool:
     """Whether neighbouring elements belong to different rows, so that lanes are rows."""
-    if binding.extents[-1] < 4 or any(
-        s.instruction == "random_bits" for s in region.body
-    ) or any(p.gather for p in region.inputs):
+    made = any(s.instruction == "random_bits" for s in region.body)
+    if binding.extents[-1] < 4 or made or any(p.gather for p in region.inputs):
         return False
-    strided = [
-        abs(outer[-1]) < abs(inner)
-        for outer, inner in binding.strides
-        if inner
-    ]
-    return sum(strided) * 2 > len(strided)
+    closer = [abs(outer[-1]) < abs(inner) for outer, inner in binding.strides if inner]
+    return sum(closer) * 2 > len(closer)
 
 
-class _Launch:
-    """One call of a kernel: its frame, and the memory that it works in."""
+_HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
+_word = ctypes.c_uint64.from_address
 
-    def __init__(
-        self, region: Region, binding: Binding, operands: Operands, sizes: dict[str, int]
-    ) -> None:
-        self.region, self.binding = region, binding
-        self.rows, self.width = binding.rows, binding.width
-        lanes = lanes_of(region, compiler.host())
-        variant = choose(region, binding, lanes)
+
+def _plain_address(array: Any) -> int:
+    start: int = array.ctypes.data
+    return start
+
+
+def _quick_address(array: Any) -> int:
+    start: int = _word(id(array) + _HEAD).value
+    return start
+
+
+def _address() -> Callable[[Any], int]:
+    """What gives the address of an array's first element: in 0.1 µs where Python lays it open."""
+    probe = np.zeros(3)
+    try:
+        return _quick_address if _quick_address(probe) == probe.ctypes.data else _plain_address
+    except (ValueError, TypeError):
+        return _plain_address
+
+
+address = _address()
+
+
+class Launch:
+    """A kernel for operands of one shape and layout, ready to run on arrays that are like them."""
+
+    def __init__(self, region: Region, binding: Binding, operands: Operands,
+                 sizes: dict[str, int]) -> None:  # fmt: skip
+        self.region, self.plan = region, schedule(region)
+        self.lanes = lanes_of(region, compiler.host())
+        variant = choose(region, binding, self.lanes)
         if variant == "side":
-            self.binding = binding = sideways(binding, [a.itemsize for a, _ in operands])
-            self.rows = binding.rows
-        self.lanes = lanes
+            binding = sideways(binding, [a.itemsize for a, _ in operands])
+        self.variant, self.binding = variant, binding
+        self.rows, self.width, self.side = binding.rows, binding.width, binding.side
         self.code = prepare(region, binding.layout, variant)
-        self.frame = (ctypes.c_int64 * len(self.code.slots))()
-        self.held: list[Any] = []
+        self.functions = self.code.functions
+        self.at = self.code.at
+        self.frame_type = ctypes.c_int64 * len(self.code.slots)
+        self.template = self.frame_type()
         self._describe(operands, sizes)
+        self._cut()
+        self.pointers = [self.at[f"p{i}"] for i in range(len(operands))]
 
-    def set(self, slot: str, value: int) -> None:
-        self.frame[self.code.at[slot]] = value
-
-    def hold(self, slot: str, array: Any) -> None:
-        """Let a slot point to an array, which lives as long as the call."""
-        self.held.append(array)
-        self.set(slot, array.__array_interface__["data"][0])
+    def _set(self, slot: str, value: int) -> None:
+        self.template[self.at[slot]] = value
 
     def _describe(self, operands: Operands, sizes: dict[str, int]) -> None:
+        """All of the frame but addresses."""
         binding = self.binding
-        self.set("width", self.width)
-        self.set("side", binding.side)
+        self._set("width", self.width)
+        self._set("side", binding.side)
         for i, step in enumerate(binding.steps or ()):
-            self.set(f"s{i}", step)
+            self._set(f"s{i}", step)
         for k, extent in enumerate(binding.extents):
-            self.set(f"extent{k}", extent)
-        for i, (part, (array, _)) in enumerate(
-            zip(operands_of(self.region), operands, strict=True)
-        ):
+            self._set(f"extent{k}", extent)
+        for i, part in enumerate(operands_of(self.region)):
             outer, inner = binding.strides[i]
-            self.hold(f"p{i}", array)
-            self.set(f"i{i}", inner)
+            self._set(f"i{i}", inner)
             for k, stride in enumerate(outer):
-                self.set(f"o{i}_{k}", stride)
+                self._set(f"o{i}_{k}", stride)
             if isinstance(part, Input) and part.gather:
-                self.set(f"g{i}", array.strides[0])
+                self._set(f"g{i}", operands[i][0].strides[0])
         for axis, size in sizes.items():
-            self.set(f"size_{axis}", size)
-        for slot in ("rows_per_block", "blocks", "block_width"):
-            self.set(slot, 1)
+            self._set(f"size_{axis}", size)
 
-    def column_sums(self) -> dict[str, Any]:
-        """Memory for column reductions, one line for each block of rows."""
-        found = {}
-        plan = schedule(self.region)
-        height = 1
-        if self.code.variant != "stages":
-            height = max(-(-self.rows // COLUMN_BLOCKS), TASK // max(self.width, 1), 1)
-        self.set("rows_per_block", height)
-        self.height = height
+    def _cut(self) -> None:
+        """Where rows and columns are cut, and the memory that kept values need."""
+        rows, width, side = self.rows, max(self.width, 1), self.side
+        self.parallel = rows * self.width * side >= PARALLEL
+        self.height, self.span, self.blocks = max(1, TASK // (width * side)), self.width, 1
+        line = -(-self.width * 8 // 64) * 64
+        self.scratch = line * len(self.plan.kept)
+        self.column_shapes = {}
+        if self.variant == "side":
+            piece = max(self.lanes, TASK // width // self.lanes * self.lanes)
+            self.span, self.blocks = piece, max(1, -(-side // piece))
+            line = self.width * self.lanes * 8
+            self.scratch = line * len(self.plan.kept)
+        elif self.variant == "stages":
+            reduces = any(p.reductions for p in self.plan.passes)
+            self.span = BLOCK if reduces else TASK
+            self.blocks = max(1, -(-self.width // self.span))
+            if self.plan.column_results() or self.blocks > 1:
+                self.height = 1
+            self.scratch *= rows
+            self._set("keep_row", line)
+            line *= rows
+        elif self.plan.column_results():
+            self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+        self._set("keep_slot", line)
+        self._set("blocks", self.blocks)
+        self._set("block_width", max(self.span, 1))
+        self._set("rows_per_block", self.height if self.plan.column_results() else 1)
         for part in self.region.body:
             if self.region.is_column_reduction(part):
-                width = self.width if plan.varies(str(part.operands[0])) else 1
-                shape = (max(1, -(-self.rows // height)), width)
-                found[part.name] = np.full(
-                    shape, identity(part.instruction, part.dtype), part.dtype
-                )
-                self.hold(f"columns_{part.name}", found[part.name])
-        return found
+                across = self.width if self.plan.varies(str(part.operands[0])) else 1
+                self.column_shapes[part.name] = (max(1, -(-rows // self.height)), across)
 
-    # By rows ---------------------------------------------------------------------------------
-
-    def by_rows(self, blocks: bool) -> None:
-        """Ranges of rows, shared out to threads."""
-        function, frame = self.code.functions[0], self.frame
-        rows, width = self.rows, self.width
-        kept = schedule(self.region).kept
-        slot = -(-width * 8 // 64) * 64
-        self.set("keep_slot", slot)
-        height = self.height if blocks else max(1, TASK // max(width, 1))
-        scratch = _scratch(slot * len(kept)) if kept else _no_scratch
-
-        def work(i: int) -> None:
-            function(i * height, min((i + 1) * height, rows), 0, width, frame, scratch())
-
-        count = -(-rows // height)
-        if rows * width >= PARALLEL:
-            threads.run(work, count)
-        elif blocks:
-            for i in range(count):
-                work(i)
+    def __call__(self, arrays: Sequence[Any]) -> dict[str, Any]:
+        """Run on arrays; what the blocks of rows gave for each column reduction."""
+        frame = self.frame_type.from_buffer_copy(self.template)
+        for slot, array in zip(self.pointers, arrays, strict=True):
+            frame[slot] = address(array)
+        partial = {}
+        for name, shape in self.column_shapes.items():
+            part = self.region.statement(name)
+            neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
+            partial[name] = np.full(shape, neutral, part.dtype)
+            frame[self.at[f"columns_{name}"]] = address(partial[name])
+        if self.variant == "stages":
+            self._by_stages(frame)
+        elif self.scratch:
+            self._share(self.functions[0], frame, None)
         else:
-            function(0, rows, 0, width, frame, scratch())
+            self._share(self.functions[0], frame, 0)
+        return partial
 
-    def sideways(self) -> None:
-        """Ranges along the side, of each row of the other axes."""
-        function, frame, rows, side = self.code.functions[0], self.frame, self.rows, self.binding.side
-        kept = schedule(self.region).kept
-        slot = self.width * self.lanes * 8
-        self.set("keep_slot", slot)
-        scratch = _scratch(slot * len(kept)) if kept else _no_scratch
-        width = max(self.lanes, TASK // max(self.width, 1) // self.lanes * self.lanes)
-        pieces = max(1, -(-side // width))
-        height = max(1, TASK // max(self.width * side, 1))
-
-        def work(i: int) -> None:
-            r, c = divmod(i, pieces)
-            first, start = r * height, c * width
-            last, end = min(first + height, rows), min(start + width, side)
-            function(first, last, start, end, frame, scratch())
-
-        if rows * side * self.width >= PARALLEL:
-            threads.run(work, -(-rows // height) * pieces)
-        else:
-            function(0, rows, 0, side, frame, scratch())
-
-    # By stages -------------------------------------------------------------------------------
-
-    def by_stages(self) -> None:
-        """Blocks of columns of each row, pass by pass."""
-        plan = schedule(self.region)
-        rows, width = self.rows, self.width
-        block = BLOCK if plan.passes and any(p.reductions for p in plan.passes) else TASK
-        blocks = max(1, -(-width // block))
-        self.set("blocks", blocks)
-        self.set("block_width", block)
-        for own in plan.passes:
-            for part in own.reductions:
-                self.hold(f"partial_{part.name}", np.empty((rows, blocks), part.dtype))
-        address = 0
-        if plan.kept:
-            line = -(-width * 8 // 64) * 64
-            self.set("keep_slot", line * rows)
-            self.set("keep_row", line)
-            room = np.empty(line * rows * len(plan.kept), np.uint8)
-            self.held.append(room)
-            address = room.ctypes.data
-        functions = self.code.functions
-        for function in functions[:-1]:
-            self._blocks(function, blocks, block, address)
-        if plan.row_outputs() or plan.row_columns():
-            functions[-1](0, rows, 0, width, self.frame, address)
-
-    def _blocks(self, function: Function, blocks: int, block: int, address: int) -> None:
-        rows, width, frame = self.rows, self.width, self.frame
-        single = blocks == 1 and not schedule(self.region).column_results()
-        height = max(1, TASK // max(width, 1)) if single else 1
+    def _share(self, function: Function, frame: Any, scratch: int | None) -> None:
+        """All rows and columns, in calls that threads share; each finds scratch if none is given."""
+        rows, blocks, height, span = self.rows, self.blocks, self.height, self.span
+        whole = self.side if self.variant == "side" else self.width
 
         def work(i: int) -> None:
             r, b = divmod(i, blocks)
-            first, start = r * height, b * block
-            last, end = min(first + height, rows), min(start + block, width)
-            function(first, last, start, end, frame, address)
+            function(
+                r * height, min((r + 1) * height, rows), b * span, min((b + 1) * span, whole),
+                frame, self._own_scratch() if scratch is None else scratch,
+            )  # fmt: skip
 
         count = -(-rows // height) * blocks
-        if rows * width >= PARALLEL:
+        if self.parallel:
             threads.run(work, count)
-        elif single:
-            function(0, rows, 0, width, frame, address)
+        elif count == 1:
+            own = self._own_scratch() if scratch is None else scratch
+            function(0, rows, 0, whole, frame, own)
         else:
             for i in range(count):
                 work(i)
 
-
-def _no_scratch() -> int:
-    return 0
-
-
-def _scratch(size: int) -> Callable[[], int]:
-    """What gives the address of so many bytes of the calling thread's own, for vectors."""
-
-    def address() -> int:
-        start: int = threads.scratch("kernel", (size + 64,), np.uint8).ctypes.data
+    def _own_scratch(self) -> int:
+        """Memory of the calling thread's own, placed for vectors."""
+        start = address(threads.scratch("kernel", (self.scratch + 64,), np.uint8))
         return -(-start // 64) * 64
 
-    return address
+    def _by_stages(self, frame: Any) -> None:
+        held = []
+        for own in self.plan.passes:
+            for part in own.reductions:
+                held.append(np.empty((self.rows, self.blocks), part.dtype))
+                frame[self.at[f"partial_{part.name}"]] = address(held[-1])
+        scratch = 0
+        if self.scratch:
+            held.append(empty((self.scratch,), np.dtype(np.uint8)))
+            scratch = address(held[-1])
+        for function in self.functions[:-1]:
+            self._share(function, frame, scratch)
+        if self.plan.row_outputs() or self.plan.row_columns():
+            self.functions[-1](0, self.rows, 0, self.width, frame, scratch)
 
 
-def compute(
-    region: Region, inputs: Sequence[Any], outputs: Sequence[Any], sizes: dict[str, int]
-) -> None:
-    """Fill ``outputs``; all arrays are checked already (``kernels/kernel.py``)."""
-    columns = schedule(region).column_results()
-    by_column = [(p, a) for p, a in zip(region.outputs, outputs, strict=True) if p.value in columns]
-    direct = [(p, a) for p, a in zip(region.outputs, outputs, strict=True)
-              if p.value not in columns]  # fmt: skip
-    parts: list[tuple[Input | Output, Any]] = [*zip(region.inputs, inputs, strict=True), *direct]
-    operands: Operands = [(array, part.axes) for part, array in parts]
-    binding = bind(region, operands, sizes)
-    copied = operands
-    if binding is None:
-        copied = straight(region, operands, sizes)
-        binding = bind(region, copied, sizes)
-        assert binding is not None, "contiguous copies have one stride"
-    launch = _Launch(region, binding, copied, sizes)
-    partial = launch.column_sums() if columns else {}
-    if launch.code.variant == "stages":
-        launch.by_stages()
-    elif launch.code.variant == "side":
-        launch.sideways()
-    else:
-        launch.by_rows(bool(columns))
-    for (part, array), (whole, _), (made, _) in zip(parts, operands, copied, strict=True):
-        if made is not whole and isinstance(part, Output):
-            array[...] = made
-    for out, array in by_column:
-        reduction = next(s for s in region.body if s.name == out.value)
-        total = combine_arrays(reduction.instruction, partial[out.value])
-        array[...] = total.reshape([sizes[a] for a in reduction.axes])
+class Call:
+    """A region made ready for arrays of certain shapes and strides; called with arrays."""
+
+    def __init__(self, region: Region, inputs: Sequence[Any], outputs: Sequence[Any],
+                 sizes: dict[str, int]) -> None:  # fmt: skip
+        self.region, self.sizes = region, sizes
+        columns = schedule(region).column_results()
+        self.direct = [i for i, p in enumerate(region.outputs) if p.value not in columns]
+        self.columns = [i for i, p in enumerate(region.outputs) if p.value in columns]
+        operands = self._operands(inputs, outputs)
+        binding = bind(region, operands, sizes)
+        self.copies = binding is None
+        if binding is None:
+            operands = straight(region, operands, sizes)
+            binding = bind(region, operands, sizes)
+            assert binding is not None, "contiguous copies have one stride"
+        self.launch = Launch(region, binding, operands, sizes)
+
+    def _operands(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Operands:
+        arrays = [*inputs, *(outputs[i] for i in self.direct)]
+        return [(a, p.axes) for a, p in zip(arrays, operands_of(self.region), strict=True)]
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Fill ``outputs``, in the order of the region's."""
+        if self.copies:
+            self._copied(inputs, outputs)
+            return
+        if self.columns:
+            partial = self.launch([*inputs, *(outputs[i] for i in self.direct)])
+            self._join(partial, outputs)
+        else:
+            self.launch((*inputs, *outputs))
+
+    def _copied(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        operands = self._operands(inputs, outputs)
+        copies = straight(self.region, operands, self.sizes)
+        partial = self.launch([array for array, _ in copies])
+        for (whole, _), (made, _) in zip(operands[len(inputs) :], copies[len(inputs) :],
+                                         strict=True):  # fmt: skip
+            if made is not whole:
+                whole[...] = made
+        self._join(partial, outputs)
+
+    def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
+        for i in self.columns:
+            name = self.region.outputs[i].value
+            part = self.region.statement(name)
+            total = combine_arrays(part.instruction, partial[name])  # type: ignore[union-attr]
+            outputs[i][...] = total.reshape([self.sizes[a] for a in part.axes])

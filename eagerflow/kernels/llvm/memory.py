@@ -107,9 +107,7 @@ class Memory:
         """The mask of all lanes."""
         return literal(True, "bool", self.lanes).text
 
-    def _masked(
-        self, name: str, vector: str, where: tuple[str, str], size: int, mask: str
-    ) -> str:
+    def _masked(self, name: str, vector: str, where: tuple[str, str], size: int, mask: str) -> str:
         bits = llvm_type("bool", self.lanes)
         kind, place = where
         suffix = _mangled(vector, self.lanes)

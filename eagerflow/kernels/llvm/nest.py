@@ -144,9 +144,7 @@ class Nest:
     def module(self) -> str:
         """All that was written, with declarations of what it calls."""
         code = self.code
-        return "\n".join(
-            [*code.lines, *code.functions.values(), *code.declarations.values(), ""]
-        )
+        return "\n".join([*code.lines, *code.functions.values(), *code.declarations.values(), ""])
 
     def _begin(self, name: str) -> None:
         code = self.code

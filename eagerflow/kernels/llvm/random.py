@@ -12,9 +12,7 @@ _BLOCK_WORDS = 4
 _NAME = "philox"
 
 
-def random_lanes(
-    code: Code, first: str, state: list[Operand], dtype: str, lanes: int
-) -> Operand:
+def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes: int) -> Operand:
     """Numbers ``first`` to ``first + lanes - 1`` of a draw, as a vector.
 
     A block of the generator gives four words, or eight halves. Blocks that the vector touches
