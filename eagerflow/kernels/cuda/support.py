@@ -1,0 +1,197 @@
+"""What all generated CUDA C begins with: types in memory, loads, reductions, random bits.
+
+It includes nothing, so that it compiles without any header, and uses only what CUDA has had
+since threads of a warp are synchronised by name (CUDA 9, sm_70). Small floats are converted by
+bit operations. Compiled for GPUs and run on CPUs in the tests; not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+__all__ = ["SUPPORT"]
+
+_MEMORY = """\
+// Types in memory whose values are of another type.
+struct bool_byte { unsigned char byte; };
+struct half_bits { unsigned short bits; };
+struct bfloat_bits { unsigned short bits; };
+
+template <typename T> __device__ __forceinline__ T widen(T x) { return x; }
+__device__ __forceinline__ bool widen(bool_byte x) { return x.byte != 0; }
+__device__ __forceinline__ float widen(bfloat_bits x) {
+    return __int_as_float((int)((unsigned int)x.bits << 16));
+}
+__device__ __forceinline__ float widen(half_bits x) {
+    // The exponent is 112 too small; the product is exact, also of denormal numbers.
+    const float size = __int_as_float((x.bits & 0x7fff) << 13) * 0x1p112f;
+    const int special = (x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+    return __int_as_float(__float_as_int(size) | special | (int)((x.bits & 0x8000u) << 16));
+}
+
+template <typename T, typename V> __device__ __forceinline__ void narrow(T &to, V x) { to = x; }
+__device__ __forceinline__ void narrow(bool_byte &to, bool x) { to.byte = x; }
+__device__ __forceinline__ void narrow(bfloat_bits &to, float x) {
+    const unsigned int bits = (unsigned int)__float_as_int(x);
+    const unsigned int rounded = bits + 0x7fffu + (bits >> 16 & 1u);  // ties to even
+    to.bits = (unsigned short)((x != x ? bits | 0x400000u : rounded) >> 16);
+}
+__device__ __forceinline__ void narrow(half_bits &to, float x) {
+    const unsigned int bits = (unsigned int)__float_as_int(x);
+    const unsigned int size = bits & 0x7fffffffu;
+    unsigned int found;
+    if (size > 0x7f800000u) found = 0x7e00u;        // NaN
+    else if (size >= 0x477ff000u) found = 0x7c00u;  // rounds to more than the largest number
+    else if (size >= 0x38800000u) found = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
+    else found = (unsigned int)__float_as_int(__int_as_float((int)size) + 0.5f) - 0x3f000000u;
+    to.bits = (unsigned short)(found | (bits >> 16 & 0x8000u));
+}
+
+// N neighbours, of which the first `count` exist: in accesses of up to 16 bytes, or one by one.
+template <typename T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T item[N]; };
+
+template <int N, typename T, typename V>
+__device__ __forceinline__ void load_pack(V (&to)[N], const T *from, int count) {
+    if (count >= N) {
+        const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N> *>(from);
+        #pragma unroll
+        for (int k = 0; k < N; ++k) to[k] = widen(pack.item[k]);
+    } else {
+        #pragma unroll
+        for (int k = 0; k < N; ++k) to[k] = k < count ? widen(from[k]) : V();
+    }
+}
+template <int N, typename T, typename V>
+__device__ __forceinline__ void load_each(V (&to)[N], const T *from, long long step, int count) {
+    #pragma unroll
+    for (int k = 0; k < N; ++k) to[k] = k < count ? widen(from[k * step]) : V();
+}
+template <int N, typename T, typename V>
+__device__ __forceinline__ void store_pack(T *to, const V (&from)[N], int count) {
+    Pack<T, N> pack;
+    #pragma unroll
+    for (int k = 0; k < N; ++k) narrow(pack.item[k], from[k]);
+    if (count >= N) {
+        *reinterpret_cast<Pack<T, N> *>(to) = pack;
+    } else {
+        #pragma unroll
+        for (int k = 0; k < N; ++k) if (k < count) to[k] = pack.item[k];
+    }
+}
+template <int N, typename T, typename V>
+__device__ __forceinline__ void store_each(T *to, const V (&from)[N], long long step, int count) {
+    #pragma unroll
+    for (int k = 0; k < N; ++k) if (k < count) narrow(to[k * step], from[k]);
+}
+"""
+
+_ARITHMETIC = """\
+// Minimum and maximum of IEEE 754-2019: a NaN wins, and -0 is less than +0.
+__device__ __forceinline__ bool negative_sign(float x) { return __float_as_int(x) < 0; }
+__device__ __forceinline__ bool negative_sign(double x) { return __double_as_longlong(x) < 0; }
+template <typename T> __device__ __forceinline__ T minimum(T a, T b) {
+    if (a == b) return negative_sign(a) ? a : b;
+    return a < b ? a : b < a ? b : a + b;
+}
+template <typename T> __device__ __forceinline__ T maximum(T a, T b) {
+    if (a == b) return negative_sign(a) ? b : a;
+    return a > b ? a : b > a ? b : a + b;
+}
+
+// A float as an integer: NaN gives 0, numbers beyond the range its nearest end.
+template <typename To, typename From>
+__device__ __forceinline__ To saturate(From x, To low, To high, From below, From above) {
+    if (x != x) return 0;
+    return x <= below ? low : x >= above ? high : (To)x;
+}
+
+// Rounded towards minus infinity; by zero gives 0.
+template <typename T> __device__ __forceinline__ T floor_quotient(T a, T b) {
+    if (b == 0) return 0;
+    if (T(-1) < T(0) && b == T(-1)) return (T)(0ull - (unsigned long long)a);
+    const T quotient = (T)(a / b);
+    return (T)(quotient - ((a % b != 0) && ((a < 0) != (b < 0))));
+}
+template <typename T> __device__ __forceinline__ T floor_rest(T a, T b) {
+    if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
+    const T rest = (T)(a % b);
+    return (T)(rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest);
+}
+"""
+
+_RANDOM = """\
+// One block of Philox4x64-10 at a time: number i of a draw is in block i / 4 (words, or i / 8
+// for halves), and neighbours share it.
+struct Philox {
+    unsigned long long block = ~0ull, w0, w1, w2, w3;
+    __device__ __forceinline__ unsigned long long word(
+        unsigned long long first, unsigned long long second, unsigned long long draw,
+        unsigned long long i) {
+        if (i / 4 != block) {
+            block = i / 4;
+            w0 = block, w1 = draw, w2 = 0, w3 = 0;
+            #pragma unroll
+            for (int round = 0; round < 10; ++round) {
+                const unsigned long long left = w0 * 0xD2E7470EE14C6C93ull;
+                const unsigned long long left_high = __umul64hi(w0, 0xD2E7470EE14C6C93ull);
+                const unsigned long long right = w2 * 0xCA5A826395121157ull;
+                const unsigned long long right_high = __umul64hi(w2, 0xCA5A826395121157ull);
+                w0 = right_high ^ w1 ^ first, w1 = right;
+                w2 = left_high ^ w3 ^ second, w3 = left;
+                first += 0x9E3779B97F4A7C15ull, second += 0xBB67AE8584CAA73Bull;
+            }
+        }
+        return i & 2 ? (i & 1 ? w3 : w2) : (i & 1 ? w1 : w0);
+    }
+    __device__ __forceinline__ unsigned int half(
+        unsigned long long first, unsigned long long second, unsigned long long draw,
+        unsigned long long i) {
+        return (unsigned int)(word(first, second, draw, i / 2) >> (i % 2 * 32));
+    }
+};
+"""
+
+_REDUCTIONS = """\
+// Reductions between threads, always in the same order, with the result in all of them.
+template <typename T> __device__ __forceinline__ T from_lane(T x, int offset) {
+    return __shfl_xor_sync(0xffffffffu, x, offset);
+}
+template <> __device__ __forceinline__ bool from_lane(bool x, int offset) {
+    return __shfl_xor_sync(0xffffffffu, (int)x, offset) != 0;
+}
+template <> __device__ __forceinline__ signed char from_lane(signed char x, int offset) {
+    return (signed char)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+}
+template <> __device__ __forceinline__ unsigned char from_lane(unsigned char x, int offset) {
+    return (unsigned char)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+}
+template <> __device__ __forceinline__ short from_lane(short x, int offset) {
+    return (short)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+}
+template <> __device__ __forceinline__ unsigned short from_lane(unsigned short x, int offset) {
+    return (unsigned short)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+}
+template <typename T, T (*join)(T, T), int LANES, int N>
+__device__ __forceinline__ T reduce_lanes(const T (&parts)[N]) {
+    T x = parts[0];
+    #pragma unroll
+    for (int k = 1; k < N; ++k) x = join(x, parts[k]);
+    #pragma unroll
+    for (int offset = (LANES < 32 ? LANES : 32) / 2; offset > 0; offset /= 2)
+        x = join(x, from_lane(x, offset));
+    return x;
+}
+template <typename T, T (*join)(T, T), int THREADS, int N>
+__device__ __forceinline__ T reduce_block(const T (&parts)[N], T *shared) {
+    T x = reduce_lanes<T, join, 32>(parts);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = shared[0];
+    #pragma unroll
+    for (int warp = 1; warp < THREADS / 32; ++warp) x = join(x, shared[warp]);
+    __syncthreads();  // all have read before the next reduction writes
+    return x;
+}
+"""
+
+SUPPORT = f"{_MEMORY}\n{_ARITHMETIC}\n{_RANDOM}\n{_REDUCTIONS}"
+"""The text, which stands above the kernels of a module."""
