@@ -134,8 +134,8 @@ def test_references_agree_with_mpmath(name):
 
 def test_a_wrong_last_digit_of_a_coefficient_is_found(monkeypatch):
     assert float32_range("exp", 0, 1 << 32, 4099)[0] <= BOUNDS["exp"][0]
-    first, second, *rest = exponential._EXP["float32"]
-    monkeypatch.setitem(exponential._EXP, "float32", (first, second * (1 + 1e-5), *rest))
+    first, second, *rest = exponential.EXP["float32"]
+    monkeypatch.setitem(exponential.EXP, "float32", (first, second * (1 + 1e-5), *rest))
     assert float32_range("exp", 0, 1 << 32, 4099)[0] > BOUNDS["exp"][0]
 
 
@@ -245,7 +245,9 @@ def test_special_pairs_are_those_of_c99(name, dtype):
     wanted = np.array([function(float(a), float(b)) for a, b in zip(x, y, strict=True)])
     error = ulps(got, wanted if dtype == "float32" else wanted.astype(LONG))
     at = int(np.argmax(error))
-    assert error[at] <= 3, (x[at], y[at], got[at], wanted[at])
+    # Python's own function may be a unit away in float64.
+    allowed = BOUNDS[name][dtype == "float64"] + (dtype == "float64")
+    assert error[at] <= allowed, (x[at], y[at], got[at], wanted[at])
 
 
 def _pow(x, y):

@@ -12,6 +12,7 @@ from eagerflow.kernels.functions import (
     hyperbolic,
     inverse_trigonometric,
     logarithm,
+    power,
     trigonometric,
 )
 
@@ -24,6 +25,7 @@ _MODULES: tuple[Any, ...] = (
     hyperbolic,
     inverse_trigonometric,
     logarithm,
+    power,
     trigonometric,
 )
 

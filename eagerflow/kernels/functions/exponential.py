@@ -26,7 +26,7 @@ __all__ = ["BOUNDS", "exp", "exp2", "expm1", "sigmoid"]
 BOUNDS = {"exp": (1.0, 1.0), "exp2": (1.0, 1.0), "expm1": (2.0, 2.0), "sigmoid": (2.0, 2.0)}
 
 # (e^r - 1) / r
-_EXP = {
+EXP = {
     "float32": (1.0, 0.49999994, 0.16666521, 0.041668393, 0.008368743, 0.0013814439),
     "float64": (
         1.0, 0.5000000000000011, 0.1666666666666667, 0.041666666666534985,
@@ -36,7 +36,7 @@ _EXP = {
     ),
 }  # fmt: skip
 # (2^r - 1) / r
-_EXP2 = {
+EXP2 = {
     "float32": (0.6931472, 0.24022654, 0.055503707, 0.009618069, 0.0013386223, 0.00015403768),
     "float64": (
         0.6931471805599453, 0.24022650695910108, 0.05550410866482173, 0.009618129107601599,
@@ -66,7 +66,7 @@ def reduced_exp(s: Any, x: Any, offset: int) -> tuple[Any, Any]:
     high, low = LN2[x.dtype]
     n, bits = nearest(s, x, math.log2(math.e), offset)
     r = s.fma(n, -low, s.fma(n, -high, x))
-    return s.fma(r, horner(s, r, _EXP[x.dtype]), 1), bits
+    return s.fma(r, horner(s, r, EXP[x.dtype]), 1), bits
 
 
 def scaled_expm1(s: Any, x: Any, shift: int) -> Any:
@@ -105,7 +105,7 @@ def exp2(s: Any, x: Any) -> Any:
     x = at_most(s, at_least(s, x, low), high)
     n, bits = nearest(s, x, 1, 2 * FORMATS[x.dtype].bias)
     r = s.subtract(x, n)
-    p = s.fma(r, horner(s, r, _EXP2[x.dtype]), 1)
+    p = s.fma(r, horner(s, r, EXP2[x.dtype]), 1)
     first, second = two_powers(s, bits, x.dtype)
     return s.multiply(s.multiply(p, first), second)
 

@@ -107,28 +107,25 @@ def two_powers(s: Any, bits: Any, dtype: str) -> tuple[Any, Any]:
     return power_of_two(s, half, dtype), power_of_two(s, s.subtract(bits, half), dtype)
 
 
-def frexp_near_one(s: Any, x: Any, low: float) -> tuple[Any, Any]:
+def frexp_near_one(s: Any, x: Any, low: float, denormal: bool = True) -> tuple[Any, Any]:
     """A positive number as 2^n * m with m in [low, 2 * low): n as a float, and m.
 
-    ``low`` is between 1/2 and 1. Denormal numbers are taken apart like all others; for 0, negative
+    ``low`` is between 1/2 and 1; ``denormal`` says whether x can be denormal. For 0, negative
     numbers, infinity and NaN the result is arbitrary.
     """
     form = FORMATS[x.dtype]
     grow, offset = form.bits + 1, form.bias + form.bits + 10
-    small = s.less(x, form.smallest_normal)
-    scaled = s.select(small, s.multiply(x, 2.0**grow), x)
     first = _bits_of(low, x.dtype)
-    move = (offset << form.bits) - first
-    by = s.select(
-        small,
-        s.constant(move - (grow << form.bits), form.unsigned),
-        s.constant(move, form.unsigned),
-    )
-    moved = s.add(s.bitcast(scaled, form.unsigned), by)
+    by: Any = (offset << form.bits) - first
+    if denormal:
+        small = s.less(x, form.smallest_normal)
+        x = s.select(small, s.multiply(x, 2.0**grow), x)
+        less = s.constant(by - (grow << form.bits), form.unsigned)
+        by = s.select(small, less, by)
+    moved = s.add(s.bitcast(x, form.unsigned), by)
     # An integer in the low bits of the shifter, taken for a float: converted by one subtraction.
-    exponent = s.bitwise_or(
-        s.bitwise_right_shift(moved, form.bits), _bits_of(form.shifter, x.dtype)
-    )
+    exponent = s.bitwise_right_shift(moved, form.bits)
+    exponent = s.bitwise_or(exponent, _bits_of(form.shifter, x.dtype))
     n = s.subtract(s.bitcast(exponent, x.dtype), form.shifter + offset)
     significand = s.add(s.bitwise_and(moved, (1 << form.bits) - 1), first)
     return n, s.bitcast(significand, x.dtype)
