@@ -19,7 +19,9 @@ import numpy as np
 from eagerflow.kernels.buffers import empty
 from eagerflow.spec import normalize_axes
 
-__all__ = ["BORDER", "Body", "elementwise", "pays", "reduced_rows", "region", "rows", "run"]
+__all__ = [
+    "BORDER", "Body", "compute", "elementwise", "pays", "reduced_rows", "region", "rows", "run",
+]  # fmt: skip
 
 BORDER = 1 << 14
 """Elements from which a generated kernel's call costs less than NumPy's steps."""
@@ -71,6 +73,11 @@ def run(found: Any, *arrays: Any) -> Any:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
+def compute(found: Any, inputs: Any, outputs: Any) -> None:
+    """Fill the arrays ``outputs`` with what a region computes."""
+    _machinery().compute(found, inputs, outputs)
+
+
 def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
     """An array like the first one: a body over rows ``n`` of arrays of one shape.
 
@@ -87,7 +94,7 @@ def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
     out = empty(shape, arrays[0].dtype)
     views = [a.reshape(-1, length, inner).swapaxes(1, 2) for a in (*arrays, out)]
     operands = tuple((a.dtype.name, "a m n") for a in arrays)
-    _machinery().compute(region(body, "a m n", operands, more), views[:-1], views[-1:])
+    compute(region(body, "a m n", operands, more), views[:-1], views[-1:])
     return out
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
-from eagerflow.kernels.rows import add_up, each_tile, scratch, tile_height
+from eagerflow.kernels.normalization import norm
+from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, elements, refused_objects
 from eagerflow.ops.reduction import sum
@@ -58,92 +59,6 @@ def second_order(h: Any, factor: Any, u: Any, c: Any, axes: Any, center: bool) -
     if center:
         q = q - average(c) * average(u)
     return -(factor * factor) * (h * q + projected(h, uh * c + ch * u, axes, center))
-
-
-# Over rows: the NumPy kernels --------------------------------------------------------------------
-
-
-def _as_rows(x: Any, axes: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """``x`` as a matrix whose rows hold ``axes``, and the order of axes that makes it so."""
-    width = math.prod(x.shape[i] for i in axes)
-    if axes == (x.ndim - 1,) and width:
-        return np.ascontiguousarray(x).reshape(-1, width), tuple(range(x.ndim))
-    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
-    moved = x.transpose(order)
-    rows = moved.reshape(moved.size // width if width else 0, width)
-    return np.ascontiguousarray(rows), order
-
-
-def _from_rows(rows: Any, order: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    if order == tuple(range(len(order))):
-        return rows.reshape(shape)
-    return rows.reshape([shape[i] for i in order]).transpose(np.argsort(order))
-
-
-def _standardize_tile(x: Any, out: Any, epsilon: float, center: bool) -> Any:
-    """Fill ``out`` with the standardized rows of ``x``; the result is the factor of each."""
-    width = x.shape[1]
-    if center:
-        x = np.subtract(x, add_up(x, 1, None, None, True) / width, out)
-    squares = np.multiply(x, x, scratch("squares", x.shape, x.dtype))
-    factor = add_up(squares, 1, None, None, True)
-    factor /= width
-    factor += epsilon
-    np.sqrt(factor, factor)
-    np.reciprocal(factor, factor)
-    np.multiply(x, factor, out)
-    return factor
-
-
-def _numpy_norm(x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool) -> Any:
-    axes = normalize_axes(axis, x.ndim)
-    rows, order = _as_rows(x, axes)
-    out = np.empty_like(rows)
-
-    def work(i: int, s: slice) -> None:
-        tile = out[s]
-        _standardize_tile(rows[s], tile, epsilon, center)
-        if scale is not None:
-            np.multiply(tile, scale.reshape(1, -1), tile)
-        if offset is not None:
-            np.add(tile, offset.reshape(1, -1), tile)
-
-    each_tile(rows.shape[0], rows.shape[1], work)
-    return _from_rows(out, order, x.shape)
-
-
-def _numpy_norm_gradient(
-    xp: Any, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
-) -> Any:
-    axes = normalize_axes(axis, x.ndim)
-    (rows, order), (g_rows, _) = _as_rows(x, axes), _as_rows(g, axes)
-    out = np.empty_like(rows)
-    count, width = rows.shape
-    tiles = -(-count // tile_height(width))
-    sums = np.zeros((2, tiles, width), x.dtype)
-    flat_scale = None if scale is None else scale.reshape(1, -1)
-
-    def work(i: int, s: slice) -> None:
-        tile, g_tile = out[s], g_rows[s]
-        h = scratch("standardized", tile.shape, tile.dtype)
-        factor = _standardize_tile(rows[s], h, epsilon, center)
-        np.multiply(g_tile, h, tile)
-        add_up(tile, 0, None, sums[0, i])
-        add_up(g_tile, 0, None, sums[1, i])
-        u = g_tile
-        if flat_scale is not None:
-            np.multiply(tile, flat_scale, tile)
-            u = np.multiply(g_tile, flat_scale, scratch("squares", tile.shape, tile.dtype))
-        np.multiply(h, add_up(tile, 1, None, None, True) / width, h)
-        np.subtract(u, h, tile)
-        if center:
-            np.subtract(tile, add_up(u, 1, None, None, True) / width, tile)
-        np.multiply(tile, factor, tile)
-
-    each_tile(count, width, work)
-    shape = [x.shape[i] for i in axes]
-    of_scale, of_offset = add_up(sums, 1)
-    return _from_rows(out, order, x.shape), of_scale.reshape(shape), of_offset.reshape(shape)
 
 
 # Facts -------------------------------------------------------------------------------------------
@@ -290,7 +205,7 @@ def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: An
     def on_numpy(
         xp: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
-        return _numpy_norm(x, scale, offset, axis, epsilon, center)
+        return norm(x, scale, offset, normalize_axes(axis, x.ndim), epsilon, center)
 
     own = {
         "dtypes": FLOATS,
@@ -436,6 +351,12 @@ def _gradient_spec(
     return x, parameter, parameter
 
 
+def _numpy_gradient(
+    xp: Any, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
+) -> tuple[Any, Any, Any]:
+    return gradient_on_numpy(x, g, scale, normalize_axes(axis, x.ndim), epsilon, center)
+
+
 def _gradient_rules(
     c: Any, _: Any, x: Any, g: Any, scale: Any, axis: Any, epsilon: float, center: bool
 ) -> tuple[Any, ...]:
@@ -464,9 +385,11 @@ def _gradient_reference(
 ) -> Any:
     """The projection by matrices, example by example."""
     axes = normalize_axes(axis, x.ndim)
-    x_rows, order = _as_rows(x.astype(np.float64), axes)
-    g_rows = _as_rows(g.astype(np.float64), axes)[0]
-    width = x_rows.shape[1]
+    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
+    width = math.prod(x.shape[i] for i in axes)
+    x_rows, g_rows = (
+        a.astype(np.float64).transpose(order).reshape(x.size // (width or 1), width) for a in (x, g)
+    )
     weights = np.ones(width) if scale is None else scale.ravel().astype(np.float64)
     out, of_scale = np.zeros(x_rows.shape), np.zeros(width)
     ones = np.eye(width) - (np.full((width, width), 1 / width) if center else 0)
@@ -477,7 +400,8 @@ def _gradient_reference(
         out[i] = jacobian.T @ (g_rows[i] * weights)
         of_scale += g_rows[i] * middle / spread
     shape = [x.shape[i] for i in axes]
-    return _from_rows(out, order, x.shape), of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
+    of_x = out.reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+    return of_x, of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
 
 
 def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -513,7 +437,7 @@ def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> 
         "dtypes": FLOATS,
         "infer": _gradient_spec,
         "outputs": 3,
-        "overrides": {"numpy": _numpy_norm_gradient},
+        "overrides": {"numpy": _numpy_gradient},
         "vjp": _gradient_rules,
         "saves": "x g scale",
         "batch": _batched_gradient,
