@@ -8,7 +8,8 @@ llvmlite, take the op's NumPy kernel.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from math import prod
@@ -38,9 +39,32 @@ def enabled() -> bool:
     return find_spec("llvmlite") is not None
 
 
+_calls: list[Any] | None = None  # those made while somebody watches
+
+
 def pays(size: int) -> bool:
     """Whether an array of this many elements is large enough."""
-    return size >= BORDER and enabled()
+    return size >= BORDER and enabled() or _calls is not None
+
+
+@contextmanager
+def watching() -> Iterator[list[Any]]:
+    """A context in which arrays of all sizes go to generated kernels, and calls are listed."""
+    global _calls
+    kernel = _machinery()
+    before, _calls = _calls, []
+    kernel.watch(_calls)
+    try:
+        yield _calls
+    finally:
+        kernel.watch(before)
+        _calls = before
+
+
+def text_of(region: Any, inputs: Any, outputs: Any, sizes: dict[str, int], code: str) -> str:
+    """The code of a call that was listed."""
+    text: str = _machinery().text_of(region, inputs, outputs, sizes, code)
+    return text
 
 
 @cache

@@ -17,6 +17,8 @@ from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeE
 from eagerflow.kernels import tiles
 from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.builder import Builder
+from eagerflow.kernels.cuda import launch as cuda
+from eagerflow.kernels.cuda.binding import Memory
 from eagerflow.kernels.llvm import compiler, launch
 from eagerflow.kernels.region import Input, Output, Region
 
@@ -127,6 +129,8 @@ def run(
     """
     prepared = _prepared(region, inputs, None, sizes, way)
     outputs = prepared.allocate(inputs)
+    if _watched is not None:
+        _watched.append((region, inputs, outputs, prepared.sizes))
     prepared.call(inputs, outputs)
     return outputs
 
@@ -147,7 +151,35 @@ def compute(
     prepared = _prepared(region, inputs, outputs, sizes, way)
     for number in range(len(outputs)):
         _check_overlap(region, inputs, outputs, number)
+    if _watched is not None:
+        _watched.append((region, inputs, outputs, prepared.sizes))
     prepared.call(inputs, outputs)
+
+
+# Looking -----------------------------------------------------------------------------------------
+
+_watched: list[Any] | None = None
+
+
+def watch(calls: list[Any] | None) -> None:
+    """Append what is run to a list from now on; None ends it."""
+    global _watched
+    _watched = calls
+
+
+def text_of(
+    region: Region, inputs: Sequence[Array], outputs: Sequence[Array], sizes: dict[str, int],
+    code: str,
+) -> str:  # fmt: skip
+    """A region, or the code made of it for such arrays: "llvm", "assembly" or "cuda"."""
+    if code == "region":
+        return str(region)
+    if code == "cuda":
+        places = [Memory(0, a.strides) for a in (*inputs, *outputs)]
+        return cuda.prepare(region, places, sizes).text
+    call = launch.Call(region, inputs, outputs, sizes)
+    text = launch.intermediate if code == "llvm" else launch.assembly
+    return text(region, call.launch.binding.layout, call.launch.variant)
 
 
 # Checks ------------------------------------------------------------------------------------------
@@ -230,7 +262,7 @@ def _overlap(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=10_000)
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True  # strides so entangled that nobody needs them
 

@@ -173,7 +173,8 @@ class Region:
         """The statement or input of a name."""
         table = self._derived.get("table")
         if table is None:
-            table = self._derived["table"] = {p.name: p for p in (*self.inputs, *self.body)}
+            parts: list[Statement | Input] = [*self.inputs, *self.body]
+            table = self._derived["table"] = {p.name: p for p in parts}
         found: Statement | Input = table[name]
         return found
 
@@ -203,8 +204,8 @@ class _Check:
             self._input(1 + number, part)
         for part in self.region.inputs:
             self._gather(part)
-        for number, part in enumerate(self.region.body):
-            self._statement(1 + len(self.region.inputs) + number, part)
+        for number, statement in enumerate(self.region.body):
+            self._statement(1 + len(self.region.inputs) + number, statement)
         first = 1 + len(self.region.inputs) + len(self.region.body)
         for number, out in enumerate(self.region.outputs):
             self._output(first + number, out)

@@ -45,8 +45,7 @@ _COMPARISONS = {
 }
 _INTRINSICS = {  # of floats; those with None have no counterpart for integers
     "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-    "round": "rint", "fma": "fma", "minimum": "minimum", "maximum": "maximum",
-    "copysign": "copysign",
+    "round": "rint", "fma": "fma", "copysign": "copysign",
 }  # fmt: skip
 
 
@@ -225,6 +224,23 @@ class Emitter:
         full = f"llvm.{'s' if signed else 'u'}{name[:3]}.{suffix}"
         text = self.code.call(kind, full, *((kind, o.text) for o in operands))
         return Operand(text, x.dtype, x.lanes)
+
+    def maximum(self, a: Any, b: Any) -> Operand:
+        """The larger number; NaN if one is. Of two zeros it is either."""
+        return self._extreme("maximum", "ogt", a, b)
+
+    def minimum(self, a: Any, b: Any) -> Operand:
+        """The smaller number; NaN if one is. Of two zeros it is either."""
+        return self._extreme("minimum", "olt", a, b)
+
+    def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
+        a, b = self._together((a, b))
+        if not is_float(a.dtype):
+            return self._of_integers(name, [a, b])
+        # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
+        # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
+        larger = self.select(self._compare((condition, "", ""), a, b), a, b)
+        return self.select(self.not_equal(a, a), a, larger)
 
     def negative(self, x: Operand) -> Operand:
         """The number with its sign changed; integers wrap."""

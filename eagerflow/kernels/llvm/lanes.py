@@ -73,6 +73,7 @@ class SideNest(Nest):
 
     def _walk(self, own: Pass) -> None:
         """One walk along the rows of all lanes."""
+        self._comment(own)
         code = self.code
         head, body, done = (code.name(f"{word}_") for word in ("step", "element", "walked"))
         before = code.current

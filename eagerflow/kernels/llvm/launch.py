@@ -262,6 +262,8 @@ class Launch:
             self.scratch *= rows
             self._set("keep_row", line)
             line *= rows
+        elif self.variant == "short":
+            self.scratch = 0
         elif self.plan.column_results():
             self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
         self._set("keep_slot", line)
@@ -293,7 +295,7 @@ class Launch:
         return partial
 
     def _share(self, function: Function, frame: Any, scratch: int | None) -> None:
-        """All rows and columns, in calls that threads share; each finds scratch if none is given."""
+        """All rows and columns, in calls that threads share; each finds scratch if it gets none."""
         rows, blocks, height, span = self.rows, self.blocks, self.height, self.span
         whole = self.side if self.variant == "side" else self.width
 

@@ -14,6 +14,7 @@ In ``lanes.py`` is a fourth, for rows that lie side by side.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,7 @@ __all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", 
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
 
+_NAME = re.compile(r"%(\w+)")
 _CHEAP, _MIDDLE = 6, 14  # instructions in a pass with which four, or two, accumulators pay
 
 
@@ -101,11 +103,13 @@ class Nest:
         self.memory = Memory(self.code, self.emit, lanes, half_hardware)
         self.row: dict[str, Operand] = {}
         self.passing = 0  # the number of the pass that is being written
+        self.keeps = True  # whether values for later passes go through memory
 
     # Functions -----------------------------------------------------------------------------------
 
     def rows(self, short: bool = False) -> str:
         """The module of one function, ``kernel``, for whole rows."""
+        self.keeps = not short
         self._begin("kernel")
         end = self._row_loop()
         self._row_statements(0)
@@ -148,14 +152,25 @@ class Nest:
 
     def _begin(self, name: str) -> None:
         code = self.code
+        code.lines += [f"; {line}" for line in str(self.region).splitlines()]
         code.lines.append(f"define void @{name}{HEAD} nounwind {{")
         code.label("entry")
+        self._head = len(code.lines)
+
+    def _end(self) -> None:
+        """Load what of the frame the function uses, now that this is known."""
+        code = self.code
+        used = set(_NAME.findall("\n".join(code.lines[self._head :])))
+        lines = []
+        if "block" in used:
+            used.add("rows_per_block")
+            lines.append("  %block = udiv i64 %r0, %rows_per_block")
         for i, slot in enumerate(frame_slots(self.region, self.layout)):
-            kind = "ptr" if slot.startswith(("p", "columns_")) else "i64"
-            place = f"getelementptr i64, ptr %frame, i64 {i}"
-            code.line(f"%at_{slot} = {place}")
-            code.line(f"%{slot} = load {kind}, ptr %at_{slot}, align 8")
-        code.line("%block = udiv i64 %r0, %rows_per_block")
+            if slot in used:
+                kind = "ptr" if slot.startswith(("p", "columns_")) else "i64"
+                lines.insert(0, f"  %{slot} = load {kind}, ptr %at_{slot}, align 8")
+                lines.insert(0, f"  %at_{slot} = getelementptr i64, ptr %frame, i64 {i}")
+        code.lines[self._head - 1] += "\n" + "\n".join(lines) if lines else ""
 
     # Rows ----------------------------------------------------------------------------------------
 
@@ -184,11 +199,13 @@ class Nest:
         code.label(end)
         code.line("ret void")
         code.lines.append("}")
+        self._end()
 
     def _addresses(self) -> None:
         """Where the row begins in each operand; what is one number per row is loaded."""
         code = self.code
-        counts, rest = [], self.r
+        counts: list[str] = []
+        rest = self.r
         for k in range(self.layout.outer - 1, 0, -1):
             counts.insert(0, code.value(f"urem i64 {rest}, %extent{k}"))
             rest = code.value(f"udiv i64 {rest}, %extent{k}")
@@ -233,6 +250,7 @@ class Nest:
 
     def _sweep(self, own: Pass, start: str, end: str) -> None:
         """One walk over the columns from ``start`` to ``end``."""
+        self._comment(own)
         unroll = 1
         if own.reductions:
             unroll = 4 if own.cost <= _CHEAP else 2 if own.cost <= _MIDDLE else 1
@@ -244,6 +262,12 @@ class Nest:
         sums = self._rest(own, start, end, sums)
         for part, total in zip(own.reductions, sums, strict=True):
             self.row[part.name] = self._across(part.instruction, total)
+
+    def _comment(self, own: Pass) -> None:
+        made = ", ".join(f"%{s.name}" for s in (*own.reductions, *own.columns))
+        written = ", ".join(o.name for o in own.outputs)
+        words = [f"for {made}" if made else "", f"writes {written}" if written else ""]
+        self.code.line(f"; pass {self.passing} {' and '.join(w for w in words if w)}")
 
     def _loop(
         self, own: Pass, start: str, end: str, unroll: int, sums: list[Operand]
@@ -301,6 +325,7 @@ class Nest:
 
     def _single_vector(self, own: Pass, shared: dict[str, Operand]) -> None:
         """A pass over a row that is one vector: what earlier passes computed is at hand."""
+        self._comment(own)
         width = Operand("%width", "int64", 0)
         mask = self.emit.less(self.memory.iota, width).text
         place = Place("0", mask, shared)
@@ -316,10 +341,10 @@ class Nest:
         s, memory = self.emit, self.memory
         for i, part in enumerate(own.reductions):
             value = self._counted(part, place)
-            at = i * unroll + which
-            sums[at] = combine(s, part.instruction, sums[at], value)
+            number = i * unroll + which
+            sums[number] = combine(s, part.instruction, sums[number], value)
         written = [(out, self._element(out.value, place)) for out in own.outputs]
-        kept = [(name, self._element(name, place)) for name in own.kept]
+        kept = [(name, self._element(name, place)) for name in own.kept if self.keeps]
         for part in own.columns:
             value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
             row = memory.offset(f"%columns_{part.name}", self._block_start(), part.dtype)
