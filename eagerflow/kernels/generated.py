@@ -44,7 +44,7 @@ _calls: list[Any] | None = None  # those made while somebody watches
 
 def pays(size: int) -> bool:
     """Whether an array of this many elements is large enough."""
-    return size >= BORDER and enabled() or _calls is not None
+    return (size >= BORDER and enabled()) or _calls is not None
 
 
 @contextmanager
@@ -61,9 +61,9 @@ def watching() -> Iterator[list[Any]]:
         _calls = before
 
 
-def text_of(region: Any, inputs: Any, outputs: Any, sizes: dict[str, int], code: str) -> str:
+def text_of(call: Any, code: str) -> str:
     """The code of a call that was listed."""
-    text: str = _machinery().text_of(region, inputs, outputs, sizes, code)
+    text: str = _machinery().text_of(*call, code)
     return text
 
 

@@ -54,4 +54,4 @@ def show(
             op="kernels.show",
             expected="an op such as ef.softmax, on arrays of the CPU in float32 or float64",
         )
-    return Listing("\n\n".join(dict.fromkeys(generated.text_of(*call, code) for call in calls)))
+    return Listing("\n\n".join(dict.fromkeys(generated.text_of(call, code) for call in calls)))
