@@ -46,11 +46,12 @@ class _Local(threading.local):
 _local = _Local()
 
 
-def bits(state: Any, count: int, retry: int = 0) -> Any:
-    """The first ``count`` words of the draw that ``state`` (three words) stands for."""
-    first, second, draw = state.tolist()
-    # NumPy adds one to its counter before each block, so it starts one before (0, draw, retry).
-    counter = (draw << 64 | retry << 128) - 1
+def bits(state: Any, count: int, retry: int = 0, first: int = 0) -> Any:
+    """``count`` words, from number ``first`` on, of the draw that three words stand for."""
+    low, high, draw = state.tolist()
+    block, skipped = divmod(first, 4)
+    # NumPy adds one to its counter before each block, so it starts one before (block, draw, retry).
+    counter = (block | draw << 64 | retry << 128) - 1
     philox = _local.philox
     if philox is None:  # the first draw loads numpy.random, which NumPy's own import leaves out
         philox = _local.philox = np.random.Philox(key=0)
@@ -58,7 +59,7 @@ def bits(state: Any, count: int, retry: int = 0) -> Any:
         "bit_generator": "Philox",
         "state": {
             "counter": [counter >> shift & _ALL for shift in (0, 64, 128, 192)],
-            "key": [first, second],
+            "key": [low, high],
         },
         "buffer": [0, 0, 0, 0],
         "buffer_pos": 4,
@@ -66,7 +67,8 @@ def bits(state: Any, count: int, retry: int = 0) -> Any:
         "uinteger": 0,
     }
     philox.state = start
-    return philox.random_raw(count)
+    words = philox.random_raw(skipped + count)
+    return words[skipped:] if skipped else words
 
 
 def _halves(state: Any, count: int) -> Any:
