@@ -95,7 +95,9 @@ class _Evaluation:
             return self.spread(array, part.axes)
         index = next(p for p in self.region.inputs if p.name == part.gather)
         rows = array[self.arrays[part.gather]]
-        return self.spread(rows, (*index.axes, *part.axes[1:]))
+        rows = self.spread(rows, (*index.axes, *part.axes[1:]))
+        shape = [self.sizes[a] if a in part.axes else 1 for a in self.region.axes]
+        return np.broadcast_to(rows, shape)
 
     def spread(self, array, axes):
         """An array along some axes with the rank of the region."""

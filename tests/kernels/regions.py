@@ -20,6 +20,8 @@ __all__ = ["Case", "memory_dtype", "random_region", "regions"]
 
 SIZES = (0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 100, 129, 1000)
 MOST_ELEMENTS = 20_000
+LARGE_SIZES = (1, 2, 3, 17, 70, 300, 1031, 20_011, 70_001, 140_003, 262_144)
+LARGE_ELEMENTS = 400_000
 FLOATS, INTEGERS = ("float32", "float64"), TYPES[1:9]
 SPECIAL = (
     0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1e-42, 1.2e-38, 3e38, -3e38, 1e-30, 1e30,
@@ -46,9 +48,12 @@ class Case(NamedTuple):
     patterns: dict[str, str]
 
 
-def random_region(rng):
-    """A Case whose decisions are those of a NumPy generator."""
-    return _Maker(lambda n: int(rng.integers(n))).case()
+def random_region(rng, large=False):
+    """A Case whose decisions are those of a NumPy generator.
+
+    ``large`` ones have so many elements that threads share the work, and rows are cut.
+    """
+    return _Maker(lambda n: int(rng.integers(n)), large).case()
 
 
 @st.composite
@@ -68,8 +73,8 @@ def _names(takes, gives="same", operands=None):
 class _Maker:
     """Builds one case; ``below(n)`` decides between n possibilities."""
 
-    def __init__(self, below):
-        self.below = below
+    def __init__(self, below, large=False):
+        self.below, self.large = below, large
         self.rng = np.random.default_rng(below(2**32))  # for the elements of arrays
         self.patterns = {}
         self.arrays = {}
@@ -101,9 +106,12 @@ class _Maker:
         return Case(region, arrays, self.sizes, self.patterns)
 
     def some_sizes(self):
-        sizes, left = {}, MOST_ELEMENTS if self.chance(20) else 2_000
+        choices, left = SIZES, MOST_ELEMENTS if self.chance(20) else 2_000
+        if self.large:
+            choices, left = LARGE_SIZES, LARGE_ELEMENTS
+        sizes = {}
         for axis in self.axes:
-            sizes[axis] = self.one([n for n in SIZES if n <= left])
+            sizes[axis] = self.one([n for n in choices if n <= left])
             left //= max(sizes[axis], 1)
         if self.chance(50):  # rows are as often long as short
             sizes = dict(zip(self.axes, sorted(sizes.values()), strict=True))

@@ -40,9 +40,9 @@ class Placed(NamedTuple):
         return before, [memory.array.copy() for memory in self.outputs]
 
 
-def seeded(seed):
+def seeded(seed, large=False):
     """The random case of a number."""
-    return random_region(np.random.default_rng(seed))
+    return random_region(np.random.default_rng(seed), large)
 
 
 def place(case, memory=Poisoned):
