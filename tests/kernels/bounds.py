@@ -295,18 +295,22 @@ def _floor_divide(dtype, a, b):
     )
 
 
-def _remainder(dtype, a, b):
-    """That of the quotient rounded down, exact but for one rounding, as Python has it."""
-    value = np.remainder(a.value, b.value)
-    quotient, error, unknown = _divide(a, b)
-    clean = a.clean & b.clean
-    slack = np.where(clean, 0, error + np.abs(quotient) * np.finfo(dtype).eps)
-    low, high = np.floor(quotient - slack), np.floor(quotient + slack)
-    unknown = unknown | (~clean & (low != high))
-    error = np.where(clean | ~np.isfinite(value), 0, a.error + np.abs(low) * b.error)
-    result = finish(dtype, value, error, unknown, 1, signed=False)
-    own = np.remainder(a.value.astype(dtype), b.value.astype(dtype))
-    return result._replace(value=np.where(clean, own, result.value))
+def _modulo(function, whole):
+    """The rule of a - whole(a / b) * b, which is exact but for one rounding where a and b are."""
+
+    def rule(dtype, a, b):
+        value = function(a.value, b.value)
+        quotient, error, unknown = _divide(a, b)
+        clean = a.clean & b.clean
+        slack = np.where(clean, 0, error + np.abs(quotient) * np.finfo(dtype).eps)
+        low, high = whole(quotient - slack), whole(quotient + slack)
+        unknown = unknown | (~clean & (low != high))
+        error = np.where(clean | ~np.isfinite(value), 0, a.error + np.abs(low) * b.error)
+        result = finish(dtype, value, error, unknown, 1, signed=False)
+        own = function(a.value.astype(dtype), b.value.astype(dtype))
+        return result._replace(value=np.where(clean, own, result.value))
+
+    return rule
 
 
 def _copysign(dtype, a, b):
@@ -325,7 +329,8 @@ def _nextafter(dtype, a, b):
 
 
 SPECIAL = {
-    "fma": _fma, "floor_divide": _floor_divide, "remainder": _remainder, "copysign": _copysign,
+    "fma": _fma, "floor_divide": _floor_divide, "remainder": _modulo(np.remainder, np.floor),
+    "fmod": _modulo(np.fmod, np.trunc), "copysign": _copysign,
     "nextafter": _nextafter,
 }  # fmt: skip
 
@@ -440,7 +445,18 @@ def _bitcast(x, source, target):
     return exactly(bits, target)._replace(unknown=unknown)
 
 
+def _quotient(a, b):
+    """Integers divided, rounded towards 0: the quotient of sizes, with the product of signs."""
+    unsigned = f"u{a.dtype.itemsize}"  # which holds the size of the lowest integer too
+    size, by = (np.ascontiguousarray(np.abs(x)).view(unsigned).reshape(x.shape) for x in (a, b))
+    found = np.where(by == 0, 0, size // np.maximum(by, 1)).astype(a.dtype)
+    return np.where((a < 0) != (b < 0), -found, found)
+
+
 def _integer(name, operands):
+    if name == "quotient":
+        value = _quotient(*(o.value for o in operands))
+        return Bounded(value, np.zeros(value.shape), _either_unknown(operands))
     value = getattr(np, {"select": "where"}.get(name, name))(*(o.value for o in operands))
     return Bounded(value, np.zeros(value.shape), _either_unknown(operands))
 

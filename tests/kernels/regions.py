@@ -256,7 +256,7 @@ class _Maker:
 
     def bits(self):
         name, value = self.one(_names("integer")), self.of("integer")
-        if name.endswith("shift") and value.dtype == "bool":
+        if name.endswith(("shift", "quotient")) and value.dtype == "bool":
             value = self.converted(value, "int32")
         if INSTRUCTIONS[name].operands == 1:
             return getattr(self.builder, name)(value)
