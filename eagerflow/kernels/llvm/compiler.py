@@ -94,7 +94,13 @@ def _vector_bytes(features: Any) -> int:
     return 32 if features.get("avx2") else 16
 
 
+# LLVM's bindings let one thread in at a time. Their lock must be free when the process forks, or
+# the child could never call them, so all calls are made under this one, and a fork waits for it.
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+    )
 
 
 @cache
@@ -128,6 +134,7 @@ def compile_object(code: str, target: Target | None = None) -> bytes:
     with _lock:
         module, machine = _optimized(code, target or host())
         content: bytes = machine.emit_object(module)
+        del module
     return content
 
 
@@ -136,6 +143,7 @@ def assembly(code: str, target: Target | None = None) -> str:
     with _lock:
         module, machine = _optimized(code, target or host())
         text: str = machine.emit_assembly(module)
+        del module
     return text
 
 
@@ -144,6 +152,10 @@ class Library:
 
     def __init__(self, tracker: Any) -> None:
         self._tracker = tracker
+
+    def __del__(self) -> None:
+        with _lock:
+            del self._tracker
 
     def address(self, name: str) -> int:
         """Where a function begins."""

@@ -28,6 +28,7 @@ _OPCODES = {  # float, signed, unsigned; bool counts as unsigned
     "subtract": ("fsub", "sub", "sub"),
     "multiply": ("fmul", "mul", "mul"),
     "divide": ("fdiv", "", ""),
+    "fmod": ("frem", "", ""),
     "bitwise_and": ("", "and", "and"),
     "bitwise_or": ("", "or", "or"),
     "bitwise_xor": ("", "xor", "xor"),
@@ -241,6 +242,18 @@ class Emitter:
         # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
         larger = self.select(self._compare((condition, "", ""), a, b), a, b)
         return self.select(self.not_equal(a, a), a, larger)
+
+    def quotient(self, a: Any, b: Any) -> Operand:
+        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
+        a, b = self._together((a, b))
+        zero = self.equal(b, 0)
+        guarded = zero
+        if _kind_of(a.dtype) == 1:
+            least = self.equal(a, -(1 << (_BITS[a.dtype] - 1)))
+            guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
+        # The machine traps on both; divided by 1 the least number is what it wraps to.
+        b = self.select(guarded, 1, b)
+        return self.select(zero, 0, self._binary(("", "sdiv", "udiv"), a, b))
 
     def negative(self, x: Operand) -> Operand:
         """The number with its sign changed; integers wrap."""

@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -58,14 +57,13 @@ class Code:
         self.functions = [library.function(name, *_ARGUMENTS) for name in names]
 
 
-_codes: OrderedDict[Any, Code] = OrderedDict()
-_making = threading.Lock()
+_codes: dict[Any, Code] = {}
+_making: dict[Any, threading.Lock] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
 
 def _renew() -> None:
-    global _making
-    _making = threading.Lock()  # another thread may have held it when the process forked
+    _making.clear()  # another thread may have held one when the process forked
 
 
 if hasattr(os, "register_at_fork"):
@@ -128,19 +126,20 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
     key = region.key, layout, variant
     code = _codes.get(key)
     if code is None:
-        with _making:
+        with _making.setdefault(key, threading.Lock()):
             code = _codes.get(key)
             if code is None:
-                code = _codes[key] = Code(region, layout, variant)
-                while len(_codes) > KEPT:
-                    _codes.popitem(last=False)
+                code = Code(region, layout, variant)
+                if len(_codes) >= KEPT:
+                    _codes.clear()
+                _codes[key] = code
+        _making.pop(key, None)
     return code
 
 
 def clear() -> None:
     """Forget all kernels in memory; those on disk stay."""
-    with _making:
-        _codes.clear()
+    _codes.clear()
 
 
 # Running -----------------------------------------------------------------------------------------
