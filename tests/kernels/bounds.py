@@ -193,11 +193,12 @@ def _lgamma(x):
     error = np.maximum(_spread(_log_gamma, value, (x,)), np.where(np.isnan(steep), 0, steep))
     low, high = x.ends
     pole = (x.error > 0) & (low <= 0) & ((np.floor(low) != np.floor(high)) | (low == high))
-    # Near the zeros on the left the bound is absolute; the reference is no better either.
-    left = np.where(x.value < 0, 8 * np.finfo(np.float32).eps, 0)
-    if x.value.dtype != np.float64:
-        left = np.where(x.value < 0, 1e-14 * (1 + np.abs(x.value)), 0)
-    error = np.where(np.isfinite(value), error + left, error)
+    # Near its zeros the reference is exact to an absolute error only; so are kernels on the left.
+    if x.value.dtype == np.float64:
+        near = np.where(x.value < 0, 8 * np.finfo(np.float32).eps, 0)
+    else:
+        near = np.where(x.value < 0, 1e-14 * (1 + np.abs(x.value)), 4e-16)
+    error = np.where(np.isfinite(value), error + near, error)
     return value, error, x.unknown | pole
 
 
