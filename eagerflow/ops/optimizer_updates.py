@@ -15,7 +15,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.kernels import threads
+from eagerflow.kernels import buffers, generated, threads
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.samples import make
@@ -143,6 +143,21 @@ def _single(*numbers: Any) -> bool:
     return all(n.ndim == 0 for n in numbers)
 
 
+def _generated(
+    body: generated.Body, arrays: tuple[Any, ...], numbers: tuple[float, ...], **options: Any
+) -> Any:
+    """The outputs of ``body`` on arrays of one shape, and on numbers that change from call to call.
+
+    ``options`` are those that become part of the code.
+    """
+    kind, shape = arrays[0].dtype, arrays[0].shape
+    name = kind.name
+    operands = ((name, "n"),) * len(arrays) + ((name, ""),) * len(numbers)
+    region = generated.region(body, "n", operands, tuple(options.items()))
+    given = [array.ravel() for array in arrays] + [np.array(n, kind) for n in numbers]
+    return tuple(y.reshape(shape) for y in generated.run(region, *given))
+
+
 # Gradient descent with momentum ------------------------------------------------------------------
 
 
@@ -156,7 +171,12 @@ def _momentum_numpy(
     _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
     rate = learning_rate.item()
     shape, size = parameter.shape, parameter.size
-    new_p, new_v = np.empty(size, parameter.dtype), np.empty(size, parameter.dtype)
+    if generated.pays(size) and parameter.dtype.char in "fd":
+        return _generated(
+            _momentum_body, (parameter, gradient, velocity), (rate, 1 - rate * weight_decay),
+            momentum=momentum, nesterov=nesterov, decays=weight_decay != 0,
+        )  # fmt: skip
+    new_p, new_v = (buffers.empty(size, parameter.dtype) for _ in range(2))
     old = (parameter.ravel(), gradient.ravel(), velocity.ravel())
 
     def work(p: Any, g: Any, v: Any, new: Any, moved: Any) -> None:
@@ -174,6 +194,17 @@ def _momentum_numpy(
 
     _in_pieces(work, *old, new_p, new_v)
     return new_p.reshape(shape), new_v.reshape(shape)
+
+
+def _momentum_body(
+    s: Any, p: Any, g: Any, v: Any, rate: Any, left: Any,
+    momentum: float, nesterov: bool, decays: bool,
+) -> Any:  # fmt: skip
+    step = s.multiply(g, rate)
+    new_v = s.subtract(s.multiply(v, momentum), step)
+    if decays:
+        p = s.multiply(p, left)
+    return s.add(p, s.subtract(s.multiply(new_v, momentum), step) if nesterov else new_v), new_v
 
 
 def _momentum(
@@ -250,7 +281,12 @@ def _adam_numpy(
     rate = learning_rate.item()
     scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
     shape, size = parameter.shape, parameter.size
-    new_p, new_m, new_s = (np.empty(size, parameter.dtype) for _ in range(3))
+    if generated.pays(size) and parameter.dtype.char in "fd":
+        return _generated(
+            _adam_body, (parameter, gradient, mean, square), (scale, 1 - rate * weight_decay),
+            beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, decays=weight_decay != 0,
+        )  # fmt: skip
+    new_p, new_m, new_s = (buffers.empty(size, parameter.dtype) for _ in range(3))
     old = (parameter.ravel(), gradient.ravel(), mean.ravel(), square.ravel())
 
     def work(p: Any, g: Any, m: Any, s: Any, new: Any, nm: Any, ns: Any) -> None:
@@ -269,6 +305,16 @@ def _adam_numpy(
 
     _in_pieces(work, *old, new_p, new_m, new_s)
     return new_p.reshape(shape), new_m.reshape(shape), new_s.reshape(shape)
+
+
+def _adam_body(
+    s: Any, p: Any, g: Any, m: Any, v: Any, scale: Any, left: Any,
+    beta_1: float, beta_2: float, epsilon: float, decays: bool,
+) -> Any:  # fmt: skip
+    new_m = s.add(m, s.multiply(s.subtract(g, m), 1 - beta_1))
+    new_v = s.add(v, s.multiply(s.subtract(s.multiply(g, g), v), 1 - beta_2))
+    step = s.multiply(s.divide(new_m, s.add(s.sqrt(new_v), epsilon)), scale)
+    return s.subtract(s.multiply(p, left) if decays else p, step), new_m, new_v
 
 
 def _adam(
