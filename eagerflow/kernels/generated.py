@@ -22,6 +22,7 @@ from eagerflow.spec import normalize_axes
 
 __all__ = [
     "BORDER", "Body", "compute", "elementwise", "pays", "reduced_rows", "region", "rows", "run",
+    "takes",
 ]  # fmt: skip
 
 BORDER = 1 << 14
@@ -45,6 +46,11 @@ _calls: list[Any] | None = None  # those made while somebody watches
 def pays(size: int) -> bool:
     """Whether an array of this many elements is large enough."""
     return (size >= BORDER and enabled()) or _calls is not None
+
+
+def takes(x: Any) -> bool:
+    """Whether an array's size and dtype are those of generated kernels."""
+    return x.dtype.char in "fd" and pays(x.size)
 
 
 @contextmanager
@@ -138,8 +144,14 @@ def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: An
     return run(found, view).reshape(shape)
 
 
-def elementwise(body: Body, x: Any, **attributes: Any) -> Any:
-    """A body of one array's elements, in the array's order in memory."""
+def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
+    """A body of the elements of arrays of one shape, in the first one's order in memory.
+
+    Arrays without axes are numbers that stand beside each element.
+    """
+    x = arrays[0]
     order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    found = region(body, "n", ((x.dtype.name, "n"),), tuple(attributes.items()))
-    return run(found, x.ravel(order)).reshape(x.shape, order=order)
+    flat = [a.ravel(order) if a.shape == x.shape else a for a in arrays]
+    operands = tuple([(a.dtype.name, "n" if a.ndim else "") for a in flat])
+    found = region(body, "n", operands, tuple(attributes.items()))
+    return run(found, *flat).reshape(x.shape, order=order)

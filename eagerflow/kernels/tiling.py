@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels import buffers, threads
+from eagerflow.kernels import buffers, generated, threads
 
 __all__ = [
     "SMALL", "TILE", "constants", "direct_tiles", "filled", "horner", "in_tiles", "scratch",
@@ -115,23 +115,32 @@ def _shared_out(work: Call, count: int, size: int) -> None:
             work(tile)
 
 
-def in_tiles(into: Call) -> Call:
-    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes."""
+def in_tiles(into: Call, body: generated.Body | None = None) -> Call:
+    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes.
+
+    Large arrays take a generated kernel of ``body``, where there is one.
+    """
 
     def kernel(xp: Any, x: Any, /, **attributes: Any) -> Any:
+        if body is not None and generated.takes(x):
+            return generated.elementwise(body, x, **attributes)
         return tiled(into, x, **attributes)
 
     return kernel
 
 
-def direct_tiles(into: Call, name: str, default: Any, types: tuple[type, ...]) -> Call:
-    """The fact ``direct`` of an op with one attribute, whose NumPy kernel is ``into``."""
+def direct_tiles(
+    into: Call, name: str, default: Any, types: tuple[type, ...],
+    body: generated.Body | None = None,
+) -> Call:  # fmt: skip
+    """The fact ``direct`` of an op with one attribute, whose NumPy kernel is ``in_tiles``'s."""
+    kernel = in_tiles(into, body)
 
     def direct(xp: Any) -> Call | None:
         def fast(x: Any, value: Any = default) -> Any:
             if type(value) not in types:
                 raise TypeError(f"{name} needs conversion")
-            return tiled(into, x, **{name: value})
+            return kernel(None, x, **{name: value})
 
         return fast if xp is np else None
 
