@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels.region import REDUCTIONS, Constant, Output, Region, Statement
-from eagerflow.kernels.tile_steps import BOX, FIRST, SPARE, Step, accumulate, copy, steps_of
+from eagerflow.kernels.tile_steps import (
+    BOX,
+    CONTIGUOUS,
+    FIRST,
+    SPARE,
+    Step,
+    accumulate,
+    copy,
+    steps_of,
+)
 
 __all__ = ["Nest", "Program", "plan", "row_axes"]
 
@@ -33,7 +42,7 @@ class Program:
 
     count: int = 0
     constants: list[tuple[int, Any]] = field(default_factory=list)
-    filled: list[tuple[int, Any]] = field(default_factory=list)  # buffers of one value
+    filled: list[tuple[int, Any, Axes, str]] = field(default_factory=list)  # tiles of one value
     fixed: list[tuple[int, str, Axes]] = field(default_factory=list)
     moving: list[tuple[int, str, Axes]] = field(default_factory=list)
     start: list[tuple[Any, tuple[int, ...], int, Axes, str]] = field(default_factory=list)
@@ -288,6 +297,8 @@ class _Writer:
                 continue
             if (step.dtype, step.axes) != (out.dtype, out.axes) or self._is_turned(out.axes):
                 continue
+            if step.call in CONTIGUOUS:
+                continue
             if out.inplace:
                 read = [i for i, s in enumerate(moving) if out.inplace in s.operands]
                 if any(i > number for i in read) or (number in read and not step.in_place):
@@ -325,14 +336,10 @@ class _Writer:
         return ()  # sizes, and arrays in which rows are looked up
 
     def _filled(self, operand: Constant, axes: Axes) -> int:
-        """A buffer of one value: with these, maximum and minimum take a third of the time."""
+        """A tile of one value: with these, maximum and minimum take a third of the time."""
         key = (repr(operand.value), operand.dtype, axes)
         if key not in self.registers:
-            # A slot of its own, which no value shares.
-            self.program.slots.append((axes, np.dtype(operand.dtype).itemsize))
-            slot = len(self.program.slots) - 1
-            self.program.buffers.append((self._register(key), slot, operand.dtype))
-            self.program.filled.append((self._register(key), operand.value))
+            self.program.filled.append((self._register(key), operand.value, axes, operand.dtype))
         return self.registers[key]
 
     def _slot(self, axes: Axes, dtype: str) -> int:

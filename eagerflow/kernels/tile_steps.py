@@ -20,8 +20,8 @@ from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Region, Statem
 from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY, is_float
 
 __all__ = [
-    "BOX", "EXTENT", "FIRST", "SPARE", "TABLE", "Array", "Box", "Step", "accumulate", "combine",
-    "copy", "identity", "steps_of",
+    "BOX", "CONTIGUOUS", "EXTENT", "FIRST", "SPARE", "TABLE", "Array", "Box", "Step", "accumulate",
+    "combine", "copy", "identity", "steps_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -34,6 +34,9 @@ FIRST = ".first"  # whether a tile is the first of those whose results are added
 SPARE = ".spare"  # a buffer like the result
 EXTENT = ".size"  # follows an axis: its size
 TABLE = ".table"  # follows an input in which rows are looked up: the whole array
+
+CONTIGUOUS = frozenset((np.isfinite, np.isinf, np.isnan, np.signbit))
+"""Functions that may not fill arrays with gaps: NumPy 2.4 fills in the gaps what it should not."""
 
 
 @dataclass(frozen=True)

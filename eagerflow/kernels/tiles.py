@@ -266,13 +266,22 @@ class _Run:
         arena = threads.scratch("tiles", (end,), np.uint8)
         for register, slot, dtype in self.program.buffers:
             axes = self.program.slots[slot][0]
-            shape = [n if a in axes else 1 for a, n in zip(self.axes, lengths, strict=True)]
-            registers[register] = self._buffer(shape, dtype, arena, offsets[slot])
-        for register, value in self.program.filled:
+            registers[register] = self._buffer(axes, lengths, dtype, arena, offsets[slot])
+        for register, value, axes, dtype in self.program.filled:
+            # Not in the arena, which is also that of frames of other lengths.
+            registers[register] = self._buffer(axes, lengths, dtype)
             registers[register].fill(value)
         return registers
 
-    def _buffer(self, shape: list[int], dtype: str, arena: Array, offset: int) -> Array:
+    def _buffer(
+        self,
+        axes: tuple[str, ...],
+        lengths: tuple[int, ...],
+        dtype: str,
+        arena: Array | None = None,
+        offset: int = 0,
+    ) -> Array:
+        shape = [n if a in axes else 1 for a, n in zip(self.axes, lengths, strict=True)]
         if not self.turned:
             return np.ndarray(shape, dtype, arena, offset)
         row = [i for i, a in enumerate(self.axes) if a in self.nest.row]

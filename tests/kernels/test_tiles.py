@@ -550,6 +550,32 @@ def test_long_sums_keep_their_digits():
         np.testing.assert_allclose(columns, exact * shape[0], 1e-6)
 
 
+def test_tiles_of_several_lengths_share_no_constants():
+    """Constants next to maximum are tiles of their own; those of each length stay what they are."""
+    b = Builder("bounds", "m n")
+    x = b.input("x", "float32", "m n")
+    low, high = b.maximum(x, -1.0), b.minimum(x, 1.0)
+    b.output("y", b.maximum(b.minimum(b.hypot(low, high), 0.5) * low, -0.25) + high)
+    region, sizes = b.region(), {"m": 5, "n": 100_001}
+    inputs, outputs = arguments(region, sizes)
+    inputs = [np.asfortranarray(a) for a in inputs]
+    threads.set_thread_count(1)
+    compute(region, inputs, outputs, sizes)
+    threads.set_thread_count(None)
+    assert_close(region, outputs, evaluate(region, inputs, sizes, wide=True))
+
+
+@pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
+def test_questions_about_floats_with_results_that_lie_apart(name):
+    b = Builder(name, "m")
+    b.output("y", getattr(b, name)(b.input("x", "float32", "m")))
+    x = np.array(SPECIAL * 9, np.float32)
+    memory = np.full(3 * x.size, 7, np.uint8)
+    compute(b.region(), (x,), (memory.view(bool)[::3],), {"m": x.size})
+    np.testing.assert_array_equal(memory[::3], getattr(np, name)(x))
+    assert (memory.reshape(-1, 3)[:, 1:] == 7).all()
+
+
 def test_programs_are_written_once(monkeypatch):
     region, sizes = layer_norm(), {"m": 640, "n": 320}
     inputs, outputs = arguments(region, sizes)
