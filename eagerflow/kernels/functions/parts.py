@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = [
     "FORMATS", "LN2", "Format", "at_least", "at_most", "frexp_near_one", "horner", "nearest",
-    "power_of_two", "quick_two_sum", "two_powers", "two_product",
+    "power_of_two", "quick_two_sum", "two_powers", "two_product", "two_sum",
 ]  # fmt: skip
 
 
@@ -83,6 +83,13 @@ def quick_two_sum(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
     """A sum and its rounding error, where |a| is at least |b|, or a is 0 (Dekker 1971)."""
     high = s.add(a, b)
     return high, s.add(s.subtract(a, high), b)
+
+
+def two_sum(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """A sum and its rounding error, whichever is the larger (Knuth, TAOCP volume 2, 4.2.2)."""
+    total = s.add(a, b)
+    other = s.subtract(total, a)
+    return total, s.add(s.subtract(a, s.subtract(total, other)), s.subtract(b, other))
 
 
 def nearest(s: Any, x: Any, factor: float, offset: int) -> tuple[Any, Any]:

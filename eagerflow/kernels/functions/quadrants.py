@@ -11,7 +11,7 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
-from eagerflow.kernels.functions.parts import FORMATS, quick_two_sum, two_product
+from eagerflow.kernels.functions.parts import FORMATS, quick_two_sum, two_product, two_sum
 
 __all__ = ["Reduced", "reduced"]
 
@@ -85,14 +85,6 @@ def _of_moderate(s: Any, x: Any, precise: bool) -> Reduced:
     high, error = two_sum(s, near, part)
     low = s.fma(count, -third, s.add(error, part_error))
     return Reduced(quadrant, *quick_two_sum(s, high, low))
-
-
-def two_sum(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """A sum and its rounding error (Knuth)."""
-    total = s.add(a, b)
-    other = s.subtract(total, a)
-    error = s.add(s.subtract(a, s.subtract(total, other)), s.subtract(b, other))
-    return total, error
 
 
 def _without_integer(s: Any, x: Any) -> Any:
