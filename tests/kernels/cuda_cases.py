@@ -57,7 +57,17 @@ def softmax_case(m, n, **more):
     return Named(softmax_region(), [x], [np.empty_like(x)], {"m": m, "n": n}, [softmax(x)], **more)
 
 
-for _m, _n in ((1, 1), (5, 3), (3, 33), (9, 130), (4, 1001), (2, 3000), (2, 20_001), (3, 70_001)):
+for _m, _n in (
+    (1, 1),
+    (5, 3),
+    (3, 33),
+    (9, 130),
+    (1, 1001),
+    (4, 1001),
+    (2, 3000),
+    (2, 20_001),
+    (3, 70_001),
+):
     CASES[f"softmax_{_m}_{_n}"] = lambda m=_m, n=_n: softmax_case(m, n)
 
 
@@ -83,9 +93,7 @@ def softmax_not_aligned():
     memory = np.empty(1 + 3 * 130, np.float32)
     x = memory[1:].reshape(3, 130)
     x[...] = floats(3, 130)
-    return Named(
-        softmax_region(), [x], [np.empty_like(x)], {"m": 3, "n": 130}, [softmax(x)]
-    )
+    return Named(softmax_region(), [x], [np.empty_like(x)], {"m": 3, "n": 130}, [softmax(x)])
 
 
 @case
@@ -130,7 +138,11 @@ def gelu():
 @case
 def add_of_broadcast_and_transposed():
     b = Builder("add", "a b c")
-    x, y, z = b.input("x", "float32", "a b c"), b.input("y", "float32", "b"), b.input("z", "float32", "c")
+    x, y, z = (
+        b.input("x", "float32", "a b c"),
+        b.input("y", "float32", "b"),
+        b.input("z", "float32", "c"),
+    )
     b.output("out", b.fma(x, y, z))
     x, y, z = floats(4, 3, 5).transpose(2, 1, 0), floats(3, seed=1), floats(4, seed=2)
     out = x.astype(np.float64) * y[:, None] + z
@@ -250,7 +262,9 @@ def dropout():
     b = Builder("dropout", "m n")
     x = b.input("x", "float32", "m n")
     state = tuple(b.input(f"s{i}", "uint64", "") for i in range(3))
-    b.output("y", b.select(b.less(b.uniform(state), 0.75), x * (1 / 0.75), b.constant(0, "float32")))
+    b.output(
+        "y", b.select(b.less(b.uniform(state), 0.75), x * (1 / 0.75), b.constant(0, "float32"))
+    )
     b.output("words", b.random_bits(state, "uint64"))
     x, words = floats(13, 29), np.array([2**63 + 5, 77, 3], np.uint64)
     kept = philox.uniform(words, x.size, np.dtype("float32")).reshape(x.shape) < 0.75
@@ -395,7 +409,11 @@ def rows_of_two_axes_that_do_not_join():
 def inputs_that_overwrite_what_others_read():
     """Each of two launches reads what the other overwrites, so one must read a copy."""
     b = Builder("crossed", "m h w")
-    u, v, x = b.input("u", "float32", "m h"), b.input("v", "float32", "m"), b.input("x", "float32", "m h w")
+    u, v, x = (
+        b.input("u", "float32", "m h"),
+        b.input("v", "float32", "m"),
+        b.input("x", "float32", "m h w"),
+    )
     b.output("v", v + b.sum(x * u, "h w"), inplace="v")
     b.output("u", u + v, inplace="u")
     u, v, x = floats(3, 4), floats(3, seed=1), floats(3, 4, 6, seed=2)

@@ -92,7 +92,9 @@ class Names:
         taken: set[str] = set()
         for part in self.parts:
             kind = {Input: "in", Output: "out", Statement: "at"}[type(part)]
-            name = f"{kind}_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in part.name)
+            name = f"{kind}_" + "".join(
+                c if c.isascii() and c.isalnum() else "_" for c in part.name
+            )
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -108,11 +110,15 @@ def item_size(dtype: str) -> int:
     return 2 if dtype in ("float16", "bfloat16") else int(np.dtype(dtype).itemsize)
 
 
+def _draws_halves(task: Task) -> bool:
+    return any(s.instruction == "random_bits" and s.dtype == "uint32" for s in task.body)
+
+
 @lru_cache(1024)
 def vector(task: Task) -> int:
     """How many neighbours a thread takes at once: 16 bytes of the widest operand."""
     moving = [p for p in (*task.inputs, *task.outputs) if set(p.axes) & set(task.inner)]
-    if any(s.instruction == "random_bits" and s.dtype == "uint32" for s in task.body):
+    if _draws_halves(task):
         return 8  # as many as a block of the generator
     return max(1, min(8, 16 // max((item_size(p.dtype) for p in moving), default=16)))
 
@@ -178,7 +184,9 @@ def _steps(
     assert memory is not None
     size = item_size(part.dtype)
     if any(s % size for s, a in zip(memory.strides, part.axes, strict=True) if sizes[a] > 1):
-        raise ShapeError(f"{part.name}: strides of {memory.strides} bytes are no multiples of {size}")
+        raise ShapeError(
+            f"{part.name}: strides of {memory.strides} bytes are no multiples of {size}"
+        )
     steps = {a: s // size for a, s in zip(part.axes, memory.strides, strict=True)}
     if isinstance(part, Input) and part.gather:
         steps[part.axes[0]] = 0
@@ -221,19 +229,26 @@ def bind(
 
     if task.kind == "elements":
         extents, walks = along(task.space)
-        outer, inner = (extents[:-1], [w[:-1] for w in walks]), (extents[-1:], [w[-1:] for w in walks])
+        outer, inner = (
+            (extents[:-1], [w[:-1] for w in walks]),
+            (extents[-1:], [w[-1:] for w in walks]),
+        )
     else:
         outer, inner = along(task.outer), along(task.inner)
     rows, width = prod(outer[0]), prod(inner[0])
     lanes = vector(task)
+    if task.kind == "rows" and rows > 1 and width % lanes and not _draws_halves(task):
+        lanes = 1  # most rows begin at no multiple of a pack, whatever the strides are
     kinds = tuple(
         _kind(p, m, (o, i), lanes)
         for p, m, o, i in zip(names.parts, places, outer[1], inner[1], strict=True)
     )
     if task.kind == "columns":  # its loop is along the outer axes
         lanes, kinds = 1, tuple(STEPPED if any(o) else BROADCAST for o in outer[1])
-    elif task.kind == "elements" and PACKED not in kinds:
-        lanes = 1
+    elif task.kind == "elements" and not _draws_halves(task):
+        operands = zip(kinds, names.parts, strict=True)
+        if any(k == STEPPED and not isinstance(p, Statement) for k, p in operands):
+            lanes = 1  # neighbours belong to neighbouring threads where they are no packs
     values = {"rows": rows, "width": width}
     for side, (extents, walks) in (("o", outer), ("i", inner)):
         values |= {f"{side}_size{n}": size for n, size in enumerate(extents)}
@@ -245,7 +260,7 @@ def bind(
         if isinstance(part, Output) and CHUNK in part.axes:
             values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
     values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
-    wide = (rows + 1) * (width + 8192) >= 2**31
+    wide = max(rows, 1) * (width + 8192) >= 2**31
     layout = Layout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
     return _launch(task, layout, values, rows, width, sizes, modes)
 

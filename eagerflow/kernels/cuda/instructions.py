@@ -37,6 +37,7 @@ _COMPARISONS = {
 _CALLS = {  # of floats: CUDA's names for float64; those for float32 end in f
     "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
     "round": "rint", "fma": "fma", "copysign": "copysign",
+    "nextafter": "nextafter", "fmod": "fmod",
 }  # fmt: skip
 _CASTS = {
     ("float32", "int32"): "__float_as_int",
@@ -197,8 +198,6 @@ class Emitter:
             return partial(self._call, name)
         if name in ("minimum", "maximum"):
             return partial(self._extreme, name)
-        if name in ("floor_divide", "remainder"):
-            return partial(self._quotient, name)
         if name in FUNCTIONS:
             return partial(self._function, name)
         raise AttributeError(f"{name!r} is not a scalar instruction")
@@ -260,13 +259,10 @@ class Emitter:
         text = f"{name}({a.text}, {b.text})" if is_float(a.dtype) else chosen
         return self.code.value(text, a.dtype)
 
-    def _quotient(self, name: str, *operands: Any) -> Operand:
-        known = self._together(operands)
-        if is_float(known[0].dtype):
-            return self._function(name, *known)
-        a, b = known
-        function = "floor_quotient" if name == "floor_divide" else "floor_rest"
-        return self.code.value(f"{function}<{_TYPES[a.dtype]}>({a.text}, {b.text})", a.dtype)
+    def quotient(self, a: Any, b: Any) -> Operand:
+        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
+        a, b = self._together((a, b))
+        return self.code.value(f"quotient<{_TYPES[a.dtype]}>({a.text}, {b.text})", a.dtype)
 
     def negative(self, x: Operand) -> Operand:
         """The number with its sign changed; integers wrap."""
@@ -324,7 +320,9 @@ class Emitter:
         if info.bits == 64:  # the largest integer plus one is what float(...) rounds it to
             above = literal(float(info.max), x.dtype).text
         kinds = f"{_TYPES[dtype]}, {_TYPES[x.dtype]}"
-        return self.code.value(f"saturate<{kinds}>({x.text}, {low}, {high}, {below}, {above})", dtype)
+        return self.code.value(
+            f"saturate<{kinds}>({x.text}, {low}, {high}, {below}, {above})", dtype
+        )
 
     def convert_in_range(self, x: Operand, dtype: str) -> Operand:
         """A float as an integer, in one machine instruction; beyond its range it is arbitrary."""

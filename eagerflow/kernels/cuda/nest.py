@@ -131,7 +131,9 @@ class _Writer:
         for part, name in zip(self.names.parts, self.names.names, strict=True):
             if not isinstance(part, Statement):
                 const = "const " if isinstance(part, Input) else ""
-                given.append(f"{const}{memory_type(part.dtype)} *{apart.strip()}{' ' * bool(apart)}{name}")
+                given.append(
+                    f"{const}{memory_type(part.dtype)} *{apart.strip()}{' ' * bool(apart)}{name}"
+                )
         given += [f"const long long {n}" for n in self.numbers()]
         self.body()
         head = f'extern "C" __global__ void __launch_bounds__({self.layout.threads})'
@@ -288,13 +290,15 @@ class _Writer:
         """Append the load of one element, where it exists."""
         name, dtype = self.names.of(part), value_type(part.dtype)
         place = self.place(name, *self.looked_up(part), self.step(name, "first + k"))
-        text = f"k < count ? widen({name}[{place}]) : {c_type(dtype)}()"
+        text = f"k < count ? widen({name}[{place}]) : ({c_type(dtype)})0"
         self.known[part.name] = self._named(text, dtype, part.name)
 
     def count(self, end: str) -> None:
         """Append how many elements of the pack exist."""
         lanes = self.layout.vector
-        self.code.line(f"const int count = {end} - first < {lanes} ? (int)({end} - first) : {lanes};")
+        self.code.line(
+            f"const int count = {end} - first < {lanes} ? (int)({end} - first) : {lanes};"
+        )
 
     def pack(
         self, reductions: Sequence[Statement], outputs: Sequence[Output], held: dict[str, str]
@@ -387,9 +391,9 @@ class _Rows(_Writer):
         if each > 1:
             # All lanes of a warp go on to its shuffles; those without a row repeat the last one.
             line("const bool there = base + threadIdx.y < rows;")
-            line(f"const {self.index} row = ({self.index})(there ? base + threadIdx.y : rows - 1);")
-        else:
-            line(f"const {self.index} row = ({self.index})base;")
+        if self.layout.outer:
+            row = "(there ? base + threadIdx.y : rows - 1)" if each > 1 else "base"
+            line(f"const {self.index} row = ({self.index}){row};")
         self.there = each > 1
         self.row_places()
         self.draws()
@@ -462,7 +466,9 @@ class _Rows(_Writer):
         self.code.line(f"const long long first = {at};")
         self.count("width")
 
-    def _pass(self, reductions: list[Statement], outputs: list[Output], held: dict[str, str]) -> None:
+    def _pass(
+        self, reductions: list[Statement], outputs: list[Output], held: dict[str, str]
+    ) -> None:
         lanes = self.layout.vector
         for s in reductions:
             name = f"{_variable(s.name)}_parts"
@@ -497,7 +503,9 @@ class _Rows(_Writer):
         name, kind = _variable(s.name), c_type(s.dtype)
         which = join(self.code, s.instruction, s.dtype)
         if self.layout.lanes > 32:
-            text = f"reduce_block<{kind}, {which}, {self.layout.lanes}>({name}_parts, {name}_shared)"
+            text = (
+                f"reduce_block<{kind}, {which}, {self.layout.lanes}>({name}_parts, {name}_shared)"
+            )
         else:
             text = f"reduce_lanes<{kind}, {which}, {self.layout.lanes}>({name}_parts)"
         self.known[s.name] = self.code.value(text, s.dtype, name)
@@ -527,7 +535,8 @@ class _Chunks(_Rows):
         self.code.line("const long long begin = (long long)blockIdx.x * chunk;")
         self.code.line("const long long end = begin + chunk < width ? begin + chunk : width;")
         self.code.open("for (long long base = blockIdx.y; base < rows; base += gridDim.y)")
-        self.code.line(f"const {self.index} row = ({self.index})base;")
+        if self.layout.outer:
+            self.code.line(f"const {self.index} row = ({self.index})base;")
         self.row_places()
         self.draws()
         self._passes()

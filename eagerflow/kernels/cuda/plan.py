@@ -95,9 +95,7 @@ class _Planner:
             task, finish = self._column_tasks(group)
             yield task
             finishing += finish
-        yield from self._rows(
-            {k: v for k, v in groups_left.items() if k[0] == "rows"}, set()
-        )
+        yield from self._rows({k: v for k, v in groups_left.items() if k[0] == "rows"}, set())
         elements = [(space, outs) for (kind, space), outs in groups_left.items() if kind != "rows"]
         for space, outs in sorted(elements, key=lambda pair: -len(pair[0])):
             yield self._task("elements", space[:-1], space[-1:], outs)
@@ -195,9 +193,7 @@ class _Planner:
         row = self.region.row_axes
         while todo:
             ready = [
-                name
-                for name in todo
-                if not self._reductions(self._operands(name), self.saved)
+                name for name in todo if not self._reductions(self._operands(name), self.saved)
             ]
             spaces: dict[tuple[str, ...], list[str]] = {}
             for name in ready:
@@ -212,7 +208,9 @@ class _Planner:
 
     def _operands(self, name: str) -> list[str]:
         part = self.region.statement(name)
-        return [o for o in part.operands if isinstance(o, str)] if isinstance(part, Statement) else []
+        return (
+            [o for o in part.operands if isinstance(o, str)] if isinstance(part, Statement) else []
+        )
 
     def _partial(self, name: str, before: tuple[str, ...], after: tuple[str, ...]) -> Output:
         part = self.region.statement(name)

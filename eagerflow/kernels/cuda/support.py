@@ -104,17 +104,11 @@ __device__ __forceinline__ To saturate(From x, To low, To high, From below, From
     return x <= below ? low : x >= above ? high : (To)x;
 }
 
-// Rounded towards minus infinity; by zero gives 0.
-template <typename T> __device__ __forceinline__ T floor_quotient(T a, T b) {
+// Integers divided, rounded towards 0: by 0 gives 0, what overflows wraps.
+template <typename T> __device__ __forceinline__ T quotient(T a, T b) {
     if (b == 0) return 0;
     if (T(-1) < T(0) && b == T(-1)) return (T)(0ull - (unsigned long long)a);
-    const T quotient = (T)(a / b);
-    return (T)(quotient - ((a % b != 0) && ((a < 0) != (b < 0))));
-}
-template <typename T> __device__ __forceinline__ T floor_rest(T a, T b) {
-    if (b == 0 || (T(-1) < T(0) && b == T(-1))) return 0;
-    const T rest = (T)(a % b);
-    return (T)(rest != 0 && ((rest < 0) != (b < 0)) ? rest + b : rest);
+    return (T)(a / b);
 }
 """
 
