@@ -31,7 +31,7 @@ from eagerflow.kernels.tile_steps import EXTENT, TABLE, Array, combine, copy
 
 __all__ = ["compute"]
 
-TILE = 1 << 15  # elements, with row reductions; smaller ones hand the interpreter's lock over often
+TILE = 1 << 16  # elements, with row reductions; smaller ones hand the interpreter's lock over often
 FLAT_TILE = 1 << 16  # elements, without
 LONG = 1 << 17  # elements of a row from which it is cut
 PARALLEL = 1 << 17  # elements from which waking another thread pays
