@@ -59,16 +59,16 @@ class SideNest(Nest):
         row = code.value(f"add i64 {row}, {self.c}")
         place = Operand(row, "int64", 0)
         self.rows_of_lanes = self.emit.add(self.memory.iota, place)
-        self.front: dict[str, str] = {}
+        self.front: dict[Input | Output, str] = {}
         for part in self.parts:
-            i = self.index[part.name]
+            i = self.index[part]
             by = code.value(f"mul i64 {self.c}, %s{i}")
-            self.front[part.name] = self.memory.bytes_on(self.base[part.name], by)
+            self.front[part] = self.memory.bytes_on(self.base[part], by)
             if isinstance(part, Input) and not self.schedule.varies(part.name):
-                self.row[part.name] = self._across_side(part, self.front[part.name])
+                self.row[part.name] = self._across_side(part, self.front[part])
 
     def _across_side(self, part: Input, pointer: str) -> Operand:
-        i = self.index[part.name]
+        i = self.index[part]
         return self.memory.load(pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask)
 
     def _walk(self, own: Pass) -> None:
@@ -105,8 +105,8 @@ class SideNest(Nest):
         return value
 
     def _step(self, part: Input | Output, place: Place) -> str:
-        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part.name]}")
-        return self.memory.bytes_on(self.front[part.name], by)
+        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part]}")
+        return self.memory.bytes_on(self.front[part], by)
 
     def _load(self, part: Input, place: Place) -> Operand:
         return self._across_side(part, self._step(part, place))
@@ -115,13 +115,13 @@ class SideNest(Nest):
         self._store_across(out, value, self._step(out, place))
 
     def _store_across(self, out: Output, value: Operand, pointer: str) -> None:
-        i = self.index[out.name]
+        i = self.index[out]
         kind = self.layout.inner[i]
         self.memory.store(pointer, "0", f"%s{i}", kind, value, out.dtype, self.mask)
 
     def _lane_results(self) -> None:
         for out in self.schedule.row_outputs():
-            self._store_across(out, self._row_operand(out.value), self.front[out.name])
+            self._store_across(out, self._row_operand(out.value), self.front[out])
 
     def _buffer(self, name: str, place: Place) -> tuple[str, str]:
         by = self.code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")

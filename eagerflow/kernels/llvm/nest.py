@@ -97,7 +97,8 @@ class Nest:
         self.region, self.layout, self.lanes = region, layout, lanes
         self.schedule = schedule(region)
         self.parts = operands_of(region)
-        self.index = {part.name: i for i, part in enumerate(self.parts)}
+        # By the part: an output may have the name of an input.
+        self.index: dict[Input | Output, int] = {part: i for i, part in enumerate(self.parts)}
         self.code = Code()
         self.emit: Any = Emitter(self.code)
         self.memory = Memory(self.code, self.emit, lanes, half_hardware)
@@ -210,17 +211,17 @@ class Nest:
             counts.insert(0, code.value(f"urem i64 {rest}, %extent{k}"))
             rest = code.value(f"udiv i64 {rest}, %extent{k}")
         self.counts = [rest, *counts]
-        self.base: dict[str, str] = {}
+        self.base: dict[Input | Output, str] = {}
         gathered = [p for p in self.parts if isinstance(p, Input) and p.gather]
         for part in [p for p in self.parts if p not in gathered] + gathered:
-            i = self.index[part.name]
+            i = self.index[part]
             base = f"%p{i}"
             for k, count in enumerate(self.counts):
                 base = self.memory.bytes_on(base, code.value(f"mul i64 {count}, %o{i}_{k}"))
             if isinstance(part, Input) and part.gather:
                 which = self.emit.convert(self.row[part.gather], "int64")
                 base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
-            self.base[part.name] = base
+            self.base[part] = base
             self._load_row(part, base)
 
     def _load_row(self, part: Input | Output, base: str) -> None:
@@ -238,7 +239,7 @@ class Nest:
 
     def _row_results(self) -> None:
         for out in self.schedule.row_outputs():
-            self.memory.store_one(self.base[out.name], self.row[out.value], out.dtype)
+            self.memory.store_one(self.base[out], self.row[out.value], out.dtype)
         for part in self.schedule.row_columns():
             place = self.memory.offset(f"%columns_{part.name}", "%block", part.dtype)
             known = self.memory.load_one(place, part.dtype)
@@ -358,16 +359,16 @@ class Nest:
             self._store(out, value, place)
 
     def _load(self, part: Input, place: Place) -> Operand:
-        i = self.index[part.name]
+        i = self.index[part]
         return self.memory.load(
-            self.base[part.name], place.position, f"%i{i}", self.layout.inner[i], part.dtype,
+            self.base[part], place.position, f"%i{i}", self.layout.inner[i], part.dtype,
             place.mask,
         )  # fmt: skip
 
     def _store(self, out: Output, value: Operand, place: Place) -> None:
-        i = self.index[out.name]
+        i = self.index[out]
         self.memory.store(
-            self.base[out.name], place.position, f"%i{i}", self.layout.inner[i], value, out.dtype,
+            self.base[out], place.position, f"%i{i}", self.layout.inner[i], value, out.dtype,
             place.mask,
         )  # fmt: skip
 
