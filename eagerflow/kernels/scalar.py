@@ -58,7 +58,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     **_rows("number", "same", 1, "negative abs sign square"),
     **_rows("number", "same", 2, "add subtract multiply floor_divide remainder maximum minimum"),
     **_rows("float", "same", 1, "floor ceil trunc round=rint sqrt reciprocal rsqrt="),
-    **_rows("float", "same", 2, "divide copysign nextafter hypot"),
+    **_rows("float", "same", 2, "divide copysign fmod nextafter hypot"),
     **_rows("float", "same", 3, "fma="),
     **_rows("any", "bool", 2, "equal not_equal less less_equal greater greater_equal"),
     **_rows("float", "bool", 1, "isfinite isinf isnan signbit"),
@@ -66,7 +66,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
     **_rows("bool", "bool", 2, "logical_and logical_or logical_xor"),
     **_rows("integer", "same", 1, "bitwise_invert"),
     **_rows("integer", "same", 2, "bitwise_and bitwise_or bitwise_xor"),
-    **_rows("integer", "same", 2, "bitwise_left_shift bitwise_right_shift"),
+    **_rows("integer", "same", 2, "bitwise_left_shift bitwise_right_shift quotient="),
     **_rows("any", "same", 3, "select=where"),
     **_rows("any", "stated", 1, "convert= bitcast="),
     # Elementary and special functions, written out in functions/.
@@ -110,6 +110,14 @@ class NumpyInstructions:
     def rsqrt(self, x: Any) -> Any:
         """1 / sqrt(x)."""
         return 1 / np.sqrt(x)
+
+    def quotient(self, a: Any, b: Any) -> Any:
+        """Integers divided, rounded towards 0; by 0 gives 0."""
+        with np.errstate(divide="ignore", over="ignore"):
+            down = np.floor_divide(a, b)
+            # Rounded down: one more where that was away from 0.
+            found = down + ((down < 0) & (np.remainder(a, b) != 0))
+            return np.asarray(found).astype(np.result_type(a, b))
 
     def convert(self, x: Any, dtype: str) -> Any:
         """The value in another type."""

@@ -67,14 +67,23 @@ def _scipy(name):
     return getattr(special, name)
 
 
+def _lgamma(x):
+    # SciPy gives -inf for -inf, where C99 (F.9.5.3) asks for inf, and inf for denormal numbers.
+    size = np.abs(x)
+    found = np.where(np.isneginf(x), size, _scipy("gammaln")(x))
+    return np.where(size < 1e-300, -np.log(size), found)
+
+
 def wide_reference(name):
     """The function on arrays of a wider type: float64 for float32."""
     if name == "sigmoid":
         return _sigmoid
     if name == "rsqrt":
         return lambda x: 1 / np.sqrt(x)
-    if name in ("erf", "erfc", "lgamma"):
-        return _scipy({"lgamma": "gammaln"}.get(name, name))
+    if name == "lgamma":
+        return _lgamma
+    if name in ("erf", "erfc"):
+        return _scipy(name)
     return getattr(np, INSTRUCTIONS[name].numpy)
 
 

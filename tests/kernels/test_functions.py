@@ -15,7 +15,7 @@ import pytest
 
 from eagerflow.kernels.functions import BOUNDS, FUNCTIONS, exponential
 from eagerflow.kernels.llvm.compiler import available
-from eagerflow.kernels.scalar import INSTRUCTIONS
+from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY
 from tests.kernels.function_errors import (
     LONG,
     compiled,
@@ -260,3 +260,78 @@ def _pow(x, y):
         if x == 0:
             return math.copysign(math.inf, x) if y % 2 == 1 else math.inf
         return math.nan
+
+
+# Exact functions ----------------------------------------------------------------------------------
+
+EXACT = {
+    "floor_divide": np.floor_divide, "remainder": np.remainder, "nextafter": np.nextafter,
+    "fmod": np.fmod, "isfinite": np.isfinite, "isinf": np.isinf, "isnan": np.isnan,
+    "sign": np.sign, "signbit": np.signbit, "square": np.square,
+}  # fmt: skip
+TESTS = ("isfinite", "isinf", "isnan", "signbit")
+
+
+@pytest.mark.parametrize("name", sorted(EXACT))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_are_numpys(name, dtype):
+    operands = INSTRUCTIONS[name].operands
+    rng = np.random.default_rng(23)
+    corners = [*CORNERS, *(-x for x in CORNERS), math.nan, 2.0**-149, 0.1, -0.7]
+    sets = [np.array(list(product(corners, repeat=operands))).T]
+    if operands == 2:
+        sets.append(np.stack(pairs(rng, 2_000)))
+        divisor = rng.uniform(-3, 3, 2_000)
+        sets.append(np.stack([divisor * rng.integers(-50, 50, 2_000), divisor]))
+    with np.errstate(all="ignore"):
+        given = np.concatenate(sets, axis=1).astype(dtype)
+        wanted = EXACT[name](*given)
+    result = "bool" if name in TESTS else dtype
+    call = compiled(lambda s, *x: getattr(s, name)(*x), dtype, operands, result=result)
+    got = call(*given)
+    np.testing.assert_array_equal(got, wanted)
+    if name not in TESTS:
+        defined = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(got[defined]), np.signbit(wanted[defined]))
+
+
+INTEGERS = [f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)]
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "quotient", "sign"])
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("lanes", [0, 16])
+def test_integers_are_numpys(name, dtype, lanes):
+    info = np.iinfo(dtype)
+    corners = {info.min, info.min + 1, 0, 1, 2, 3, 7, info.max // 2, info.max - 1, info.max}
+    corners |= {-1, -2, -7} if info.min else set()
+    a, b = np.array(list(product(sorted(corners), repeat=2)), dtype).T
+    rng = np.random.default_rng(29)
+    a = np.concatenate([a, rng.integers(info.min, info.max, 300, dtype)])
+    divisors = rng.integers(info.min, info.max, 300, dtype) >> rng.integers(0, 7, dtype=dtype)
+    b = np.concatenate([b, divisors])
+    operands = INSTRUCTIONS[name].operands
+    call = compiled(lambda s, *x: getattr(s, name)(*x), dtype, operands, lanes=lanes)
+    given = (a, b)[:operands]
+    with np.errstate(all="ignore"):
+        wanted = _truncated(a, b) if name == "quotient" else EXACT[name](*given)
+    np.testing.assert_array_equal(call(*given), wanted)
+    if name == "quotient":
+        np.testing.assert_array_equal(NUMPY.quotient(a, b), wanted)
+
+
+def _truncated(a, b):
+    """C's division, which leaves by 0 undefined: 0 here; the range is exceeded by wrapping."""
+    found = [abs(int(x)) // abs(int(y)) if y else 0 for x, y in zip(a, b, strict=True)]
+    signs = [-1 if (x < 0) != (y < 0) else 1 for x, y in zip(a, b, strict=True)]
+    wrapped = [s * q & 2 ** (8 * a.itemsize) - 1 for s, q in zip(signs, found, strict=True)]
+    return np.array(wrapped, f"uint{8 * a.itemsize}").view(a.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_a_number_may_be_an_operand_of_remainder(dtype):
+    x = np.arange(-9, 9).astype(dtype)
+    found = compiled(lambda s, x: s.remainder(x, 5), dtype)(x)
+    np.testing.assert_array_equal(found, x % 5)
+    found = compiled(lambda s, x: s.floor_divide(7, x), dtype)(x[x != 0])
+    np.testing.assert_array_equal(found, 7 // x[x != 0])

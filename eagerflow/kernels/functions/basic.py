@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eagerflow.kernels.functions.parts import at_least
 from eagerflow.kernels.scalar import is_float
 
 __all__ = [
-    "BOUNDS", "isfinite", "isinf", "isnan", "reciprocal", "rsqrt", "sign", "signbit", "square",
+    "BOUNDS", "floor_divide", "hypot", "isfinite", "isinf", "isnan", "nextafter", "reciprocal",
+    "remainder", "rsqrt", "sign", "signbit", "square",
 ]  # fmt: skip
 
-BOUNDS = {"reciprocal": (0.5, 0.5), "rsqrt": (1.0, 1.0)}
+BOUNDS = {"hypot": (2.0, 2.0), "reciprocal": (0.5, 0.5), "rsqrt": (1.0, 1.0)}
 
 
 def _bits(s: Any, x: Any) -> tuple[Any, str]:
@@ -80,3 +82,84 @@ def signbit(s: Any, x: Any) -> Any:
     """Whether the sign is set, as it is in -0."""
     bits, _ = _bits(s, x)
     return s.less(bits, 0)
+
+
+def hypot(s: Any, x: Any, y: Any) -> Any:
+    """sqrt(x^2 + y^2), within 2 units in the last place.
+
+    Large and small numbers are scaled, so that no square overflows or is denormal; infinity if
+    one of them is, even if the other one is NaN.
+    """
+    high, low, shift = (60, -40, 90) if x.dtype == "float32" else (500, -400, 700)
+    x, y = s.abs(x), s.abs(y)
+    swapped = s.less(x, y)
+    larger, smaller = s.select(swapped, y, x), s.select(swapped, x, y)
+    huge, tiny = s.greater(larger, 2.0**high), s.less(larger, 2.0**low)
+    one = s.constant(1, x.dtype)
+    scale = s.select(huge, 2.0**-shift, s.select(tiny, 2.0**shift, one))
+    back = s.select(huge, 2.0**shift, s.select(tiny, 2.0**-shift, one))
+    larger, smaller = s.multiply(larger, scale), s.multiply(smaller, scale)
+    root = s.sqrt(s.fma(larger, larger, s.multiply(smaller, smaller)))
+    infinite = s.logical_or(s.equal(x, math.inf), s.equal(y, math.inf))
+    return s.select(infinite, math.inf, s.multiply(root, back))
+
+
+def nextafter(s: Any, x: Any, y: Any) -> Any:
+    """The number that follows x in the direction of y; y where they are equal."""
+    bits, kind = _bits(s, x)
+    # The bits of floats of one sign are ordered like their magnitudes.
+    inward = s.not_equal(s.less(x, y), s.greater(x, 0))
+    step = s.select(inward, s.constant(-1, kind), 1)
+    moved = s.bitcast(s.add(bits, step), x.dtype)
+    least = s.bitcast(s.constant(1, kind), x.dtype)
+    moved = s.select(s.equal(x, 0), s.copysign(least, y), moved)
+    undefined = s.logical_or(s.isnan(x), s.isnan(y))
+    return s.select(undefined, s.add(x, y), s.select(s.equal(x, y), y, moved))
+
+
+def _both(s: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands, of which one may be a Python number."""
+    if isinstance(a, (int, float)):
+        return s.constant(a, b.dtype), b
+    if isinstance(b, (int, float)):
+        return a, s.constant(b, a.dtype)
+    return a, b
+
+
+def _against(s: Any, rest: Any, divisor: Any) -> Any:
+    """Whether a remainder is not 0 and has the other sign than the divisor."""
+    differ = s.not_equal(s.less(rest, 0), s.less(divisor, 0))
+    return s.logical_and(s.not_equal(rest, 0), differ)
+
+
+def floor_divide(s: Any, a: Any, b: Any) -> Any:
+    """The quotient a / b rounded down, as in NumPy: by 0 it is a / b of floats, 0 of integers."""
+    a, b = _both(s, a, b)
+    if not is_float(b.dtype):
+        quotient = s.quotient(a, b)
+        rest = s.subtract(a, s.multiply(quotient, b))
+        down = s.select(_against(s, rest, b), s.subtract(quotient, 1), quotient)
+        return s.select(s.equal(b, 0), 0, down)
+    rest = s.fmod(a, b)
+    ratio = s.divide(a, b)
+    whole = s.divide(s.subtract(a, rest), b)
+    whole = s.select(_against(s, rest, b), s.subtract(whole, 1), whole)
+    # It is an integer but for rounding.
+    down = s.floor(whole)
+    down = s.select(s.greater(s.subtract(whole, down), 0.5), s.add(down, 1), down)
+    zero = s.copysign(s.constant(0, b.dtype), ratio)
+    down = s.select(s.equal(whole, 0), zero, down)
+    return s.select(s.equal(b, 0), ratio, down)
+
+
+def remainder(s: Any, a: Any, b: Any) -> Any:
+    """What floor_divide leaves, with the sign of b: by 0 it is NaN of floats, 0 of integers."""
+    a, b = _both(s, a, b)
+    if not is_float(b.dtype):
+        rest = s.subtract(a, s.multiply(s.quotient(a, b), b))
+        rest = s.select(_against(s, rest, b), s.add(rest, b), rest)
+        return s.select(s.equal(b, 0), 0, rest)
+    rest = s.fmod(a, b)
+    zero = s.copysign(s.constant(0, b.dtype), b)
+    rest = s.select(_against(s, rest, b), s.add(rest, b), rest)
+    return s.select(s.equal(rest, 0), zero, rest)

@@ -22,17 +22,30 @@ __all__ = ["BOUNDS", "log", "log10", "log1p", "log2"]
 
 BOUNDS = {"log": (1.0, 1.0), "log10": (1.0, 1.0), "log1p": (2.0, 2.0), "log2": (1.0, 1.0)}
 
-# (log(1 + f) - f) / f^2, |f| <= 1/3
+# (log(1 + f) - f) / f^2, for the natural logarithm and for those to other bases; 1 + f is from
+# sqrt(1/2) to sqrt(2).
 _LOG32 = (
-    -0.5, 0.33333215, -0.24999797, 0.20010404, -0.16680479,
-    0.14005895, -0.12184387, 0.13984302, -0.12891123,
+    -0.49999988, 0.33333325, -0.25001583, 0.20001973, -0.16609086,
+    0.14181834, -0.13242969, 0.12904374, -0.076217435,
 )  # fmt: skip
+_OTHER32 = {
+    2: (
+        -0.72134733, 0.4808982, -0.36069867, 0.28857142, -0.23956767,
+        0.20448683, -0.19138806, 0.18708515, -0.11025933,
+    ),
+    10: (
+        -0.21714719, 0.14476478, -0.108580895, 0.08686867, -0.07212275,
+        0.06155965, -0.05756629, 0.056278992, -0.033263624,
+    ),
+}  # fmt: skip
 # fdlibm: (log(1 + f) / q - 2) / q^2 + ... in powers of q^2
 _LOG64 = (
     6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01,
     2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01,
     1.479819860511658591e-01,
 )  # fmt: skip
+# The least m: with it, no sum n log 2 + log m is much smaller than log m, where both cancel.
+_LOWEST = math.sqrt(0.5)
 # ln 2 with so few bits that n times it needs no rounding, and the rest.
 _LN2_SHORT = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
 # log10(2) likewise.
@@ -51,13 +64,8 @@ _SCALES = {
 
 def _reduced(s: Any, x: Any) -> tuple[Any, Any]:
     """Numbers n and f with x = 2^n (1 + f)."""
-    n, m = frexp_near_one(s, x, _lowest(x.dtype))
+    n, m = frexp_near_one(s, x, _LOWEST)
     return n, s.subtract(m, 1)
-
-
-def _lowest(dtype: str) -> float:
-    """The least m: around 1 for the polynomial in f, around 0 for the one in q."""
-    return 2 / 3 if dtype == "float32" else math.sqrt(0.5)
 
 
 def _tail(s: Any, f: Any) -> tuple[Any, Any]:
@@ -110,15 +118,19 @@ def log10(s: Any, x: Any) -> Any:
 def _log_to_base(s: Any, x: Any, base: int) -> Any:
     """The sum of n log(2) and log(1 + f), the latter and 1 / ln(base) as sums of two numbers."""
     n, f = _reduced(s, x)
+    high, low = _SCALES[base, x.dtype]
     if x.dtype == "float32":
-        first, second = f, s.multiply(s.multiply(f, f), horner(s, f, _LOG32))
+        product, rest = two_product(s, f, s.constant(high, x.dtype))
+        square, square_low = two_product(s, f, f)
+        curved = horner(s, f, _OTHER32[base])
+        rest = s.fma(square_low, curved, s.fma(f, low, rest))
+        rest = s.fma(square, curved, rest)
     else:
         half_square, tail = _tail(s, f)
         first, lost = quick_two_sum(s, f, s.negative(half_square))
         second = s.add(lost, tail)
-    high, low = _SCALES[base, x.dtype]
-    product, rest = two_product(s, first, s.constant(high, x.dtype))
-    rest = s.fma(second, high, s.fma(first, low, rest))
+        product, rest = two_product(s, first, s.constant(high, x.dtype))
+        rest = s.fma(second, high, s.fma(first, low, rest))
     if base != 2:
         two, two_low = _LOG10_2_SHORT[x.dtype]
         rest = s.fma(n, two_low, rest)
@@ -141,7 +153,7 @@ def log_one_plus(s: Any, x: Any, rest: Any = None, doublings: Any = None) -> Any
     form = FORMATS[x.dtype]
     total = s.add(x, 1)
     lost = s.subtract(x, s.subtract(total, 1))
-    n, m = frexp_near_one(s, total, _lowest(x.dtype), denormal=False)
+    n, m = frexp_near_one(s, total, _LOWEST, denormal=False)
     n = n if doublings is None else s.add(n, doublings)
     # 4 / 2^n, from how the bits of the exponent changed: 1 / 2^n can be 0.
     moved = s.subtract(s.bitcast(m, form.unsigned), s.bitcast(total, form.unsigned))
