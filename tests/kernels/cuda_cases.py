@@ -332,6 +332,14 @@ def integers_and_bool():
     return Named(b.region(), [x, y], outputs, {"m": 6, "n": 50}, expected, 0, 0)
 
 
+def _nearest(number, limits):
+    """The integer that a float is truncated to, within limits; 0 for NaN."""
+    if math.isnan(number):
+        return 0
+    whole = math.trunc(number) if math.isfinite(number) else int(math.copysign(2**70, number))
+    return min(max(whole, limits.min), limits.max)
+
+
 @case
 def conversions():
     b = Builder("conversions", "n")
@@ -339,13 +347,11 @@ def conversions():
     kinds = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "bool")
     for kind in kinds:
         b.output(kind, b.convert(x, kind))
-    x = np.array([0.5, -0.5, 1.9, -1.9, 127.5, 128, -128.9, -129, 255.9, 256, 2.0**31, -(2.0**31),
-                  2.0**32, 2.0**63, -(2.0**63), 2.0**64, np.inf, -np.inf, np.nan, 0.0], np.float32)  # fmt: skip
-    expected = [
-        [0 if v != v else min(max(math.trunc(v) if abs(v) < np.inf else int(np.copysign(2**70, v)),
-         np.iinfo(k).min), np.iinfo(k).max) for v in x.tolist()] for k in kinds[:-1]
-    ]  # fmt: skip
-    expected = [np.array(e, k) for e, k in zip(expected, kinds[:-1], strict=True)] + [x != 0]
+    powers = [s * 2.0**n for n in (31, 32, 63, 64) for s in (1, -1)]
+    x = [0.5, -0.5, 1.9, -1.9, 127.5, 128, -128.9, -129, 255.9, 256, *powers, np.inf, -np.inf]
+    x = np.array([*x, np.nan, 0.0], np.float32)
+    expected = [np.array([_nearest(v, np.iinfo(k)) for v in x.tolist()], k) for k in kinds[:-1]]
+    expected.append(x != 0)
     outputs = [np.empty(x.size, k) for k in kinds]
     return Named(b.region(), [x], outputs, {"n": x.size}, expected, 0, 0)
 

@@ -79,7 +79,7 @@ class Cupy(types.ModuleType):
         assert order == "C"
         return self.wrap(np.array(array.values, order="C"))
 
-    def RawModule(self, code, options):  # noqa: N802
+    def RawModule(self, code, options):
         assert options == ("--std=c++17", "--fmad=false")
         library, number = self.libraries[code]
         names = kernels_of(code)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,7 +117,8 @@ def _draws_halves(task: Task) -> bool:
 @lru_cache(1024)
 def vector(task: Task) -> int:
     """How many neighbours a thread takes at once: 16 bytes of the widest operand."""
-    moving = [p for p in (*task.inputs, *task.outputs) if set(p.axes) & set(task.inner)]
+    operands: list[Input | Output] = [*task.inputs, *task.outputs]
+    moving = [p for p in operands if set(p.axes) & set(task.inner)]
     if _draws_halves(task):
         return 8  # as many as a block of the generator
     return max(1, min(8, 16 // max((item_size(p.dtype) for p in moving), default=16)))

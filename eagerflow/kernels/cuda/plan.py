@@ -42,7 +42,12 @@ class Task:
 
     def part(self, name: str) -> Input | Statement:
         """The input or statement of a name."""
-        return next(p for p in (*self.inputs, *self.body) if p.name == name)
+        return next(p for p in self.parts if p.name == name)
+
+    @property
+    def parts(self) -> list[Input | Statement]:
+        """Inputs and statements, in order."""
+        return [*self.inputs, *self.body]
 
     @property
     def inplace(self) -> frozenset[str]:
@@ -245,7 +250,8 @@ class _Planner:
 
     def _column_tasks(self, group: list[Statement]) -> tuple[Task, list[Task]]:
         over, axes = group[0].over, group[0].axes
-        outputs, later = [], []
+        outputs: list[Output] = []
+        later: list[Output] = []
         for out in self.region.outputs:
             if out.value in {c.name for c in group}:
                 (outputs if out.axes == axes else later).append(out)
