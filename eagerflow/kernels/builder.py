@@ -129,7 +129,7 @@ class Builder:
         self, instruction: str, operands: Any, dtype: str, axes: set[str], over: Any = ()
     ) -> Value:
         given = tuple(o.name if isinstance(o, Value) else o for o in operands)
-        what = (instruction, given, dtype, tuple(over))
+        what = (instruction, repr(given), dtype, tuple(over))  # 0.0 and -0.0 are equal, but differ
         statement = self._body.get(what)
         if statement is None:
             along = tuple(a for a in self._axes if a in axes)

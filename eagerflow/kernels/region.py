@@ -17,9 +17,12 @@ about loops, vectors or threads: ``llvm``, ``cuda`` and ``tiles`` each decide th
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 from eagerflow.kernels.scalar import INSTRUCTIONS, TYPES, is_float
@@ -114,10 +117,14 @@ class Output:
 
 
 def _typed(dtype: str, axes: tuple[str, ...]) -> str:
-    return f"{dtype}[{', '.join(axes)}]"
+    return f"{dtype}{_named(axes)}"
 
 
-@dataclass(frozen=True)
+def _named(axes: Iterable[str]) -> str:
+    return f"[{', '.join(axes)}]"
+
+
+@dataclass(frozen=True, eq=False)
 class Region:
     """A checked description of a kernel; ``sizes`` holds the axes whose extent is fixed.
 
@@ -141,6 +148,10 @@ class Region:
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
+
+    def __eq__(self, other: object) -> bool:
+        # By the text, which tells 0.0 from -0.0, and in which a NaN is itself.
+        return isinstance(other, Region) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -183,6 +194,21 @@ class Region:
         return statement.instruction in REDUCTIONS and not _trails(self, statement)
 
 
+def _bits(dtype: str) -> int:
+    """How many bits a value of a type has."""
+    return 1 if dtype == "bool" else 8 * np.dtype(dtype).itemsize
+
+
+def _holds(dtype: str, value: Any) -> bool:
+    """Whether a Python number is one of a type, as it is written in a region."""
+    if dtype == "bool" or isinstance(value, bool):
+        return dtype == "bool" and isinstance(value, bool)
+    if is_float(dtype):
+        return isinstance(value, float)
+    signed, bits = dtype.startswith("int"), _bits(dtype)
+    return isinstance(value, int) and -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
+
+
 def _trails(region: Region, statement: Statement) -> bool:
     """Whether a reduction is along the last axes of the region."""
     count = len(statement.over)
@@ -200,6 +226,7 @@ class _Check:
 
     def all(self) -> None:
         self._space()
+        self._names()
         for number, part in enumerate(self.region.inputs):
             self._input(1 + number, part)
         for part in self.region.inputs:
@@ -221,12 +248,24 @@ class _Check:
     def _space(self) -> None:
         axes = self.region.axes
         if not axes or len(set(axes)) != len(axes):
-            self._fail(ShapeError, 0, f"the axes {axes} are not one or more different names")
-        for name, size in self.region.sizes:
-            if name not in axes or size < 0:
-                self._fail(ShapeError, 0, f"size {size} of axis {name!r} means nothing")
+            self._fail(ShapeError, 0, "a region has one or more axes, each named once")
+        for number, (name, size) in enumerate(self.region.sizes):
+            if name not in axes:
+                self._fail(ShapeError, 0, f"a size is given for {name!r}, which is no axis")
+            if size < 0 or name in dict(self.region.sizes[:number]):
+                self._fail(ShapeError, 0, f"axis {name!r} needs one size, of 0 or more")
 
-    def _along(self, line: int, axes: Iterable[str]) -> None:
+    def _names(self) -> None:
+        region = self.region
+        values = [p.name for p in region.inputs] + [s.name for s in region.body]
+        for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
+            # The text stands for the region: no name may look like another piece of it.
+            if not re.fullmatch(r"[\w.-]+", name):
+                self._fail(
+                    ArgumentError, 0, f"{name!r} is no name", expected="letters, digits, _ . -"
+                )
+
+    def _along(self, line: int, axes: tuple[str, ...]) -> None:
         own = self.region.axes
         for axis in axes:
             if axis not in own:
@@ -235,7 +274,9 @@ class _Check:
                 )
         order = [own.index(axis) for axis in axes]
         if order != sorted(set(order)):
-            self._fail(ShapeError, line, "axes must stand in the region's order, once each")
+            self._fail(
+                ShapeError, line, f"{_named(axes)} are not axes in the region's order, once each"
+            )
 
     def _define(self, line: int, name: str, dtype: str, axes: tuple[str, ...]) -> None:
         if name in self.types:
@@ -245,7 +286,7 @@ class _Check:
 
     def _input(self, line: int, part: Input) -> None:
         if part.dtype not in MEMORY_TYPES:
-            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of kernels")
+            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of arrays in kernels")
         self._define(line, part.name, value_type(part.dtype), part.axes)
 
     def _gather(self, part: Input) -> None:
@@ -256,14 +297,29 @@ class _Check:
         if index is None:
             self._fail(ArgumentError, line, f"%{part.gather} is not an input")
         elif index.dtype not in ("int32", "int64"):
-            self._fail(DTypeError, line, f"rows are looked up by int32 or int64: {index}")
+            self._fail(
+                DTypeError, line, f"rows are looked up by int32 or int64, not {index.dtype}: "
+                f"%{index.name}",
+            )  # fmt: skip
+        elif index.gather is not None:
+            self._fail(ArgumentError, line, f"%{index.name} is looked up itself")
         elif set(index.axes) & set(self.region.axes[-1:]) or not part.axes:
-            self._fail(ShapeError, line, "rows are looked up by one number for each row")
+            self._fail(
+                ShapeError, line, f"rows are looked up by one number for each row, and "
+                f"%{index.name} varies along {_named(index.axes)}",
+            )  # fmt: skip
+        elif not set(index.axes) <= set(part.axes):
+            self._fail(
+                ShapeError, line, f"%{index.name} varies along {_named(index.axes)}, so what it "
+                f"looks up does too, and not along {_named(part.axes)} alone",
+            )  # fmt: skip
 
     def _operand(self, line: int, operand: str | Constant) -> tuple[str, tuple[str, ...]]:
         if isinstance(operand, Constant):
             if operand.dtype not in TYPES:
                 self._fail(DTypeError, line, f"{operand.dtype!r} is not a type of values")
+            if not _holds(operand.dtype, operand.value):
+                self._fail(DTypeError, line, f"{operand.value!r} is no {operand.dtype}")
             return operand.dtype, ()
         if operand not in self.types:
             self._fail(ArgumentError, line, f"%{operand} is not defined before it is used")
@@ -283,26 +339,46 @@ class _Check:
         elif part.instruction in _GENERATORS:
             along |= set() if part.instruction == "extent" else set(part.over)
             self._generator(line, part, types)
+            if part.instruction == "random_bits" and any(axes for _, axes in known):
+                self._fail(ShapeError, line, "the state is the same for all of the region")
         else:
             self._instruction(line, part, types)
+            if part.over:
+                self._fail(ShapeError, line, f"{part.instruction} is not over axes")
         expected = tuple(a for a in self.region.axes if a in along)
         if part.axes != expected:
-            self._fail(ShapeError, line, f"it varies along {expected}, not along {part.axes}")
+            self._fail(
+                ShapeError, line, f"the result varies along {_named(expected)}, not "
+                f"{_named(part.axes)}",
+            )  # fmt: skip
         self._define(line, part.name, part.dtype, part.axes)
 
     def _reduction(self, line: int, part: Statement, types: list[str], along: set[str]) -> set[str]:
         axes, count = self.region.axes, len(part.over)
-        if len(types) != 1 or types[0] != part.dtype:
-            self._fail(DTypeError, line, f"{part.instruction} gives the type that it takes")
+        if len(types) != 1:
+            self._fail(ArgumentError, line, f"{part.instruction} has 1 operand, not {len(types)}")
+        if types[0] != part.dtype:
+            self._fail(
+                DTypeError, line, f"{part.instruction} of {types[0]} gives {types[0]}, not "
+                f"{part.dtype}",
+            )  # fmt: skip
         if part.instruction in ("any", "all") and part.dtype != "bool":
             self._fail(DTypeError, line, f"{part.instruction} is a question about bool")
         if part.instruction in ("sum", "product") and part.dtype == "bool":
             self._fail(DTypeError, line, "numbers are summed and multiplied, not bool")
         leading = part.over == axes[:count]
+        known = [axis for axis in axes if axis in along]
         if not count or not (leading or _trails(self.region, part)):
-            self._fail(ShapeError, line, "reductions are along the first or the last axes")
+            self._fail(
+                ShapeError,
+                line,
+                "reductions are over one or more of the first axes, or of the last",
+            )
         if not along >= set(part.over):
-            self._fail(ShapeError, line, "the operand does not vary along all of these axes")
+            self._fail(
+                ShapeError, line, f"the operand varies along {_named(known)}, not along all of "
+                f"{_named(part.over)}",
+            )  # fmt: skip
         if not _trails(self.region, part):
             self.columns.add(part.name)
         return along - set(part.over)
@@ -312,8 +388,8 @@ class _Check:
             if types or len(part.over) != 1 or part.dtype != "int64":
                 self._fail(DTypeError, line, "position is an int64 along one axis")
         elif part.instruction == "extent":
-            if types or len(part.over) != 1:
-                self._fail(DTypeError, line, "extent is the size of one axis")
+            if types or len(part.over) != 1 or part.dtype == "bool":
+                self._fail(DTypeError, line, "extent is a number, the size of one axis")
         elif types != ["uint64"] * 3 or part.dtype not in ("uint32", "uint64"):
             self._fail(DTypeError, line, "random_bits makes uint32 or uint64 of three uint64")
 
@@ -324,15 +400,18 @@ class _Check:
             return
         if len(types) != rule.operands:
             self._fail(
-                ArgumentError, line, f"{part.instruction} has {rule.operands} operands, not "
-                f"{len(types)}",
+                ArgumentError, line, f"{part.instruction} has {rule.operands} operand"
+                f"{'s' * (rule.operands > 1)}, not {len(types)}",
             )  # fmt: skip
         if part.instruction == "select":
             if types[0] != "bool":
                 self._fail(DTypeError, line, f"select needs a condition of bool, not {types[0]}")
             types = types[1:]
         if len(set(types)) != 1:
-            self._fail(DTypeError, line, f"operands of one type are needed, not {', '.join(types)}")
+            self._fail(
+                DTypeError, line, f"operands of one type are needed, not {', '.join(types)}",
+                hint="the instruction convert",
+            )  # fmt: skip
         taken = {
             "number": types[0] != "bool",
             "float": is_float(types[0]),
@@ -342,6 +421,11 @@ class _Check:
         }
         if not taken[rule.takes]:
             self._fail(DTypeError, line, f"{part.instruction} takes {rule.takes}, not {types[0]}")
+        if part.instruction == "bitcast" and _bits(part.dtype) != _bits(types[0]):
+            self._fail(
+                DTypeError, line, f"{types[0]} has {_bits(types[0])} bits, and {part.dtype} "
+                f"{_bits(part.dtype)}",
+            )  # fmt: skip
         gives = {"same": types[0], "bool": "bool", "stated": part.dtype}[rule.gives]
         if part.dtype != gives:
             self._fail(DTypeError, line, f"{part.instruction} gives {gives}, not {part.dtype}")
@@ -349,27 +433,44 @@ class _Check:
     def _output(self, line: int, part: Output) -> None:
         if part.value not in self.types:
             self._fail(ArgumentError, line, f"%{part.value} is not defined")
+        before = self.region.outputs[: line - 1 - len(self.region.inputs) - len(self.region.body)]
         if part.dtype not in MEMORY_TYPES or value_type(part.dtype) != self.types[part.value]:
             held = self.types[part.value]
-            self._fail(DTypeError, line, f"a {held} cannot be stored as {part.dtype!r}")
-        if any(part.name == other.name for other in self.region.outputs if other is not part):
-            self._fail(ArgumentError, line, f"{part.name} is written twice")
+            self._fail(
+                DTypeError,
+                line,
+                f"a {held} cannot be stored as {part.dtype!r}",
+                hint="the instruction convert",
+            )
+        if any(part.name == other.name for other in before):
+            self._fail(ArgumentError, line, f"two outputs have the name {part.name}")
         self._along(line, part.axes)
         if not set(part.axes) >= set(self.axes[part.value]):
-            self._fail(ShapeError, line, f"the value varies along {self.axes[part.value]}")
+            self._fail(
+                ShapeError, line, f"%{part.value} varies along {_named(self.axes[part.value])}, "
+                f"which {_named(part.axes)} lacks",
+            )  # fmt: skip
         if part.inplace is not None:
             source = next((p for p in self.region.inputs if p.name == part.inplace), None)
             if source is None:
                 self._fail(ArgumentError, line, f"%{part.inplace} is not an input")
             elif (source.axes, source.dtype) != (part.axes, part.dtype) or source.gather:
-                self._fail(ShapeError, line, f"it cannot take the place of: {source}")
+                self._fail(
+                    ShapeError, line, "an output in place of an input has its type and axes, and "
+                    f"replaces no rows that are looked up: {source}",
+                )  # fmt: skip
+            elif any(part.inplace == other.inplace for other in before):
+                self._fail(ArgumentError, line, f"two outputs take the place of %{part.inplace}")
 
     def _rows(self) -> None:
-        rows = {
-            s.over
-            for s in self.region.body
+        rows = [
+            (number, s.over)
+            for number, s in enumerate(self.region.body, 1 + len(self.region.inputs))
             if s.instruction in REDUCTIONS and _trails(self.region, s)
-        }
-        if len(rows) > 1:
-            line = 1 + len(self.region.inputs)
-            self._fail(ShapeError, line, f"rows are reduced along different axes: {sorted(rows)}")
+        ]
+        for line, over in rows:
+            if over != rows[0][1]:
+                self._fail(
+                    ShapeError, line, "all rows lie along the same axes, which are "
+                    f"{_named(rows[0][1])} before and {_named(over)} here",
+                )  # fmt: skip
