@@ -20,6 +20,7 @@ from eagerflow.ops import (
     einstein,
     exponential,
     gathering,
+    gaussian_units,
     indexing,
     inspection,
     joining,
@@ -69,6 +70,7 @@ from eagerflow.ops.differences import *
 from eagerflow.ops.einstein import *
 from eagerflow.ops.exponential import *
 from eagerflow.ops.gathering import *
+from eagerflow.ops.gaussian_units import *
 from eagerflow.ops.indexing import *
 from eagerflow.ops.inspection import *
 from eagerflow.ops.joining import *
@@ -118,6 +120,7 @@ _MODULES = (
     einstein,
     exponential,
     gathering,
+    gaussian_units,
     indexing,
     inspection,
     joining,
