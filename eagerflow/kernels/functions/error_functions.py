@@ -59,7 +59,7 @@ def erf(s: Any, x: Any) -> Any:
     """The error function, at most 2 units in the last place off.
 
     Near 0 it is x + x P(x²). Farther out it is 1 - Q(|x|)^4 (in float64 ^8): that root of
-    erfc is so even a function that a polynomial of the same degree as P fits it, and both
+    erfc is so smooth that a polynomial of the same degree as P fits it, and both
     share their instructions. The form 1 - Q^16 is in Abramowitz and Stegun, 7.1.28, for 1 / Q;
     the coefficients are minimax fits of our own.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.kernels.functions.parts import horner
+from eagerflow.kernels.functions.parts import horner, quick_two_sum
 
 __all__ = ["BOUNDS", "acos", "asin", "atan", "atan2"]
 
@@ -65,7 +65,9 @@ def asin(s: Any, x: Any) -> Any:
     high, low = _HALF_PI[x.dtype]
     far, root, curved = _folded(s, x)
     twice = s.multiply(root, -2.0)
-    outer = s.add(s.add(twice, high), s.fma(twice, curved, low))
+    # The first sum can be above 1 while the result is below, where last places count half.
+    first, lost = quick_two_sum(s, s.constant(high, x.dtype), twice)
+    outer = s.add(first, s.fma(twice, curved, s.add(lost, low)))
     return s.copysign(s.select(far, outer, s.fma(root, curved, root)), x)
 
 
