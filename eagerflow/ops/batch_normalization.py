@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
-from eagerflow.kernels.rows import add_up, each_tile, scratch, tile_height
+from eagerflow.kernels import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.family import define, elements, refused_objects
 from eagerflow.ops.normalization import check_epsilon, projected, second_order, standardized
@@ -22,12 +22,6 @@ from eagerflow.ops.statistics import reduced_count
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]
-
-# Many short steps: below these sizes, calling them takes longer than their arithmetic, and
-# threads wait for each other's.
-WIDE = 1 << 12  # elements of a row
-TILE = 1 << 17  # elements of a tile
-PARALLEL = 1 << 19  # elements that threads share
 
 
 def batch_norm(
@@ -107,160 +101,6 @@ def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None 
             argument=name,
             expected=f"shape {(x.shape[at],)}, an element for each channel",
         )
-
-
-# Over channels: the NumPy kernels ----------------------------------------------------------------
-
-
-class _Columns:
-    """``x`` as a matrix with a column per channel, and several rows side by side in one.
-
-    So NumPy's inner loops are long where channels are few.
-    """
-
-    def __init__(self, x: Any, at: int) -> None:
-        moved = np.ascontiguousarray(np.moveaxis(x, at, -1))
-        self.channels = x.shape[at]
-        self.count = x.size // self.channels if self.channels else 0
-        self.folds = math.gcd(self.count, 1 << max(0, (WIDE // max(self.channels, 1)).bit_length()))
-        self.folds = max(self.folds, 1)
-        self.rows = moved.reshape(self.count // self.folds, self.folds * self.channels)
-        self.shape, self.at = moved.shape, at
-        self.height = tile_height(self.rows.shape[1], TILE)
-        self.tiles = -(-self.rows.shape[0] // self.height)
-
-    def each_tile(self, work: Any) -> None:
-        """Call ``work(number, its rows)`` for every tile."""
-        each_tile(*self.rows.shape, work, TILE, PARALLEL)
-
-    def like(self, x: Any) -> Any:
-        """Another array of the same shape in the same form."""
-        moved = np.moveaxis(x, self.at, -1)
-        return np.ascontiguousarray(moved).reshape(self.rows.shape)
-
-    def back(self, rows: Any) -> Any:
-        """The array that ``rows`` is a form of."""
-        return np.moveaxis(rows.reshape(self.shape), -1, self.at)
-
-    def spread(self, vector: Any) -> Any:
-        """A value per channel for each column of ``rows``."""
-        wide = np.empty((self.folds, self.channels), vector.dtype)
-        wide[...] = vector
-        return wide.reshape(1, -1)
-
-    def total(self, rows: Any) -> Any:
-        """Sums per channel."""
-        return add_up(add_up(rows, 0).reshape(self.folds, self.channels), 0)
-
-
-def _tile_moments(columns: _Columns, tile: Any, buffer: Any) -> tuple[Any, Any]:
-    """Mean and sum of squared deviations per channel; ``buffer`` holds the deviations."""
-    size = tile.size // columns.channels
-    center = columns.total(tile) / size
-    np.subtract(tile, columns.spread(center), buffer)
-    squares = np.multiply(buffer, buffer, scratch("squares", buffer.shape, buffer.dtype))
-    return center, columns.total(squares)
-
-
-def _joined_moments(columns: _Columns, moments: Any, sizes: Any) -> tuple[Any, Any]:
-    """Mean and variance from those of tiles (Chan, Golub and LeVeque 1983)."""
-    total = max(columns.count, 1)
-    center = add_up(moments[0] * sizes, 0) / total
-    squares = add_up(moments[1], 0) + add_up(sizes * (moments[0] - center) ** 2, 0)
-    return center, squares / total
-
-
-def _tile_sizes(columns: _Columns, dtype: Any) -> Any:
-    """Elements per channel in each tile."""
-    starts = np.arange(columns.tiles) * columns.height
-    rows = np.minimum(starts + columns.height, columns.rows.shape[0]) - starts
-    return (rows * columns.folds).astype(dtype).reshape(-1, 1)
-
-
-def _training_numpy(
-    xp: Any, x: Any, scale: Any, offset: Any, *, axis: int, epsilon: float
-) -> tuple[Any, Any, Any]:
-    columns = _Columns(x, normalize_axis(axis, x.ndim))
-    moments = np.zeros((2, columns.tiles, columns.channels), x.dtype)
-    out = np.empty_like(columns.rows)
-
-    def measure(i: int, s: slice) -> None:
-        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], out[s])
-
-    columns.each_tile(measure)
-    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, x.dtype))
-    factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    if scale is not None:
-        factor *= scale
-    wide_factor = columns.spread(factor)
-    shifts = (moments[0] - center) * factor
-    if offset is not None:
-        shifts += offset
-
-    def apply(i: int, s: slice) -> None:
-        # The tile holds deviations from its own mean; what is missing is a number per channel.
-        tile = np.multiply(out[s], wide_factor, out[s])
-        np.add(tile, columns.spread(shifts[i]), tile)
-
-    columns.each_tile(apply)
-    if not columns.count:
-        center, variance = np.full_like(center, np.nan), np.full_like(center, np.nan)
-    return columns.back(out), center, variance
-
-
-def _gradient_numpy(
-    xp: Any,
-    x: Any,
-    g: Any,
-    g_mean: Any,
-    g_variance: Any,
-    scale: Any,
-    *,
-    axis: int,
-    epsilon: float,
-) -> tuple[Any, Any, Any]:
-    columns = _Columns(x, normalize_axis(axis, x.ndim))
-    g_rows = columns.like(g)
-    out = np.empty_like(columns.rows)
-    centers, center, variance, of_offset, of_scale = _gradient_moments(columns, g_rows, out)
-    factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    of_scale = of_scale * factor
-    weight = factor if scale is None else factor * scale
-    count = max(columns.count, 1)
-    slope = (2 * g_variance - weight * factor * of_scale) / count
-    levels = (g_mean - weight * of_offset) / count + (centers - center) * slope
-    wide_weight, wide_slope = columns.spread(weight), columns.spread(slope)
-
-    def apply(i: int, s: slice) -> None:
-        # As in training, the tile holds deviations from its own mean.
-        tile = np.multiply(out[s], wide_slope, out[s])
-        np.add(tile, columns.spread(levels[i]), tile)
-        weighted = scratch("squares", tile.shape, tile.dtype)
-        np.add(tile, np.multiply(g_rows[s], wide_weight, weighted), tile)
-
-    columns.each_tile(apply)
-    return columns.back(out), of_scale, of_offset
-
-
-def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, ...]:
-    """Means of tiles; mean, variance, and the sums of g and of g times the deviations.
-
-    ``buffer`` gets the deviations from the means of the tiles.
-    """
-    moments = np.zeros((4, columns.tiles, columns.channels), buffer.dtype)
-
-    def measure(i: int, s: slice) -> None:
-        tile = buffer[s]
-        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], tile)
-        moments[2, i] = columns.total(g_rows[s])
-        products = scratch("squares", tile.shape, tile.dtype)
-        moments[3, i] = columns.total(np.multiply(g_rows[s], tile, products))
-
-    columns.each_tile(measure)
-    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, buffer.dtype))
-    # The deviations were those from the means of the tiles.
-    products = add_up(moments[3] + moments[2] * (moments[0] - center), 0)
-    return moments[0], center, variance, add_up(moments[2], 0), products
 
 
 # Training ----------------------------------------------------------------------------------------
@@ -397,7 +237,11 @@ def _batched(whole: int) -> Any:
         "dtypes": FLOATS,
         "infer": _training_spec,
         "outputs": 3,
-        "overrides": {"numpy": _training_numpy},
+        "overrides": {
+            "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
+                x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+            )
+        },
         "vjp": _training_rules,
         "saves": "x scale",
         "batch": _batched(1),
@@ -528,7 +372,11 @@ def _gradient_reference(
         "dtypes": FLOATS,
         "infer": _gradient_spec,
         "outputs": 3,
-        "overrides": {"numpy": _gradient_numpy},
+        "overrides": {
+            "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
+                *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
+            )
+        },
         "vjp": _gradient_rules,
         "saves": "x g g_variance scale",
         "batch": _batched(2),
