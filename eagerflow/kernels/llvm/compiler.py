@@ -7,6 +7,8 @@ processes (``cache.py``); what is loaded lives as long as its ``Library``.
 from __future__ import annotations
 
 import ctypes
+import fnmatch
+import itertools
 import os
 import threading
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ class Target:
     @property
     def has_halves(self) -> bool:
         """Whether the processor converts float16 itself."""
-        return "+f16c" in self.features or "+fp16" in self.features or "aarch64" in self.triple
+        return "+f16c" in self.features or self.triple.startswith(("aarch64", "arm64"))
 
     @property
     def key(self) -> str:
@@ -75,11 +77,12 @@ def version() -> str:
 
 @cache
 def host() -> Target:
-    """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512f``, takes features away."""
+    """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512* -fma``, takes features away."""
     binding = _llvm()
     features = binding.get_host_cpu_features()
     for word in os.environ.get("EAGERFLOW_LLVM_FEATURES", "").replace(",", " ").split():
-        features[word[1:]] = word[0] == "+"
+        for name in fnmatch.filter(features, word[1:]):
+            features[name] = word[0] == "+"
     return Target(
         binding.get_process_triple(),
         binding.get_host_cpu_name(),
@@ -111,13 +114,10 @@ def _machine(target: Target) -> Any:
     )
 
 
-def _optimized(code: str, target: Target) -> tuple[Any, Any]:
-    """A module of the code, and the machine that it is for."""
+@cache
+def _passes(target: Target) -> tuple[Any, Any]:
+    """What is done to a module before code is made of it; made once, as llvmlite frees it never."""
     binding = _llvm()
-    machine = _machine(target)
-    module = binding.parse_assembly(code, binding.create_context())
-    module.triple = target.triple
-    module.verify()
     # What is written is in vectors, unrolled and free of repetitions already; LLVM's usual passes
     # would take ten times as long and find nothing more.
     passes = binding.create_new_module_pass_manager()
@@ -125,7 +125,18 @@ def _optimized(code: str, target: Target) -> tuple[Any, Any]:
     passes.add_instruction_combine_pass()
     passes.add_aggressive_dce_pass()
     options = binding.create_pipeline_tuning_options(speed_level=2)
-    passes.run(module, binding.create_pass_builder(machine, options))
+    return passes, binding.create_pass_builder(_machine(target), options)
+
+
+def _optimized(code: str, target: Target) -> tuple[Any, Any]:
+    """A module of the code, and the machine that it is for."""
+    binding = _llvm()
+    machine = _machine(target)
+    module = binding.parse_assembly(code, binding.create_context())
+    module.triple = target.triple
+    module.verify()
+    passes, builder = _passes(target)
+    passes.run(module, builder)
     return module, machine
 
 
@@ -169,18 +180,26 @@ class Library:
         return call
 
 
+_LINKED = 32  # libraries of one linker
+_names = itertools.count()
+
+
 @cache
-def _linker() -> Any:
+def _linker(batch: int) -> Any:
+    """What loads the libraries of a batch; the next one's takes its place.
+
+    A linker keeps some memory of each library even when that is gone. It goes itself with the
+    last of its libraries.
+    """
+    _linker.cache_clear()
     return _llvm().create_lljit_compiler(_machine(host()))
-
-
-_names = iter(range(1 << 62))
 
 
 def link(content: bytes, *names: str) -> Library:
     """Load an object file for this machine; ``names`` are the functions wanted from it."""
     with _lock:
+        number = next(_names)
         builder = _llvm().JITLibraryBuilder().add_object_img(content).add_current_process()
         for name in names:
             builder.export_symbol(name)
-        return Library(builder.link(_linker(), f"kernel{next(_names)}"))
+        return Library(builder.link(_linker(number // _LINKED), f"kernel{number}"))

@@ -234,6 +234,14 @@ class Emitter:
         """The smaller number; NaN if one is. Of two zeros it is either."""
         return self._extreme("minimum", "olt", a, b)
 
+    def larger(self, a: Operand, b: Operand) -> Operand:
+        """The larger one of two numbers; where one is NaN, ``b``."""
+        return self.select(self.greater(a, b), a, b)
+
+    def smaller(self, a: Operand, b: Operand) -> Operand:
+        """The smaller one of two numbers; where one is NaN, ``b``."""
+        return self.select(self.less(a, b), a, b)
+
     def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         if not is_float(a.dtype):

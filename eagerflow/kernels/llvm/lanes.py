@@ -54,7 +54,7 @@ class SideNest(Nest):
     def _begin_lanes(self) -> None:
         """Where these rows begin in each operand; what is one number per row is loaded."""
         code = self.code
-        self.row = {}
+        self.row = dict(self.fixed)
         row = code.value(f"mul i64 {self.r}, %side")
         row = code.value(f"add i64 {row}, {self.c}")
         place = Operand(row, "int64", 0)
@@ -64,7 +64,7 @@ class SideNest(Nest):
             i = self.index[part]
             by = code.value(f"mul i64 {self.c}, %s{i}")
             self.front[part] = self.memory.bytes_on(self.base[part], by)
-            if isinstance(part, Input) and not self.schedule.varies(part.name):
+            if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
                 self.row[part.name] = self._across_side(part, self.front[part])
 
     def _across_side(self, part: Input, pointer: str) -> Operand:

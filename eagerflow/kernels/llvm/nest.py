@@ -25,6 +25,7 @@ from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal,
 from eagerflow.kernels.llvm.memory import Memory, item_size
 from eagerflow.kernels.llvm.random import random_lanes
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region, Statement
+from eagerflow.kernels.scalar import is_float
 from eagerflow.kernels.schedule import Pass, schedule
 
 __all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", "identity"]
@@ -74,7 +75,7 @@ def combine_arrays(reduction: str, partial: Any) -> Any:
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
     """Two partial results of a reduction as one."""
     name = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum",
-            "any": "logical_or", "all": "logical_and"}[reduction]  # fmt: skip
+            "any": "logical_or", "all": "logical_and"}.get(reduction, reduction)  # fmt: skip
     if a.dtype == "bool" and name in ("maximum", "minimum"):
         name = "logical_or" if name == "maximum" else "logical_and"
     found: Operand = getattr(s, name)(a, b)
@@ -157,6 +158,15 @@ class Nest:
         code.lines.append(f"define void @{name}{HEAD} nounwind {{")
         code.label("entry")
         self._head = len(code.lines)
+        self.fixed: dict[str, Operand] = {}
+        self.row = self.fixed
+        for part in self.region.inputs:
+            if not part.axes:
+                base = f"%p{self.index[part]}"
+                self.fixed[part.name] = self.memory.load_one(base, part.dtype)
+        for statement in self.schedule.row_values(0):
+            if not statement.axes:
+                self._row_statement(statement)
 
     def _end(self) -> None:
         """Load what of the frame the function uses, now that this is known."""
@@ -186,7 +196,7 @@ class Nest:
         more = code.value(f"icmp ult i64 {self.r}, %r1")
         code.line(f"br i1 {more}, label %{body}, label %{end}")
         code.label(body)
-        self.row = {}
+        self.row = dict(self.fixed)
         self.start = code.value(f"mul i64 {self.r}, %width")
         self._addresses()
         return head, end, before, patch
@@ -225,12 +235,16 @@ class Nest:
             self._load_row(part, base)
 
     def _load_row(self, part: Input | Output, base: str) -> None:
-        if isinstance(part, Input) and not self.schedule.varies(part.name):
+        if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
             self.row[part.name] = self.memory.load_one(base, part.dtype)
 
     def _row_statements(self, number: int) -> None:
         for part in self.schedule.row_values(number):
-            self.row[part.name] = self._compute(part, [self._row_operand(o) for o in part.operands])
+            if part.name not in self.fixed:
+                self._row_statement(part)
+
+    def _row_statement(self, part: Statement) -> None:
+        self.row[part.name] = self._compute(part, [self._row_operand(o) for o in part.operands])
 
     def _row_operand(self, operand: str | Constant) -> Operand:
         if isinstance(operand, Constant):
@@ -472,6 +486,26 @@ class Nest:
 
     def _across(self, reduction: str, x: Operand) -> Operand:
         """All lanes of a vector as one number, by halves."""
+        if reduction in ("max", "min") and is_float(x.dtype):
+            # Asked once for all lanes, NaN costs less than in each step.
+            wrong = self._any(self.emit.isnan(x))
+            top = self._halved("larger" if reduction == "max" else "smaller", x)
+            found: Operand = self.emit.select(wrong, float("nan"), top)
+            return found
+        if x.dtype == "bool":
+            return self._any(x) if reduction in ("any", "max") else self._not(self._any(self._not(x)))
+        return self._halved(reduction, x)
+
+    def _not(self, x: Operand) -> Operand:
+        found: Operand = self.emit.logical_not(x)
+        return found
+
+    def _any(self, x: Operand) -> Operand:
+        """Whether any lane of a vector of bool holds."""
+        bits = self.code.value(f"bitcast <{x.lanes} x i1> {x.text} to i{x.lanes}")
+        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
+
+    def _halved(self, reduction: str, x: Operand) -> Operand:
         while x.lanes > 1:
             half = x.lanes // 2
             kind = llvm_type(x.dtype, x.lanes)
