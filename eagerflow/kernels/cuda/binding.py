@@ -20,8 +20,10 @@ from eagerflow.kernels.cuda.plan import CHUNK, Task
 from eagerflow.kernels.functions import FUNCTIONS
 from eagerflow.kernels.region import Input, Output, Region, Statement, value_type
 
-__all__ = ["BROADCAST", "COLUMNS", "LINES", "PACKED", "STEPPED", "Binding", "Layout", "Memory",
-           "Modes", "Names", "bind", "choose", "chunk_count", "item_size", "vector"]  # fmt: skip
+__all__ = [
+    "BROADCAST", "COLUMNS", "LINES", "PACKED", "STEPPED", "Binding", "Layout", "Memory", "Modes",
+    "Names", "bind", "choose", "chunk_count", "is_costly", "item_size", "vector",
+]  # fmt: skip
 
 BROADCAST, PACKED, STEPPED = "b", "v", "s"
 """Along the inner axes: the same element, neighbours in aligned packs, or any other step."""
@@ -29,6 +31,7 @@ BROADCAST, PACKED, STEPPED = "b", "v", "s"
 LINES, COLUMNS = 8, 32
 """The threads of a block of columns: lines that share out the rows, and columns."""
 
+_CHEAP = ("isfinite", "isinf", "isnan", "sign", "signbit", "square")
 _THREADS = 256  # of a block, where rows don't ask for more
 _LONG = 65536  # elements from which few rows are cut into chunks
 _FEW = 64  # rows
@@ -270,6 +273,12 @@ def _extents(task: Task) -> list[Statement]:
     return [s for s in task.body if s.instruction == "extent"]
 
 
+def is_costly(statement: Statement) -> bool:
+    """Whether keeping a value costs less than computing it again."""
+    name = statement.instruction
+    return (name in FUNCTIONS and name not in _CHEAP) or name == "random_bits"
+
+
 # Blocks and threads ------------------------------------------------------------------------------
 
 
@@ -279,7 +288,7 @@ def _launch(
 ) -> Binding | None:  # fmt: skip
     packs = -(-width // layout.vector)
     if task.kind == "elements":
-        blocks = min(-(-rows * packs // _THREADS), 8192)
+        blocks = min(-(-rows * packs // _THREADS), 2**20)
         return Binding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
     if task.kind == "columns":
         chunks = 1 if CHUNK in task.outer else sizes.get(CHUNK, 1)
@@ -293,7 +302,7 @@ def _launch(
         layout = _replace(layout, _THREADS, _THREADS, 0)
         return Binding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
     lanes, threads = _lanes(packs)
-    steps = _registers(task, layout, -(-packs // lanes))
+    steps = _registers(task, layout, -(-packs // lanes), 32 if lanes == 1024 else 64)
     each = threads // lanes
     grid = (min(-(-rows // each), 2**20), 1, 1)
     return Binding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
@@ -312,15 +321,16 @@ def _lanes(packs: int) -> tuple[int, int]:
     return lanes, lanes
 
 
-def _registers(task: Task, layout: Layout, steps: int) -> int:
-    """The packs that a thread keeps of each input; 0 where they are too many."""
+def _registers(task: Task, layout: Layout, steps: int, most: int) -> int:
+    """The packs that a thread keeps of each input; 0 where they need too many registers."""
     moving = [k for k, _ in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
     words = sum(
         max(1, item_size(value_type(p.dtype)) // 4)
         for k, p in zip(layout.walks, task.inputs, strict=False)
         if k != BROADCAST
     )
-    work = sum(20 if s.instruction in FUNCTIONS else 1 for s in task.body)
+    words += sum(max(1, item_size(s.dtype) // 4) for s in task.body if is_costly(s))
+    work = sum(20 if is_costly(s) else 1 for s in task.body)
     rounded = 1 << max(steps - 1, 0).bit_length()
-    fits = words * rounded * layout.vector <= 64 and work * rounded * layout.vector <= 2000
+    fits = words * rounded * layout.vector <= most and work * rounded * layout.vector <= 2000
     return rounded if moving and fits and layout.inner <= 1 else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eagerflow.kernels.cuda.binding import BROADCAST, COLUMNS, LINES, Layout
+from eagerflow.kernels.cuda.binding import BROADCAST, COLUMNS, LINES, Layout, is_costly
 from eagerflow.kernels.cuda.instructions import Operand, c_type, identity, join
 from eagerflow.kernels.cuda.plan import Task
 from eagerflow.kernels.cuda.support import SUPPORT
@@ -41,6 +41,9 @@ def source(region: Region, tasks: Sequence[Task], layouts: Sequence[Layout | Non
 def parameters(task: Task, layout: Layout) -> tuple[str, ...]:
     """Names of the numbers that a kernel is given, in order, after the pointers."""
     return _WRITERS[task.kind](task, layout, {}, "").numbers()
+
+
+_Work = tuple[list[Statement], list[Output]]  # of a pass: what it reduces and what it stores
 
 
 class _Elements(Writer):
@@ -114,12 +117,22 @@ class _Rows(Writer):
         work = {depths[str(s.operands[0])] for s in reductions} | {depths[o.value] for o in outputs}
         # What is overwritten must have been read by all passes.
         when = {o.name: max(work) if o.inplace else depths[o.value] for o in outputs}
-        held = self._hold([*reductions], [*outputs])
-        for number in sorted(work):
+        passes = {
+            number: (
+                [s for s in reductions if depths[str(s.operands[0])] == number],
+                [o for o in outputs if when[o.name] == number],
+            )
+            for number in sorted(work)
+        }
+        held = self._hold()
+        keeping = self._keep_for_later(passes)
+        for number, (own, stored) in passes.items():
             self._fixed_up_to(number, depths)
-            own = [s for s in reductions if depths[str(s.operands[0])] == number]
-            stored = [o for o in outputs if when[o.name] == number]
+            self.kept = {name for name, first in keeping.items() if first == number}
             self._pass(own, stored, held)
+            for name in self.kept:
+                dtype = self.task.part(name).dtype
+                self.known[name] = Operand(f"{variable(name)}_row[step][k]", dtype)
         self._fixed_up_to(max(depths.values()), depths)
         if single:
             self._single(single)
@@ -128,7 +141,44 @@ class _Rows(Writer):
         wanted = [n for n, depth in depths.items() if depth <= number and n not in self.moving]
         self.fixed_values(wanted)
 
-    def _hold(self, reductions: list[Statement], outputs: list[Output]) -> dict[str, str]:
+    def _keep_for_later(self, passes: dict[int, _Work]) -> dict[str, int]:
+        """Append registers for values that cost much and that a later pass needs again.
+
+        The first pass that computes each of them, by name.
+        """
+        if not self.layout.steps:
+            return {}
+        first: dict[str, int] = {}
+        for number, work in passes.items():
+            for name in self._walk(work, set()):
+                first.setdefault(name, number)
+        costly = {s.name for s in self.task.body if is_costly(s) and s.name in self.moving}
+        found = []
+        for number, work in passes.items():
+            before = {name for name in costly if first.get(name, number) < number}
+            found += sorted(self._walk(work, before) & before)
+        keeping = {name: first[name] for name in found}
+        for name in keeping:
+            kind = c_type(self.task.part(name).dtype)
+            size = f"[{self.layout.steps}][{self.layout.vector}]"
+            self.code.line(f"{kind} {variable(name)}_row{size};")
+        return keeping
+
+    def _walk(self, work: _Work, ends: set[str]) -> set[str]:
+        """The values of elements that a pass needs, down to some that are known."""
+        found: set[str] = set()
+        todo = [*(str(s.operands[0]) for s in work[0]), *(o.value for o in work[1])]
+        while todo:
+            name = todo.pop()
+            if name in found or name not in self.moving:
+                continue
+            found.add(name)
+            part = self.task.part(name)
+            if isinstance(part, Statement) and name not in ends:
+                todo += [o for o in part.operands if isinstance(o, str)]
+        return found
+
+    def _hold(self) -> dict[str, str]:
         """Append the loads of a whole row into registers, where it has few enough packs."""
         if not self.layout.steps:
             return {}

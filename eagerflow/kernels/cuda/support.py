@@ -89,12 +89,12 @@ _ARITHMETIC = """\
 __device__ __forceinline__ bool negative_sign(float x) { return __float_as_int(x) < 0; }
 __device__ __forceinline__ bool negative_sign(double x) { return __double_as_longlong(x) < 0; }
 template <typename T> __device__ __forceinline__ T minimum(T a, T b) {
-    if (a == b) return negative_sign(a) ? a : b;
-    return a < b ? a : b < a ? b : a + b;
+    const T equal = negative_sign(a) ? a : b, less = a < b ? a : b;
+    return a != a ? a : a == b ? equal : less;
 }
 template <typename T> __device__ __forceinline__ T maximum(T a, T b) {
-    if (a == b) return negative_sign(a) ? b : a;
-    return a > b ? a : b > a ? b : a + b;
+    const T equal = negative_sign(a) ? b : a, more = a > b ? a : b;
+    return a != a ? a : a == b ? equal : more;
 }
 
 // A float as an integer: NaN gives 0, numbers beyond the range its nearest end.

@@ -14,6 +14,7 @@ from eagerflow.kernels.cuda.instructions import (
     Emitter,
     Operand,
     c_type,
+    identity,
     join,
     literal,
     memory_type,
@@ -39,6 +40,7 @@ class Writer:
         self.emit = Emitter(self.code)
         self.names = Names(task)
         self.known: dict[str, Operand] = {}
+        self.kept: set[str] = set()  # values of elements that stay in registers for later passes
         self.walks = dict(zip(self.names.names, layout.walks, strict=True))
         self.moving = self._find_moving()
         self.index = "long long" if layout.wide else "unsigned int"
@@ -285,6 +287,9 @@ class Writer:
         for part in parts:
             if isinstance(part, Statement):
                 self.statement(part, "first + k")
+                if part.name in self.kept:
+                    name = variable(part.name)
+                    self.code.line(f"{name}_row[step][k] = {self.known[part.name].text};")
             elif part.name in packs:
                 self.known[part.name] = Operand(f"{packs[part.name]}[k]", value_type(part.dtype))
             else:
@@ -292,8 +297,10 @@ class Writer:
         for s in reductions:
             total = f"{variable(s.name)}_parts[k]"
             which = join(self.code, s.instruction, s.dtype)
-            joined = f"{which}({total}, {self.operand(s.operands[0]).text})"
-            self.code.line(f"if (k < count) {total} = {joined};")
+            # Joining nothing, and not a branch, so that the loop stays straight code.
+            nothing = identity(s.instruction, s.dtype).text
+            value = f"k < count ? {self.operand(s.operands[0]).text} : {nothing}"
+            self.code.line(f"{total} = {which}({total}, {value});")
         for out in outputs:
             self.code.line(f"{self.names.of(out)}_pack[k] = {self.operand(out.value).text};")
             if self.layout.inner > 1:
