@@ -9,7 +9,6 @@ in a buffer of one row where it is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from eagerflow.kernels.functions import FUNCTIONS
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region, Statement
@@ -187,7 +186,9 @@ class Schedule:
         return self._own_cost(name) + below
 
 
-@lru_cache(1024)
 def schedule(region: Region) -> Schedule:
-    """The schedule of a region."""
-    return Schedule(region)
+    """The schedule of a region; it lives as long as the region does."""
+    found: Schedule | None = region._derived.get("schedule")
+    if found is None:
+        found = region._derived["schedule"] = Schedule(region)
+    return found
