@@ -9,7 +9,7 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.kernels.rows import add_up, along_rows, each_tile, maximum_of, scratch
+from eagerflow.kernels import cross_entropy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
@@ -38,20 +38,6 @@ def _check_classes(classes: Any) -> None:
         raise ShapeError("there are no classes", argument="logits", expected="a class or more")
 
 
-def _log_powers(axis: int, logits: Any) -> tuple[Any, Any]:
-    """Logits less the largest one, and the logarithm of the sum of their exponentials."""
-    shifted = scratch("shifted", logits.shape, logits.dtype)
-    np.subtract(logits, maximum_of(logits, axis, None, None, True), shifted)
-    powers = np.exp(shifted, scratch("powers", logits.shape, logits.dtype))
-    return shifted, np.log(add_up(powers, axis, None, None, True))
-
-
-def _softmax_into(axis: int, logits: Any, out: Any) -> None:
-    np.subtract(logits, maximum_of(logits, axis, None, None, True), out)
-    np.exp(out, out)
-    np.divide(out, add_up(out, axis, None, None, True), out)
-
-
 # Probabilities as labels -------------------------------------------------------------------------
 
 
@@ -68,21 +54,8 @@ def _dense_spec(
     return logits.like(_without(logits.shape, at))
 
 
-def _dense_step(axis: int, logits: Any, labels: Any, out: Any) -> None:
-    shifted, total = _log_powers(axis, logits)
-    np.subtract(total, shifted, shifted)  # minus the logarithm of softmax
-    products = np.multiply(shifted, labels, scratch("powers", logits.shape, logits.dtype))
-    add_up(products, axis, None, out, True)
-    if np.isnan(out).any():  # 0 * inf, where a class is impossible and its logit -inf
-        products[labels == 0] = 0
-        add_up(products, axis, None, out, True)
-
-
 def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    out = np.empty((*logits.shape[:at], 1, *logits.shape[at + 1 :]), logits.dtype)
-    along_rows(_dense_step, at, (logits, labels), (out,))
-    return out.reshape(_without(logits.shape, at))
+    return cross_entropy.dense(logits, labels, normalize_axis(axis, logits.ndim))
 
 
 def _whole(args: Any, batched: Any, size: int) -> list[Any]:
@@ -199,18 +172,8 @@ def _dense_gradient_spec(
     return logits
 
 
-def _dense_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any) -> None:
-    _softmax_into(axis, logits, out)
-    np.multiply(out, add_up(labels, axis, None, None, True), out)
-    np.subtract(out, labels, out)
-    np.multiply(out, g, out)
-
-
 def _dense_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    out = np.empty(logits.shape, logits.dtype)
-    along_rows(_dense_gradient_step, at, (logits, labels, np.expand_dims(g, at)), (out,))
-    return out
+    return cross_entropy.dense_gradient(logits, labels, g, normalize_axis(axis, logits.ndim))
 
 
 def _dense_gradient_rules(
@@ -305,23 +268,10 @@ def _check_labels(xp: Any, labels: Any, classes: int) -> None:
         )  # fmt: skip
 
 
-def _sparse_step(axis: int, logits: Any, labels: Any, out: Any) -> None:
-    shifted, total = _log_powers(axis, logits)
-    np.subtract(total, np.take_along_axis(shifted, labels, axis), out)
-
-
-def _indices(labels: Any, at: int) -> Any:
-    """Labels as NumPy wants indices, with an axis for the classes."""
-    return np.expand_dims(labels.astype(np.intp, copy=False), at)
-
-
 def _sparse_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
     at = normalize_axis(axis, logits.ndim)
     _check_labels(np, labels, logits.shape[at])
-    indices = _indices(labels, at)
-    out = np.empty(indices.shape, logits.dtype)
-    along_rows(_sparse_step, at, (logits, indices), (out,))
-    return out.reshape(labels.shape)
+    return cross_entropy.sparse(logits, labels, at)
 
 
 def _batched_sparse(args: Any, batched: Any, size: int, axis: int) -> Any:
@@ -428,20 +378,10 @@ def _sparse_gradient_spec(
     return logits
 
 
-def _sparse_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any) -> None:
-    _softmax_into(axis, logits, out)
-    chosen = np.take_along_axis(out, labels, axis)
-    np.put_along_axis(out, labels, chosen - 1, axis)
-    np.multiply(out, g, out)
-
-
 def _sparse_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
     at = normalize_axis(axis, logits.ndim)
     _check_labels(np, labels, logits.shape[at])
-    out = np.empty(logits.shape, logits.dtype)
-    inputs = (logits, _indices(labels, at), np.expand_dims(g, at))
-    along_rows(_sparse_gradient_step, at, inputs, (out,))
-    return out
+    return cross_entropy.sparse_gradient(logits, labels, g, at)
 
 
 def _sparse_gradient_rules(
@@ -507,30 +447,6 @@ def sparse_softmax_cross_entropy_gradient(
 # Independent classes -----------------------------------------------------------------------------
 
 
-def _sigmoid_step(x: Any, z: Any, out: Any) -> None:
-    np.abs(x, out)
-    powers = np.negative(out, scratch("powers", out.shape, out.dtype))
-    np.exp(powers, powers)
-    np.log1p(powers, powers)
-    wrong = np.subtract(1, z, scratch("wrong", out.shape, out.dtype))
-    np.copyto(wrong, z, where=x <= 0)
-    np.multiply(out, wrong, out)
-    np.add(out, powers, out)
-
-
-def _sigmoid_numpy(xp: Any, x: Any, z: Any) -> Any:
-    if type(x) is not np.ndarray or type(z) is not np.ndarray:  # one may be a Python number
-        x, z = np.asarray(x, getattr(z, "dtype", None)), np.asarray(z, getattr(x, "dtype", None))
-    x, z = np.broadcast_arrays(x, z)
-    out = np.empty(x.shape, x.dtype)
-    if x.dtype == np.float16:  # elementwise ops get it as it is
-        wide = _sigmoid_numpy(xp, x.astype(np.float32), z.astype(np.float32))
-        return wide.astype(np.float16)
-    flat = [np.ascontiguousarray(a).reshape(-1) for a in (x, z, out)]
-    each_tile(out.size, 1, lambda i, s: _sigmoid_step(*(a[s] for a in flat)))
-    return flat[2].reshape(out.shape)
-
-
 def _loss_of(x: float, z: float) -> float:
     return abs(x) * (1 - z if x > 0 else z) + math.log1p(math.exp(-abs(x)))
 
@@ -542,11 +458,8 @@ def _loss_of(x: float, z: float) -> float:
     ),
     saves="logits labels",
     dtypes=FLOATS,
-    scalar=lambda s, x, z: s.add(
-        s.multiply(s.abs(x), s.select(s.greater(x, 0), s.subtract(1, z), z)),
-        s.log1p(s.exp(s.negative(s.abs(x)))),
-    ),
-    overrides={"numpy": _sigmoid_numpy},
+    scalar=cross_entropy.binary_body,
+    overrides={"numpy": lambda xp, logits, labels: cross_entropy.binary(logits, labels)},
     onnx=Missing("exported as Softplus, Mul and Sub"),
     cost=exponentials,
     samples=pairs(-3, 3, 0, 1),
