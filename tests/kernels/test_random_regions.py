@@ -32,7 +32,7 @@ GUARDED = 100
 COMPARED = 0.7  # of the elements at least, on average
 
 CHUNKS = [(way, n) for way, count in COUNTS.items() for n in range(count // CHUNK)]
-LARGE = 20  # of so many elements that threads share the work
+LARGE = 12  # of so many elements that threads share the work
 
 # Every second chunk is run with limits so small that few arrays are one piece of work.
 SMALL_PIECES = {
