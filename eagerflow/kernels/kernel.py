@@ -72,8 +72,10 @@ class _Prepared:
         ]
         if outputs is None:
             outputs = self.allocate(inputs)
-        else:
-            _check_outputs(region, inputs, outputs, self.sizes)
+        _check_outputs(region, outputs, self.sizes)
+        self.replacing = [i for i, source in enumerate(self.inplace) if source is not None]
+        if 0 in self.sizes.values():
+            way = "tiles"  # loops over nothing write nothing, not even what varies elsewhere
         self.call = _WAYS[way](region, inputs, outputs, self.sizes)
 
     def allocate(self, inputs: Sequence[Array]) -> list[Array]:
@@ -95,8 +97,8 @@ def _prepared(
     try:
         key = (
             way,
-            tuple([(a.shape, a.strides, a.dtype) for a in inputs]),
-            None if outputs is None else tuple([(a.shape, a.strides, a.dtype) for a in outputs]),
+            _kinds(inputs),
+            None if outputs is None else _kinds(outputs),
             None if sizes is None else tuple(sizes.items()),
         )
         found = table.get(key)
@@ -115,6 +117,11 @@ def _prepared(
     return found
 
 
+def _kinds(arrays: Sequence[Array]) -> tuple[Any, ...]:
+    """What a call is prepared for; the type too, as other libraries' arrays have dtypes alike."""
+    return tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
+
+
 def run(
     region: Region,
     inputs: Sequence[Array],
@@ -129,8 +136,9 @@ def run(
     """
     prepared = _prepared(region, inputs, None, sizes, way)
     outputs = prepared.allocate(inputs)
-    if _watched is not None:
-        _watched.append((region, inputs, outputs, prepared.sizes))
+    for number in prepared.replacing:
+        _check_memory(region, inputs, outputs, number)
+    _note(region, inputs, outputs, prepared.sizes)
     prepared.call(inputs, outputs)
     return outputs
 
@@ -150,15 +158,20 @@ def compute(
     """
     prepared = _prepared(region, inputs, outputs, sizes, way)
     for number in range(len(outputs)):
-        _check_overlap(region, inputs, outputs, number)
-    if _watched is not None:
-        _watched.append((region, inputs, outputs, prepared.sizes))
+        _check_memory(region, inputs, outputs, number)
+    _note(region, inputs, outputs, prepared.sizes)
     prepared.call(inputs, outputs)
 
 
 # Looking -----------------------------------------------------------------------------------------
 
 _watched: list[Any] | None = None
+
+
+def _note(*call: Any) -> None:
+    listed = _watched  # another thread may end it at any moment
+    if listed is not None:
+        listed.append(call)
 
 
 def watch(calls: list[Any] | None) -> None:
@@ -228,9 +241,7 @@ def _check_rows(region: Region, part: Input, array: Array, index: Array) -> None
         )  # fmt: skip
 
 
-def _check_outputs(
-    region: Region, inputs: Sequence[Array], outputs: Sequence[Array], sizes: dict[str, int]
-) -> None:
+def _check_outputs(region: Region, outputs: Sequence[Array], sizes: dict[str, int]) -> None:
     if len(outputs) != len(region.outputs):
         _refuse(region, ArgumentError, f"{len(region.outputs)} outputs, not {len(outputs)}")
     for part, array in zip(region.outputs, outputs, strict=True):
@@ -238,16 +249,16 @@ def _check_outputs(
         shape = tuple(sizes[a] for a in part.axes)
         if array.shape != shape:
             _refuse(region, ShapeError, f"{part.name} has shape {array.shape}, not {shape}")
-        if not array.flags.writeable:
-            _refuse(region, ArgumentError, f"{part.name} cannot be written to")
         if any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True)):
             _refuse(region, ArgumentError, f"{part.name} has several elements in one place")
 
 
-def _check_overlap(
+def _check_memory(
     region: Region, inputs: Sequence[Array], outputs: Sequence[Array], number: int
 ) -> None:
     part, array = region.outputs[number], outputs[number]
+    if not array.flags.writeable:
+        _refuse(region, ArgumentError, f"{part.name} cannot be written to", part)
     for source, other in zip(region.inputs, inputs, strict=True):
         if source.name == part.inplace and _same_place(array, other):
             continue
