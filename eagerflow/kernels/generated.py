@@ -37,7 +37,10 @@ def enabled() -> bool:
     """Whether there is a compiler: llvmlite is installed, and EAGERFLOW_LLVM does not say 0."""
     if os.environ.get("EAGERFLOW_LLVM", "1").lower() in ("0", "off", "no", "false"):
         return False
-    return find_spec("llvmlite") is not None
+    try:
+        return find_spec("llvmlite") is not None
+    except ImportError:  # somebody's finder refuses it
+        return False
 
 
 _calls: list[Any] | None = None  # those made while somebody watches
