@@ -54,6 +54,7 @@ class Cupy(types.ModuleType):
     def __init__(self, libraries):
         super().__init__("cupy")
         self.libraries, self.device, self.launches, self.given = libraries, _Device(), [], []
+        self.modules = {}  # where launches keep theirs
 
     def wrap(self, values):
         return Array(values, self.device)

@@ -1,10 +1,14 @@
 """Regions as CUDA C: compiled for GPUs where nvcc is there, and run on the CPU through a shim."""
 
 import dataclasses
+import faulthandler
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -20,7 +24,7 @@ from eagerflow.kernels.scalar import INSTRUCTIONS
 from tests.kernels.cuda_cases import CASES, softmax_case
 from tests.kernels.cuda_cpu import Cupy, compile_for_cpu, joined, kernels_of, prepared
 from tests.kernels.expected import compare, evaluate
-from tests.kernels.guards import PATTERNS, Poisoned
+from tests.kernels.guards import PATTERNS, Guarded, Poisoned, guard_pages_work
 from tests.kernels.ways import place, seeded
 
 RANDOM = 60
@@ -37,15 +41,15 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is n
 class Borders:
     """The arrays of a named case again, in memory whose borders tell who touched them."""
 
-    def __init__(self, case, pattern=None):
-        self.case, self.memories, self.placed = case, [], {}
+    def __init__(self, case, pattern=None, kind=Poisoned):
+        self.case, self.kind, self.memories, self.placed = case, kind, [], {}
         self.inputs = [self.place(a, pattern) for a in case.inputs]
         self.outputs = [self.place(a, pattern) for a in case.outputs]
 
     def place(self, array, pattern):
         if id(array) not in self.placed:
             given = pattern or ("offset" if array.ctypes.data % 16 else "contiguous")
-            memory = Poisoned(array.shape, array.dtype, given)
+            memory = self.kind(array.shape, array.dtype, given)
             memory.array[...] = array
             self.memories.append(memory)
             # Strides that the case is about stay as they are.
@@ -64,6 +68,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(launch, "_modules", cupy.modules)
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -130,8 +135,21 @@ def everything(tmp_path_factory):
     randoms = [place(c) for c in map(seeded, range(RANDOM)) if written(c)]
     texts += [random_program(r).text for r in randoms]
     texts += [b(prepared(*calls[name].call).text) for name, b, _ in PLANTED.values()]
+    guarded = [prepared(*c.call).text for c in guarded_calls()]
+    texts += [*guarded, *(PLANTED["no tail"][1](text) for text in guarded[:1])]
     cupy = Cupy(compile_for_cpu(texts, tmp_path_factory.mktemp("cuda")))
     return cupy, calls, functions, randoms
+
+
+GUARDED = ("softmax_1_1001", "softmax_9_130", "softmax_2_20001", "gather", "layer_norm_backward",
+           "integers_and_bool", "softmax_bfloat16", "add_of_broadcast_and_transposed")  # fmt: skip
+
+
+def guarded_calls():
+    """Named calls between pages that no one may read: right after an operand, or right before."""
+    for name in GUARDED if guard_pages_work() else ():
+        for before in (False, True):
+            yield Borders(CASES[name](), "contiguous", lambda *a, b=before: Guarded(*a, before=b))
 
 
 def random_program(placed):
@@ -231,6 +249,40 @@ def test_bits_depend_on_neither_strides_nor_alignment(everything, monkeypatch):
             assert borders.touched() == 0
             found.append(borders.outputs[0].tobytes())
     assert len(set(found)) == 1
+
+
+def status_of(action):
+    """How a process of its own ends in which something is done."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which do nothing here
+        child = os.fork()
+    if not child:
+        faulthandler.disable()  # it would tell at length what is expected
+        try:
+            action()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@needs_compiler
+def test_nothing_outside_the_operands_is_read(everything, monkeypatch):
+    if not guard_pages_work():
+        pytest.skip("pages cannot be guarded here")
+    cupy, _, _, _ = everything
+
+    def all_calls():
+        for borders in guarded_calls():
+            run(cupy, monkeypatch, borders.call)
+            check(borders.case, borders.outputs)
+
+    assert status_of(all_calls) == 0
+    borders = next(guarded_calls())
+    program = prepared(*borders.call)
+    wrong = dataclasses.replace(program, text=PLANTED["no tail"][1](program.text))
+    monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
+    assert status_of(lambda: run(cupy, monkeypatch, borders.call)) == -signal.SIGSEGV
 
 
 @needs_compiler
