@@ -46,14 +46,14 @@ def enabled() -> bool:
 _calls: list[Any] | None = None  # those made while somebody watches
 
 
-def pays(size: int) -> bool:
+def pays(size: int, border: int = BORDER) -> bool:
     """Whether an array of this many elements is large enough."""
-    return (size >= BORDER and enabled()) or _calls is not None
+    return (size >= border and enabled()) or _calls is not None
 
 
-def takes(x: Any) -> bool:
+def takes(x: Any, border: int = BORDER) -> bool:
     """Whether an array's size and dtype are those of generated kernels."""
-    return x.dtype.char in "fd" and pays(x.size)
+    return x.dtype.char in "fd" and pays(x.size, border)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ import numpy as np
 
 from eagerflow.dtypes import REAL
 from eagerflow.errors import DTypeError
+from eagerflow.kernels import generated
 from eagerflow.kernels.tiling import SMALL, constants, direct_tiles, in_tiles, scratch, tiled, zeros
 from eagerflow.ops.arithmetic import abs
 from eagerflow.ops.comparison import greater, less, logical_and
+from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (
     FLOATS,
@@ -22,8 +24,9 @@ from eagerflow.ops.family import (
     elementwise,
     refused_objects,
 )
-from eagerflow.ops.samples import each, reals, values
-from eagerflow.ops.selection import where
+from eagerflow.ops.samples import each, pairs, reals, values
+from eagerflow.ops.selection import minimum, where
+from eagerflow.ops.slopes import pulls, slope
 from eagerflow.spec import TensorSpec
 
 __all__ = ["elu", "hard_sigmoid", "hard_silu", "leaky_relu", "relu", "relu6", "selu", "softsign"]
@@ -49,6 +52,10 @@ def _moved(x: Any, kink: float) -> Any:
     return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
 
 
+def _off_kinks_pairs(rng: Any, dtype: Any) -> list[Sample]:
+    return [s._replace(args=(_moved(s.args[0], 0.0), s.args[1])) for s in pairs(-2, 2)(rng, dtype)]
+
+
 # relu and relu6 ----------------------------------------------------------------------------------
 
 
@@ -56,31 +63,20 @@ def _step_into(x: Any, out: Any) -> None:
     np.greater(x, 0, out=out, casting="unsafe")
 
 
-@elementwise(
-    overrides={"numpy": in_tiles(_step_into)},
-    partials=(0,),
-    dtypes=REAL,
-    scalar=lambda s, x: s.select(s.greater(x, 0), 1, 0),
-    onnx=Missing("exported as Cast(Greater(x, 0))"),
-    samples=_off_kinks(-2, 2),
-    reference=each(lambda x: 1 if x > 0 else 0),
-)
-def step(xp: Any, x: Any, /) -> Any:
-    """1 where an element is positive, 0 elsewhere, in the dtype of the tensor.
-
-    ``x`` is a real tensor of any shape. It is the derivative of relu.
-
-    >>> step(ef.tensor([-1.0, 0.0, 2.0]))
-    Tensor([0., 0., 1.], float32, cpu:0)
-    """
-    return xp.asarray(x > 0, dtype=x.dtype)
+_RELU_BORDER = 1 << 18  # up to there, NumPy's one step is quicker than a kernel's call
 
 
 def _relu_into(x: Any, out: Any) -> None:
     np.maximum(x, zeros(x), out=out)
 
 
+def _relu_body(s: Any, x: Any) -> Any:
+    return s.maximum(x, 0)
+
+
 def _relu_numpy(xp: Any, x: Any) -> Any:
+    if generated.takes(x, _RELU_BORDER):
+        return generated.elementwise(_relu_body, x)
     if x.size < SMALL or x.dtype.kind != "f":
         return np.maximum(x, x.dtype.type(0))
     return tiled(_relu_into, x)
@@ -88,10 +84,9 @@ def _relu_numpy(xp: Any, x: Any) -> Any:
 
 @elementwise(
     overrides={"numpy": _relu_numpy},
-    partials=(lambda y, x: step(y),),
-    saves="y",
+    **pulls(lambda: relu_gradient, "y"),
     dtypes=REAL,
-    scalar=lambda s, x: s.maximum(x, 0),
+    scalar=_relu_body,
     onnx=Onnx("Relu"),
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: x if x > 0 else 0),
@@ -106,6 +101,26 @@ def relu(xp: Any, x: Any, /) -> Any:
     Tensor([0., 0., 2.], float32, cpu:0)
     """
     return xp.maximum(x, xp.zeros_like(x))
+
+
+@slope(
+    into=_step_into,
+    body=lambda s, y: s.greater(y, 0),
+    second=lambda y: zeros_like(y),
+    number=lambda y: 1 if y > 0 else 0,
+    low=-2,
+    high=2,
+    samples=_off_kinks_pairs,
+)
+def relu_gradient(xp: Any, value: Any, g: Any, /) -> Any:
+    """The gradient of a relu with result ``value``: g where that is positive, 0 elsewhere.
+
+    ``value`` and ``g`` are real tensors that broadcast.
+
+    >>> relu_gradient(ef.tensor([0.0, 2.0]), ef.tensor([3.0, 3.0]))
+    Tensor([0., 3.], float32, cpu:0)
+    """
+    return xp.where(value > 0, g, 0 * g)
 
 
 def _relu6_into(x: Any, out: Any) -> None:
@@ -164,17 +179,24 @@ def _leaky_into(x: Any, out: Any, negative_slope: float) -> None:
     np.add(np.maximum(x, none, out=out), below, out)
 
 
+def _leaky_body(s: Any, x: Any, negative_slope: float = 0.01) -> Any:
+    return s.add(s.maximum(x, 0), s.multiply(s.minimum(x, 0), negative_slope))
+
+
+def _leaky_derivative_into(x: Any, out: Any, negative_slope: float) -> None:
+    _step_into(x, out)
+    np.multiply(out, 1 - negative_slope, out)
+    np.add(out, negative_slope, out)
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_leaky_into)},
+    overrides={"numpy": in_tiles(_leaky_into, _leaky_body)},
     infer=_with_number("negative_slope"),
     errors=_refused_numbers("negative_slope"),
-    direct=direct_tiles(_leaky_into, "negative_slope", 0.01, (float, int)),
-    partials=(lambda y, x, negative_slope: step(x) * (1 - negative_slope) + negative_slope,),
-    saves="x",
+    direct=direct_tiles(_leaky_into, "negative_slope", 0.01, (float, int), _leaky_body),
+    **pulls(lambda: leaky_relu_gradient),
     dtypes=FLOATS,
-    scalar=lambda s, x, negative_slope=0.01: s.add(
-        s.maximum(x, 0), s.multiply(s.minimum(x, 0), negative_slope)
-    ),
+    scalar=_leaky_body,
     onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
     samples=lambda rng, dtype: [
         *_off_kinks(-2, 2)(rng, dtype),
@@ -195,6 +217,30 @@ def leaky_relu(xp: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     return xp.where(x > 0, x, x * negative_slope)
 
 
+@slope(
+    into=_leaky_derivative_into,
+    body=lambda s, x, negative_slope: s.select(s.greater(x, 0), 1, negative_slope),
+    second=lambda x, negative_slope: zeros_like(x),
+    number=lambda x, negative_slope: 1 if x > 0 else negative_slope,
+    low=-2,
+    high=2,
+    samples=lambda rng, dtype: [
+        sample._replace(attributes=attributes)
+        for attributes in ({}, {"negative_slope": 0.2})
+        for sample in _off_kinks_pairs(rng, dtype)
+    ],
+)
+def leaky_relu_gradient(xp: Any, x: Any, g: Any, /, negative_slope: float = 0.01) -> Any:
+    """The gradient of leaky_relu with respect to ``x``: g, times the slope where x is not positive.
+
+    ``x`` and ``g`` are real tensors that broadcast.
+
+    >>> leaky_relu_gradient(ef.tensor([-1.0, 2.0]), ef.tensor([1.0, 1.0]), 0.1)
+    Tensor([0.1, 1. ], float32, cpu:0)
+    """
+    return xp.where(x > 0, g, g * negative_slope)
+
+
 def _elu_into(x: Any, out: Any, alpha: float) -> None:
     none, below = zeros(x), scratch(out)
     np.expm1(np.minimum(x, none, out=below), below)
@@ -203,20 +249,34 @@ def _elu_into(x: Any, out: Any, alpha: float) -> None:
     np.add(np.maximum(x, none, out=out), below, out)
 
 
-def _elu_instructions(s: Any, x: Any, alpha: float = 1.0) -> Any:
+def _elu_body(s: Any, x: Any, alpha: float = 1.0) -> Any:
     return s.add(s.maximum(x, 0), s.multiply(s.expm1(s.minimum(x, 0)), alpha))
 
 
+def _elu_derivative_into(x: Any, out: Any, alpha: float) -> None:
+    np.exp(np.minimum(x, zeros(x), out=out), out)
+    np.multiply(out, alpha, out)
+    np.copyto(out, 1, where=np.greater(x, 0))
+
+
+def _elu_derivative_body(s: Any, x: Any, alpha: float = 1.0) -> Any:
+    low = s.select(s.greater(x, 0), 0, x)
+    return s.select(s.greater(x, 0), 1, s.multiply(s.exp(low), alpha))
+
+
+def _elu_curvature(x: Any, alpha: float) -> Any:
+    """The second derivative of elu."""
+    return where(greater(x, 0), 0.0, exp(minimum(x, 0.0)) * alpha)
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_elu_into)},
+    overrides={"numpy": in_tiles(_elu_into, _elu_body)},
     infer=_with_number("alpha"),
     errors=_refused_numbers("alpha"),
-    direct=direct_tiles(_elu_into, "alpha", 1.0, (float, int)),
-    partials=(lambda y, x, alpha: where(greater(x, 0), 1, exp(x) * alpha),),
-    saves="x",
-    singular=True,
+    direct=direct_tiles(_elu_into, "alpha", 1.0, (float, int), _elu_body),
+    **pulls(lambda: elu_gradient),
     dtypes=FLOATS,
-    scalar=_elu_instructions,
+    scalar=_elu_body,
     onnx=Onnx("Elu"),
     samples=lambda rng, dtype: [
         *_off_kinks(-2, 2)(rng, dtype),
@@ -238,6 +298,31 @@ def elu(xp: Any, x: Any, /, alpha: float = 1.0) -> Any:
     return xp.where(x > 0, x, xp.expm1(low) * alpha)
 
 
+@slope(
+    into=_elu_derivative_into,
+    body=_elu_derivative_body,
+    second=_elu_curvature,
+    number=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
+    low=-2,
+    high=2,
+    samples=lambda rng, dtype: [
+        sample._replace(attributes=attributes)
+        for attributes in ({}, {"alpha": 0.5})
+        for sample in _off_kinks_pairs(rng, dtype)
+    ],
+)
+def elu_gradient(xp: Any, x: Any, g: Any, /, alpha: float = 1.0) -> Any:
+    """The gradient of elu with respect to ``x``: g, times alpha·exp(x) where x is not positive.
+
+    ``x`` and ``g`` are real tensors that broadcast.
+
+    >>> elu_gradient(ef.tensor([0.0, 2.0]), ef.tensor([1.0, 1.0]), 0.5)
+    Tensor([0.5, 1. ], float32, cpu:0)
+    """
+    low = xp.where(x > 0, xp.zeros_like(x), x)
+    return xp.where(x > 0, g, g * (xp.exp(low) * alpha))
+
+
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
@@ -246,13 +331,16 @@ def _selu_into(x: Any, out: Any) -> None:
     np.multiply(out, _SELU_SCALE, out)
 
 
+def _selu_body(s: Any, x: Any) -> Any:
+    return s.multiply(_elu_body(s, x, _SELU_ALPHA), _SELU_SCALE)
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_selu_into)},
-    partials=(lambda y, x: where(greater(x, 0), 1, exp(x) * _SELU_ALPHA) * _SELU_SCALE,),
-    saves="x",
-    singular=True,
+    overrides={"numpy": in_tiles(_selu_into, _selu_body)},
+    # With g scaled first, it is elu's.
+    **pulls(lambda: lambda x, g: elu_gradient(x, g * _SELU_SCALE, _SELU_ALPHA)),
     dtypes=FLOATS,
-    scalar=lambda s, x: s.multiply(_elu_instructions(s, x, _SELU_ALPHA), _SELU_SCALE),
+    scalar=_selu_body,
     onnx=Onnx("Selu"),
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * math.expm1(x))),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.kernels.functions.parts import at_least, at_most
 from eagerflow.kernels.tiling import constants, in_tiles, scratch, zeros
 from eagerflow.ops.family import (
     FLOATS,
@@ -19,12 +20,15 @@ from eagerflow.ops.family import (
     elementwise,
 )
 from eagerflow.ops.samples import each, reals
+from eagerflow.ops.slopes import pulls, slope
 from eagerflow.ops.trigonometric import tanh
 
 __all__ = ["log_sigmoid", "mish", "sigmoid", "silu", "softplus"]
 
 
 _ONE = constants(1)
+_FAR = 800.0  # beyond, derivatives are 0 or 1, and x may as well be that
+_SILU = constants(1, _FAR, -_FAR)
 
 
 def _logistic(x: float) -> float:
@@ -42,10 +46,13 @@ def _sigmoid_into(x: Any, out: Any) -> None:
     np.divide(one, out, out)
 
 
+def _sigmoid_body(s: Any, x: Any) -> Any:
+    return s.sigmoid(x)
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_sigmoid_into)},
-    partials=(lambda y, x: y * (1 - y),),
-    saves="y",
+    overrides={"numpy": in_tiles(_sigmoid_into, _sigmoid_body)},
+    **pulls(lambda: sigmoid_gradient, "y"),
     dtypes=FLOATS,
     onnx=Onnx("Sigmoid"),
     samples=reals(-4, 4),
@@ -63,6 +70,31 @@ def sigmoid(xp: Any, x: Any, /) -> Any:
     return 1 / (1 + xp.exp(-x))
 
 
+def _sigmoid_slope_into(y: Any, out: Any) -> None:
+    (one,) = _ONE[out.dtype.char]
+    np.subtract(one, y, out)
+    np.multiply(out, y, out)
+
+
+@slope(
+    into=_sigmoid_slope_into,
+    body=lambda s, y: s.multiply(y, s.subtract(1, y)),
+    second=lambda y: 1 - 2 * y,
+    number=lambda y: y * (1 - y),
+    low=0.1,
+    high=0.9,
+)
+def sigmoid_gradient(xp: Any, value: Any, g: Any, /) -> Any:
+    """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
+
+    ``value`` and ``g`` are real tensors that broadcast.
+
+    >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
+    Tensor([0.5, 0. ], float32, cpu:0)
+    """
+    return g * (value * (1 - value))
+
+
 # softplus and log_sigmoid ------------------------------------------------------------------------
 
 
@@ -78,12 +110,15 @@ def _softplus_into(x: Any, out: Any) -> None:
     np.add(out, np.maximum(x, zeros(x), out=scratch(out)), out)
 
 
+def _softplus_body(s: Any, x: Any) -> Any:
+    return s.add(s.maximum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_softplus_into)},
-    partials=(lambda y, x: sigmoid(x),),
-    saves="x",
+    overrides={"numpy": in_tiles(_softplus_into, _softplus_body)},
+    **pulls(lambda: softplus_gradient),
     dtypes=FLOATS,
-    scalar=lambda s, x: s.add(s.maximum(x, 0), s.log1p(s.exp(s.negative(s.abs(x))))),
+    scalar=_softplus_body,
     onnx=Onnx("Softplus"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(1 + math.exp(x))),
@@ -105,12 +140,15 @@ def _log_sigmoid_into(x: Any, out: Any) -> None:
     np.subtract(np.minimum(x, zeros(x), out=scratch(out)), out, out)
 
 
+def _log_sigmoid_body(s: Any, x: Any) -> Any:
+    return s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_log_sigmoid_into)},
-    partials=(lambda y, x: sigmoid(-x),),
-    saves="x",
+    overrides={"numpy": in_tiles(_log_sigmoid_into, _log_sigmoid_body)},
+    **pulls(lambda: log_sigmoid_gradient),
     dtypes=FLOATS,
-    scalar=lambda s, x: s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x))))),
+    scalar=_log_sigmoid_body,
     onnx=Missing("exported as Neg(Softplus(Neg(x)))"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(_logistic(x))),
@@ -127,6 +165,51 @@ def log_sigmoid(xp: Any, x: Any, /) -> Any:
     return xp.where(x < 0, x, xp.zeros_like(x)) - xp.log1p(xp.exp(-xp.abs(x)))
 
 
+@slope(
+    into=_sigmoid_into,
+    body=_sigmoid_body,
+    second=lambda x: sigmoid(x) * sigmoid(-x),
+    number=_logistic,
+    low=-4,
+    high=4,
+)
+def softplus_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+    """The gradient of softplus with respect to ``x``: g·σ(x).
+
+    ``x`` and ``g`` are real tensors that broadcast.
+
+    >>> softplus_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([2.0, 2.0]))
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return g / (1 + xp.exp(-x))
+
+
+def _mirrored_sigmoid_into(x: Any, out: Any) -> None:
+    (one,) = _ONE[out.dtype.char]
+    np.exp(x, out)
+    np.add(out, one, out)
+    np.divide(one, out, out)
+
+
+@slope(
+    into=_mirrored_sigmoid_into,
+    body=lambda s, x: s.sigmoid(s.negative(x)),
+    second=lambda x: -(sigmoid(x) * sigmoid(-x)),
+    number=lambda x: _logistic(-x),
+    low=-4,
+    high=4,
+)
+def log_sigmoid_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+    """The gradient of log_sigmoid with respect to ``x``: g·σ(-x).
+
+    ``x`` and ``g`` are real tensors that broadcast.
+
+    >>> log_sigmoid_gradient(ef.tensor([0.0, -1000.0]), ef.tensor([2.0, 2.0]))
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return g / (1 + xp.exp(x))
+
+
 # silu --------------------------------------------------------------------------------------------
 
 
@@ -139,21 +222,31 @@ def _silu_into(x: Any, out: Any) -> None:
 
 
 def _silu_derivative_into(x: Any, out: Any) -> None:
-    (one,) = _ONE[out.dtype.char]
-    share = scratch(out)
-    _sigmoid_into(x, share)
+    one, far, low = _SILU[out.dtype.char]
+    share, inside = scratch(out), scratch(out, "inside")
+    np.minimum(np.maximum(x, low, out=inside), far, out=inside)
+    _sigmoid_into(inside, share)
     np.subtract(one, share, out)
-    np.multiply(out, x, out)
+    np.multiply(out, inside, out)
     np.add(out, one, out)
     np.multiply(out, share, out)
 
 
+def _silu_body(s: Any, x: Any) -> Any:
+    return s.divide(x, s.add(s.exp(s.negative(x)), 1))
+
+
+def _silu_derivative_body(s: Any, x: Any) -> Any:
+    x = at_most(s, at_least(s, x, -_FAR), _FAR)
+    share = s.reciprocal(s.add(s.exp(s.negative(x)), 1))
+    return s.multiply(share, s.fma(s.subtract(1, share), x, 1))
+
+
 @elementwise(
-    overrides={"numpy": in_tiles(_silu_into)},
-    partials=(lambda y, x: silu_derivative(x),),
-    saves="x",
+    overrides={"numpy": in_tiles(_silu_into, _silu_body)},
+    **pulls(lambda: silu_gradient),
     dtypes=FLOATS,
-    scalar=lambda s, x: s.divide(x, s.add(s.exp(s.negative(x)), 1)),
+    scalar=_silu_body,
     onnx=Missing("exported as Mul(x, Sigmoid(x))"),
     samples=reals(-4, 4),
     reference=each(lambda x: x * _logistic(x)),
@@ -176,30 +269,25 @@ def _silu_slope(x: Any) -> Any:
     return y * (1 - y) * ((1 - y * 2) * x + 2)
 
 
-@elementwise(
-    overrides={"numpy": in_tiles(_silu_derivative_into)},
-    partials=(lambda y, x: _silu_slope(x),),
-    saves="x",
-    dtypes=FLOATS,
-    scalar=lambda s, x: s.multiply(
-        s.sigmoid(x), s.add(s.multiply(s.subtract(1, s.sigmoid(x)), x), 1)
-    ),
-    onnx=Missing("exported as the ops that it consists of"),
-    samples=reals(-1, 4),
-    ulp=8,
-    reference=each(lambda x: _logistic(x) * (1 + x * (1 - _logistic(x)))),
+@slope(
+    into=_silu_derivative_into,
+    body=_silu_derivative_body,
+    second=_silu_slope,
+    number=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
+    low=-1,
+    high=4,
 )
-def silu_derivative(xp: Any, x: Any, /) -> Any:
-    """Derivative of silu at each element: σ(x)·(1 + x·(1 - σ(x))).
+def silu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+    """The gradient of silu with respect to ``x``: g·σ(x)·(1 + x·(1 - σ(x))).
 
-    ``x`` is a real tensor of any shape. Close to its zero, at -1.28, the error is absolute. An
-    op of its own, since it takes one pass where the ops it consists of take six.
+    ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
+    -1.28, the derivative's error is absolute.
 
-    >>> silu_derivative(ef.tensor([0.0, 1.0]))
-    Tensor([0.5   , 0.9277], float32, cpu:0)
+    >>> silu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
+    Tensor([0.5   , 1.8553], float32, cpu:0)
     """
     y = 1 / (1 + xp.exp(-x))
-    return y * (1 + x * (1 - y))
+    return g * (y * (1 + x * (1 - y)))
 
 
 # mish --------------------------------------------------------------------------------------------
@@ -207,11 +295,11 @@ def silu_derivative(xp: Any, x: Any, /) -> Any:
 # tanh(log(1 + e)) = n / (n + 2) with n = e·(e + 2); beyond e = exp(20) it is 1 in float64.
 
 
-_MISH = constants(20, 2)
+_MISH = constants(20, 2, -_FAR)
 
 
 def _mish_into(x: Any, out: Any) -> None:
-    twenty, two = _MISH[out.dtype.char]
+    twenty, two, _ = _MISH[out.dtype.char]
     other = scratch(out)
     np.exp(np.minimum(x, twenty, out=out), out)
     np.multiply(out, np.add(out, two, other), out)
@@ -219,23 +307,50 @@ def _mish_into(x: Any, out: Any) -> None:
     np.multiply(out, x, out)
 
 
-def _mish_slope(x: Any) -> Any:
-    share = tanh(softplus(x))
-    return share + x * (1 - share * share) * sigmoid(x)
+def _mish_derivative_into(x: Any, out: Any) -> None:
+    twenty, two, low = _MISH[out.dtype.char]
+    inside, other = scratch(out, "inside"), scratch(out)
+    np.minimum(np.maximum(x, low, out=inside), twenty, out=inside)
+    np.exp(inside, out)
+    # x·σ(x), then 1 - tanh, which is 2 / (n + 2)
+    np.multiply(np.divide(out, np.add(out, 1, other), other), inside, inside)
+    np.multiply(out, np.add(out, two, other), out)
+    np.divide(two, np.add(out, two, out), out)
+    np.subtract(two, out, other)
+    np.multiply(np.multiply(other, out, other), inside, other)
+    np.add(np.subtract(1, out, out), other, out)
 
 
-def _mish_instructions(s: Any, x: Any) -> Any:
+def _mish_derivative_body(s: Any, x: Any) -> Any:
+    x = at_most(s, at_least(s, x, -_FAR), 20)
+    e = s.exp(x)
+    less = s.divide(2, s.add(s.multiply(e, s.add(e, 2)), 2))
+    changed = s.multiply(s.multiply(less, s.subtract(2, less)), s.divide(e, s.add(e, 1)))
+    return s.fma(changed, x, s.subtract(1, less))
+
+
+def _mish_derivative_of_number(x: float) -> float:
+    share = math.tanh(math.log1p(math.exp(x)))
+    return share + x * (1 - share * share) * _logistic(x)
+
+
+def _mish_curvature(x: Any) -> Any:
+    """The second derivative of mish."""
+    share, y = tanh(softplus(x)), sigmoid(x)
+    return (1 - share * share) * y * (2 + x * (1 - y - 2 * share * y))
+
+
+def _mish_body(s: Any, x: Any) -> Any:
     e = s.exp(s.minimum(x, 20))
     n = s.multiply(e, s.add(e, 2))
     return s.multiply(x, s.divide(n, s.add(n, 2)))
 
 
 @elementwise(
-    overrides={"numpy": in_tiles(_mish_into)},
-    partials=(lambda y, x: _mish_slope(x),),
-    saves="x",
+    overrides={"numpy": in_tiles(_mish_into, _mish_body)},
+    **pulls(lambda: mish_gradient),
     dtypes=FLOATS,
-    scalar=_mish_instructions,
+    scalar=_mish_body,
     onnx=Onnx("Mish"),
     samples=reals(-4, 4),
     ulp=6,
@@ -253,3 +368,25 @@ def mish(xp: Any, x: Any, /) -> Any:
     e = xp.exp(xp.where(x > 20, xp.full_like(x, 20), x))
     n = e * (e + 2)
     return x * (n / (n + 2))
+
+
+@slope(
+    into=_mish_derivative_into,
+    body=_mish_derivative_body,
+    second=_mish_curvature,
+    number=_mish_derivative_of_number,
+    low=-1,
+    high=4,
+)
+def mish_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+    """The gradient of mish with respect to ``x``: ``g`` times the derivative at each element.
+
+    ``x`` and ``g`` are real tensors that broadcast. For negative numbers the derivative's error
+    is absolute.
+
+    >>> mish_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([1.0, 2.0]))
+    Tensor([0.6, 2. ], float32, cpu:0)
+    """
+    e = xp.exp(xp.where(x > 20, xp.full_like(x, 20), x))
+    less = 2 / (e * (e + 2) + 2)
+    return g * (1 - less + x * (less * (2 - less) * (e / (e + 1))))

@@ -73,7 +73,7 @@ def slope(
     def decorate(kernel: Call) -> Call:
         pulled.__name__ = kernel.__name__
         own: dict[str, Any] = {
-            "saves": "x g",
+            "saves": f"{kernel.__code__.co_varnames[1]} g",
             "dtypes": FLOATS,
             "scalar": pulled,
             "overrides": {"numpy": on_numpy},
