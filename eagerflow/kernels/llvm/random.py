@@ -28,9 +28,16 @@ def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes
     within = code.value(f"urem i64 {first}, {per_block}")
     words = ", ".join(f"i64 {x.text}" for x in state)
     for i in range(count):
+        if i == count - 1:  # only numbers that do not begin with a block reach into the last one
+            more, after = code.name("reach_"), code.name("drawn_")
+            aligned = code.value(f"icmp eq i64 {within}, 0")
+            code.line(f"br i1 {aligned}, label %{after}, label %{more}")
+            code.label(more)
         number = code.value(f"add i64 {block}, {i}")
         place = code.value(f"getelementptr i64, ptr {room}, i64 {i * _BLOCK_WORDS}")
         code.line(f"call void @{_NAME}(ptr {place}, i64 {number}, {words})")
+    code.line(f"br label %{after}")
+    code.label(after)
     start = code.value(f"getelementptr i{8 * size}, ptr {room}, i64 {within}")
     text = code.value(f"load {llvm_type(dtype, lanes)}, ptr {start}, align {size}")
     return Operand(text, dtype, lanes)
