@@ -46,13 +46,14 @@ def enabled() -> bool:
 _calls: list[Any] | None = None  # those made while somebody watches
 
 
-def pays(size: int, border: int = BORDER) -> bool:
+def pays(size: int, border: int | None = None) -> bool:
     """Whether an array of this many elements is large enough."""
-    return (size >= border and enabled()) or _calls is not None
+    least = BORDER if border is None else border
+    return (size >= least and enabled()) or _calls is not None
 
 
-def takes(x: Any, border: int = BORDER) -> bool:
-    """Whether an array's size and dtype are those of generated kernels."""
+def takes(x: Any, border: int | None = None) -> bool:
+    """Whether an array's size, at least ``border``, and dtype are those of generated kernels."""
     return x.dtype.char in "fd" and pays(x.size, border)
 
 

@@ -261,7 +261,7 @@ def tanh_gelu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     -0.75, and below, the derivative's error is absolute.
 
     >>> tanh_gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
-    Tensor([0.5  , 2.166], float32, cpu:0)
+    Tensor([0.5   , 2.1659], float32, cpu:0)
     """
     share = _share(xp, x, True)
     return g * (share * (1 + x * (1 - share) * (_LINEAR + 3 * _CUBIC * (x * x))))
