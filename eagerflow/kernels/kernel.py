@@ -74,8 +74,8 @@ class _Prepared:
             outputs = self.allocate(inputs)
         _check_outputs(region, outputs, self.sizes)
         self.replacing = [i for i, source in enumerate(self.inplace) if source is not None]
-        if 0 in self.sizes.values():
-            way = "tiles"  # loops over nothing write nothing, not even what varies elsewhere
+        if way == "llvm" and not launch.can_run(region, self.sizes):
+            way = "tiles"
         self.call = _WAYS[way](region, inputs, outputs, self.sizes)
 
     def allocate(self, inputs: Sequence[Array]) -> list[Array]:

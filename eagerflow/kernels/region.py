@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,14 @@ class Region:
             axes = self._derived["row"] = found[0] if found else self.axes[-1:]
         return axes
 
+    def without_gathers(self) -> Region:
+        """The same region with every input walked along all of its axes."""
+        found: Region | None = self._derived.get("plain")
+        if found is None:
+            inputs = tuple(replace(p, gather=None) for p in self.inputs)
+            found = self._derived["plain"] = replace(self, inputs=inputs)
+        return found
+
     def statement(self, name: str) -> Statement | Input:
         """The statement or input of a name."""
         table = self._derived.get("table")
@@ -303,6 +311,11 @@ class _Check:
             )  # fmt: skip
         elif index.gather is not None:
             self._fail(ArgumentError, line, f"%{index.name} is looked up itself")
+        elif not set(index.axes) <= set(part.axes):
+            self._fail(
+                ShapeError, line, f"what is looked up varies along all axes of the index "
+                f"%{index.name}, and not along {part.axes} alone",
+            )  # fmt: skip
         elif set(index.axes) & set(self.region.axes[-1:]) or not part.axes:
             self._fail(
                 ShapeError, line, f"rows are looked up by one number for each row, and "

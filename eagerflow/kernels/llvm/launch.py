@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, ident
 from eagerflow.kernels.region import Input, Region
 from eagerflow.kernels.schedule import schedule
 
-__all__ = ["Call", "Code", "assembly", "choose", "clear", "intermediate", "prepare"]
+__all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
 
 TASK = 1 << 17  # elements of one call, which costs a few µs to hand over
 PARALLEL = 1 << 16  # elements from which waking another thread pays
@@ -201,7 +202,7 @@ class Launch:
 
     def __init__(self, region: Region, binding: Binding, operands: Operands,
                  sizes: dict[str, int]) -> None:  # fmt: skip
-        self.region, self.plan = region, schedule(region)
+        self.region, self.plan, self.sizes = region, schedule(region), sizes
         self.lanes = lanes_of(region, compiler.host())
         variant = choose(region, binding, self.lanes)
         if variant == "side":
@@ -272,7 +273,11 @@ class Launch:
         for part in self.region.body:
             if self.region.is_column_reduction(part):
                 across = self.width if self.plan.varies(str(part.operands[0])) else 1
-                self.column_shapes[part.name] = (max(1, -(-rows // self.height)), across)
+                outer = self.region.axes[: -len(self.region.row_axes)]
+                middle = prod(self.sizes[a] for a in outer if a not in part.over)
+                self._set(f"middle_{part.name}", max(middle, 1))
+                blocks = max(1, -(-rows // self.height))
+                self.column_shapes[part.name] = (blocks, middle, across)
 
     def __call__(self, arrays: Sequence[Any]) -> dict[str, Any]:
         """Run on arrays; what the blocks of rows gave for each column reduction."""
@@ -336,16 +341,50 @@ class Launch:
             self.functions[-1](0, self.rows, 0, self.width, frame, scratch)
 
 
+def _lookups(region: Region) -> list[tuple[int, int]]:
+    """Inputs and their indices, where rows are not looked up by one number for each row."""
+    names = [p.name for p in region.inputs]
+    pairs = [(i, names.index(p.gather)) for i, p in enumerate(region.inputs) if p.gather]
+    inner = set(region.row_axes)
+    far = [inner & {*region.inputs[i].axes[:1], *region.inputs[k].axes} for i, k in pairs]
+    return pairs if any(far) else []
+
+
+def _read_again(region: Region, sizes: dict[str, int]) -> list[int]:
+    """Inputs that later rows still read after an earlier one has replaced them."""
+    names = [p.name for p in region.inputs]
+    return [
+        names.index(out.inplace)
+        for out in region.outputs
+        if out.inplace and any(a not in out.axes and sizes[a] > 1 for a in region.axes)
+    ]
+
+
+def can_run(region: Region, sizes: dict[str, int]) -> bool:
+    """Whether there is a kernel for a region of these extents.
+
+    Loops over nothing write nothing, not even what varies along other axes; and what reduces
+    a part of the axes of a row across rows is neither a row's sum nor a column's.
+    """
+    inner = set(region.row_axes)
+    return 0 not in sizes.values() and all(
+        inner.isdisjoint(s.over) for s in region.body if region.is_column_reduction(s)
+    )
+
+
 class Call:
     """A region made ready for arrays of certain shapes and strides; called with arrays."""
 
     def __init__(self, region: Region, inputs: Sequence[Any], outputs: Sequence[Any],
                  sizes: dict[str, int]) -> None:  # fmt: skip
-        self.region, self.sizes = region, sizes
+        self.sizes = sizes
+        self.lookups = _lookups(region)
+        self.region = region = region.without_gathers() if self.lookups else region
         columns = schedule(region).column_results()
         self.direct = [i for i, p in enumerate(region.outputs) if p.value not in columns]
         self.columns = [i for i, p in enumerate(region.outputs) if p.value in columns]
-        operands = self._operands(inputs, outputs)
+        self.saved = _read_again(region, sizes)
+        operands = self._operands(self._ready(inputs), outputs)
         binding = bind(region, operands, sizes)
         self.copies = binding is None
         if binding is None:
@@ -358,8 +397,26 @@ class Call:
         arrays = [*inputs, *(outputs[i] for i in self.direct)]
         return [(a, p.axes) for a, p in zip(arrays, operands_of(self.region), strict=True)]
 
+    def _ready(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs, with rows looked up and with copies of what is read after it is replaced."""
+        if not (self.lookups or self.saved):
+            return inputs
+        found = list(inputs)
+        for i in self.saved:
+            found[i] = found[i].copy()
+        for i, index in self.lookups:
+            part, by = self.region.inputs[i], self.region.inputs[index]
+            rows = inputs[i][inputs[index]]  # the index's axes, then those of the rows
+            axes = (*by.axes, *part.axes[1:])
+            order = sorted(range(len(axes)), key=lambda k: self.region.axes.index(axes[k]))
+            own = tuple(self.sizes[a] if a in axes else 1 for a in part.axes)
+            full = tuple(self.sizes[a] for a in part.axes)
+            found[i] = np.broadcast_to(rows.transpose(order).reshape(own), full)
+        return found
+
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill ``outputs``, in the order of the region's."""
+        inputs = self._ready(inputs)
         if self.copies:
             self._copied(inputs, outputs)
             return
@@ -373,15 +430,27 @@ class Call:
         operands = self._operands(inputs, outputs)
         copies = straight(self.region, operands, self.sizes)
         partial = self.launch([array for array, _ in copies])
-        for (whole, _), (made, _) in zip(operands[len(inputs) :], copies[len(inputs) :],
-                                         strict=True):  # fmt: skip
+        for (whole, own), (made, axes) in zip(
+            operands[len(inputs) :], copies[len(inputs) :], strict=True
+        ):
             if made is not whole:
-                whole[...] = made
+                whole[...] = made[tuple(slice(None) if a in own else 0 for a in axes)]
         self._join(partial, outputs)
 
     def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
-        for i in self.columns:
-            name = self.region.outputs[i].value
-            part = self.region.statement(name)
-            total = combine_arrays(part.instruction, partial[name])  # type: ignore[union-attr]
-            outputs[i][...] = total.reshape([self.sizes[a] for a in part.axes])
+        with np.errstate(all="ignore"):
+            for i in self.columns:
+                name = self.region.outputs[i].value
+                part = self.region.statement(name)
+                total = combine_arrays(part.instruction, partial[name])  # type: ignore[union-attr]
+                own = self.region.outputs[i].axes
+                shape = [self.sizes[a] if a in part.axes else 1 for a in own]
+                outputs[i][...] = self._along_own(total, part).reshape(shape)
+
+    def _along_own(self, total: Any, part: Any) -> Any:
+        """A column reduction without the axes along which its operand is the same everywhere."""
+        inner = self.region.row_axes
+        varies = total.shape[-1] != 1 or not set(inner).isdisjoint(part.axes)
+        axes = [a for a in self.region.axes if a not in part.over and (varies or a not in inner)]
+        whole = total.reshape([self.sizes[a] for a in axes])
+        return whole[tuple(slice(None) if a in part.axes else 0 for a in axes)]

@@ -45,6 +45,7 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
         if isinstance(part, Input) and part.gather:
             slots.append(f"g{i}")
     slots += [f"size_{axis}" for axis in region.axes]
+    slots += [f"middle_{s.name}" for s in region.body if region.is_column_reduction(s)]
     slots += [f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
               for s in region.body if s.instruction in REDUCTIONS]  # fmt: skip
     return [*slots, "rows_per_block", "blocks", "block_width", "keep_slot", "keep_row"]
@@ -255,7 +256,7 @@ class Nest:
         for out in self.schedule.row_outputs():
             self.memory.store_one(self.base[out], self.row[out.value], out.dtype)
         for part in self.schedule.row_columns():
-            place = self.memory.offset(f"%columns_{part.name}", "%block", part.dtype)
+            place = self.memory.offset(*self._column(part, ""), part.dtype)
             known = self.memory.load_one(place, part.dtype)
             value = self._row_operand(part.operands[0])
             total = combine(self.emit, part.instruction, known, value)
@@ -362,7 +363,7 @@ class Nest:
         kept = [(name, self._element(name, place)) for name in own.kept if self.keeps]
         for part in own.columns:
             value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
-            row = memory.offset(f"%columns_{part.name}", self._block_start(), part.dtype)
+            row = memory.offset(*self._column(part, "%width"), part.dtype)
             known = memory.load(row, place.position, "", 1, part.dtype, place.mask)
             total = combine(s, part.instruction, known, value)
             memory.store(row, place.position, "", 1, total, part.dtype, place.mask)
@@ -465,8 +466,16 @@ class Nest:
         row = code.value(f"mul i64 {self.r}, %keep_row")
         return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row), place.position
 
-    def _block_start(self) -> str:
-        return self.code.value("mul i64 %block, %width")
+    def _column(self, part: Statement, width: str) -> tuple[str, str]:
+        """Where a row's line of a column reduction begins: there is one for each block of rows,
+        and in it one for each index along the outer axes that are not reduced.
+        """
+        code, middle = self.code, f"%middle_{part.name}"
+        first = code.value(f"mul i64 %block, {middle}")
+        line = code.value(f"add i64 {first}, " + code.value(f"urem i64 {self.r}, {middle}"))
+        if width:
+            line = code.value(f"mul i64 {line}, {width}")
+        return f"%columns_{part.name}", line
 
     def _identity(self, part: Statement, lanes: int) -> Operand:
         return literal(identity(part.instruction, part.dtype), part.dtype, lanes)
@@ -493,7 +502,9 @@ class Nest:
             found: Operand = self.emit.select(wrong, float("nan"), top)
             return found
         if x.dtype == "bool":
-            return self._any(x) if reduction in ("any", "max") else self._not(self._any(self._not(x)))
+            if reduction in ("any", "max"):
+                return self._any(x)
+            return self._not(self._any(self._not(x)))
         return self._halved(reduction, x)
 
     def _not(self, x: Operand) -> Operand:
