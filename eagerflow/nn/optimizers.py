@@ -15,11 +15,16 @@ from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
 from eagerflow.nn.lookup import Configured, from_config, snake_case
 from eagerflow.nn.schedules import Schedule
-from eagerflow.ops.optimizer_updates import adam_update, momentum_update
+from eagerflow.ops.optimizer_updates import adam_update, adam_updates, momentum_update
+from eagerflow.recorder import now
 from eagerflow.tape import GradientTape
 from eagerflow.variable import Variable
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
+
+
+SMALL = 1 << 14  # elements of a variable that Adam changes together with others
+MANY = 6  # such variables for which that pays
 
 
 class Optimizer(Configured):
@@ -124,22 +129,22 @@ class Optimizer(Configured):
         rate = as_tensor(self.learning_rate)
         self.iterations.assign_add(1)
         step = self.iterations.value
-        numbers: dict[Any, tuple[Any, Any]] = {}
+        kinds: dict[Any, list[tuple[Any, Variable]]] = {}
+        for pair in pairs:
+            kinds.setdefault(pair[1].current._kind, []).append(pair)
+        for kind, members in kinds.items():
+            numbers = (as_tensor(n, kind.dtype, kind.device) for n in (rate, step))
+            self._change(members, *numbers)
+
+    def _change(self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any) -> None:
+        """Change variables of one dtype on one device."""
         for gradient, variable in pairs:
-            value = variable.value
-            kind = value._kind
-            if kind not in numbers:
-                place = kind.device
-                numbers[kind] = (
-                    as_tensor(rate, kind.dtype, place), as_tensor(step, kind.dtype, place)
-                )  # fmt: skip
             slots = self._slots[id(variable)][1]
-            new, *states = self.update(
-                value, gradient, [slot.value for slot in slots], *numbers[kind]
-            )
+            state = [slot.value for slot in slots]
+            new, *states = self.update(variable.value, gradient, state, rate, step)
             variable.assign(new)
-            for slot, state in zip(slots, states, strict=True):
-                slot.assign(state)
+            for slot, value in zip(slots, states, strict=True):
+                slot.assign(value)
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
@@ -298,6 +303,25 @@ class Adam(Optimizer):
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         return adam_update(value, gradient, *state, rate, step, **self._options)
+
+    def _change(self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any) -> None:
+        small = [pair for pair in pairs if pair[1].size < SMALL]
+        # Whoever records steps wants them one by one, and a subclass may have its own.
+        alone = now()[1] is not None or type(self).update is not Adam.update
+        if alone or len(small) < MANY:
+            super()._change(pairs, rate, step)
+            return
+        super()._change([pair for pair in pairs if pair[1].size >= SMALL], rate, step)
+        cells = [(v, *self._slots[id(v)][1]) for _, v in small]
+        arrays = [
+            x
+            for (gradient, _), (value, *state) in zip(small, cells, strict=True)
+            for x in (value.value, gradient, *(slot.value for slot in state))
+        ]
+        found = iter(adam_updates(rate, step, *arrays, **self._options))
+        for row in cells:
+            for cell in row:
+                cell.assign(next(found))
 
 
 class AdamW(Adam):

@@ -374,3 +374,126 @@ def adam_update(
     _check((parameter, gradient, mean, square), _ADAM)
     options = (beta_1, beta_2, epsilon, weight_decay)
     return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
+
+
+# Adam on many small parameters -------------------------------------------------------------------
+
+
+def _groups(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """Parameter, gradient, mean and square of each; ShapeError where one of them is missing."""
+    size = len(_ADAM)
+    if not arrays or len(arrays) % size:
+        raise ShapeError(
+            f"{len(arrays)} arrays came", argument="arrays",
+            expected=f"{', '.join(_ADAM)} of each parameter",
+        )  # fmt: skip
+    groups = [arrays[i : i + size] for i in range(0, len(arrays), size)]
+    for group in groups:
+        _check(group, _ADAM)
+    return groups
+
+
+def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
+    groups = _groups(arrays)
+    if not _single(learning_rate, step):
+        return _each_adam(xp, groups, learning_rate, step, **options)
+    p, g, m, s = (np.concatenate(column, axis=None) for column in zip(*groups, strict=True))
+    columns = _adam_numpy(xp, p, g, m, s, learning_rate, step, **options)
+    found, start = [], 0
+    for p, *_ in groups:
+        end = start + p.size
+        found += [column[start:end].reshape(p.shape) for column in columns]
+        start = end
+    return tuple(found)
+
+
+def _each_adam(
+    xp: Any, groups: list[tuple[Any, ...]], learning_rate: Any, step: Any, **options: Any
+) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for p, g, m, s in groups:
+        found += _adam(xp, p, g, m, s, learning_rate, step, **options)
+    return tuple(found)
+
+
+def _joined_batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    found: list[Any] = []
+    for values, own in zip(_fours(args), _fours(batched), strict=True):
+        found += adam_update.op.batch(values, own, size, **attributes)
+    return tuple(found)
+
+
+def _fours(args: Any) -> list[tuple[Any, ...]]:
+    """What ``adam_update`` takes for each parameter."""
+    return [(*args[i : i + 4], *args[:2]) for i in range(2, len(args), 4)]
+
+
+def _joined_samples(rng: Any, dtype: Any) -> list[Sample]:
+    numbers = (np.asarray(0.1, dtype), np.asarray(3, dtype))
+    base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in _ADAM]
+    found = []
+    for shapes, more in (
+        (((3,),), {}), (((2, 3), (), (0,), (4, 1)), {"beta_1": 0.5, "epsilon": 1e-3}),
+        (((5,), (5,)), {"weight_decay": 0.01, "beta_2": 0.9}),
+    ):  # fmt: skip
+        arrays = [make(rng, dtype, shape, 0.5, 2) for shape in shapes for _ in _ADAM]
+        found.append(Sample((*numbers, *arrays), more))
+    found.append(Sample((*numbers, *(x.T for x in base), *(x[::2, ::-1] for x in base)), {}))
+    return found
+
+
+def _joined_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((0.1, 1.0, x, x, x), {}, ShapeError, "3 arrays came"),
+        ErrorSample((0.1, 1.0, x, x, x, x[0]), {}, ShapeError, "not that of the parameter"),
+        ErrorSample((0.1, 1.0, x * 1j, x, x, x), {}, DTypeError, "is not taken"),
+    ]
+
+
+@define(
+    "control",
+    {
+        "dtypes": FLOATS,
+        "infer": lambda rate, step, *arrays, **options: tuple(
+            p.like() for p, *_ in _groups(arrays) for _ in range(3)
+        ),
+        "outputs": 0,  # three for each parameter
+        "trusted": True,  # the kernels check the shapes
+        "overrides": {"numpy": _joined_numpy},
+        "vjp": _NO_GRADIENT,
+        "jvp": _NO_GRADIENT,
+        "batch": _joined_batch,
+        "split": Missing("the arrays have shapes of their own"),
+        "cost": lambda rate, step, *arrays, **options: Cost(
+            _size_of(arrays) * 3, _size_of(arrays) * arrays[0].dtype.itemsize * 7 // 4
+        ),
+        "onnx": Missing("training is not exported"),
+        "scalar": Missing("several results"),
+        "samples": _joined_samples,
+        "errors": _joined_errors,
+        "reference": lambda rate, step, *arrays, **options: tuple(
+            x for group in _fours((rate, step, *arrays)) for x in _adam_reference(*group, **options)
+        ),
+        "ulp": 16,
+    },
+)
+def adam_updates(
+    xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, beta_1: float = 0.9,
+    beta_2: float = 0.999, epsilon: float = 1e-7, weight_decay: float = 0.0,
+) -> Any:  # fmt: skip
+    """One step of Adam for several parameters at once: as many calls of ``adam_update``.
+
+    ``arrays`` are parameter, gradient, mean and square of the first one, then those of the
+    second one, and so on; the results are parameter, mean and square of each in this order.
+    Small ones are joined, since calls cost more than their arithmetic. Raises ShapeError where
+    an array is missing, or shapes differ.
+    """
+    return _each_adam(
+        xp, _groups(arrays), learning_rate, step,
+        beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, weight_decay=weight_decay,
+    )  # fmt: skip
+
+
+def _size_of(arrays: tuple[Any, ...]) -> Any:
+    return sum((product(x.shape) for x in arrays), 0)

@@ -5,6 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.kernels import generated
+from eagerflow.nn import optimizers
 
 SIZE = (1 << 14) + 37
 
@@ -109,6 +110,49 @@ def test_both_ways_give_the_same_bits(monkeypatch):
     second = [x.numpy() for x in ef.adam_update(*arrays, 0.1, 3, weight_decay=0.01)]
     for a, b in zip(first, second, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+SHAPES = [(3, 4), (5,), (), (130, 140), (2, 0), (64, 64), (7,), (1, 1), (9,), (130,)]
+
+
+def steps(optimizer, shapes=SHAPES, dtypes=("float32",)):
+    """The weights and the state of an optimizer after three steps."""
+    rng = np.random.default_rng(1)
+    weights = [ef.Variable(rng.standard_normal(s).astype(d)) for s in shapes for d in dtypes]
+    for step in range(3):
+        gradients = [ef.tensor(rng.standard_normal(w.shape).astype(w.dtype)) for w in weights]
+        if step == 1:
+            gradients[1] = None
+        optimizer.apply(gradients, weights)
+    return [v.numpy() for v in (*weights, *optimizer.variables)]
+
+
+@pytest.mark.parametrize("dtypes", [("float32",), ("float64", "float32")])
+def test_small_parameters_are_changed_together(dtypes, monkeypatch):
+    """With the results that each one has alone, bit for bit."""
+    joined = []
+    original = optimizers.adam_updates
+    monkeypatch.setattr(
+        optimizers, "adam_updates", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
+    )
+    together = steps(optimizers.AdamW(0.01), dtypes=dtypes)
+    assert len(joined) == 3 * len(dtypes)
+    assert max(joined) == 2 + 4 * (len(SHAPES) - 1)  # all but the large one
+    monkeypatch.setattr(optimizers, "MANY", 1000)
+    alone = steps(optimizers.AdamW(0.01), dtypes=dtypes)
+    assert len(joined) == 3 * len(dtypes)
+    for a, b in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_an_update_of_ones_own_is_called_for_each_parameter():
+    class Half(optimizers.Adam):
+        def update(self, value, gradient, state, rate, step):
+            return value * 0.5, *state
+
+    weights = [ef.Variable([1.0, 2.0]) for _ in range(8)]
+    Half().apply([ef.tensor([1.0, 1.0])] * 8, weights)
+    assert all((w.numpy() == [0.5, 1.0]).all() for w in weights)
 
 
 def test_thirty_steps_of_the_optimizer():
