@@ -249,7 +249,8 @@ def _check_outputs(region: Region, outputs: Sequence[Array], sizes: dict[str, in
         shape = tuple(sizes[a] for a in part.axes)
         if array.shape != shape:
             _refuse(region, ShapeError, f"{part.name} has shape {array.shape}, not {shape}")
-        if any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True)):
+        shared = any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True))
+        if shared and array.size:
             _refuse(region, ArgumentError, f"{part.name} has several elements in one place")
 
 
