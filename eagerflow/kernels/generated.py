@@ -101,9 +101,12 @@ def region(
     return s.region()
 
 
-def run(found: Any, *arrays: Any) -> Any:
-    """The outputs of a region in new arrays; one output comes without a tuple."""
-    outputs = _machinery().run(found, arrays)
+def run(found: Any, *arrays: Any, **sizes: int) -> Any:
+    """The outputs of a region in new arrays; one output comes without a tuple.
+
+    ``sizes`` are those of axes along which no array lies.
+    """
+    outputs = _machinery().run(found, arrays, sizes or None)
     return outputs[0] if len(outputs) == 1 else outputs
 
 

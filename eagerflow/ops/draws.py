@@ -18,7 +18,7 @@ from eagerflow.devices import device_of
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.kernels import philox
+from eagerflow.kernels import generated, philox
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.spec import TensorSpec, as_shape
@@ -386,6 +386,21 @@ def _keep_reference(own: Any, count: int, dtype: Any, rate: float) -> list[float
     return [float(wide.type(1 / (1 - rate))) if u >= np.float32(rate) else 0.0 for u in drawn]
 
 
+def _keep_body(s: Any, key: Any, more: Any, draw: Any, rate: Any, factor: Any) -> Any:
+    return s.select(s.greater_equal(s.uniform((key, more, draw)), rate), factor, 0)
+
+
+def _kept(state: Any, count: int, rate: Any, factor: Any) -> Any:
+    """``factor`` where a uniform number is at least ``rate``, else 0."""
+    if generated.pays(count):
+        kind = factor.dtype.name
+        operands = (*(("uint64", ""),) * philox.WORDS, ("float32", ""), (kind, ""))
+        found = generated.region(_keep_body, "n", operands)
+        return generated.run(found, *map(np.asarray, (*state, rate, factor)), n=count)
+    numbers = philox.uniform(state, count, np.dtype("float32"))
+    return np.multiply(numbers >= rate, factor, dtype=factor.dtype)
+
+
 @_random(
     infer=_keep_spec,
     samples=lambda rng, dtype: [
@@ -416,12 +431,8 @@ def random_keep(
     """
     found = _float(dtype)
     factor = np.dtype("float32" if found.itemsize < 4 else found).type(1 / (1 - rate))
-
-    def fill(own: Any, count: int) -> Any:
-        numbers = philox.uniform(own, count, np.dtype("float32"))
-        return np.multiply(numbers >= np.float32(rate), factor, dtype=factor.dtype)
-
-    return _drawn(xp, state, as_shape(shape), found, fill)
+    least = np.float32(rate)
+    return _drawn(xp, state, as_shape(shape), found, lambda own, n: _kept(own, n, least, factor))
 
 
 def _permutation_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
