@@ -24,6 +24,7 @@ PARALLEL = 1 << 19  # elements that threads share
 PLANE = 16  # neighbouring elements of a channel from which they are rows of their own
 LINE = 1 << 10  # elements of a row of several places with all channels
 LINES = 4  # rows that are added up before their sum is added to that of the channels
+IN_PLANES, IN_LINES = 1 << 13, 1 << 16  # elements from which generated kernels cost less
 SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
 
 
@@ -243,8 +244,7 @@ def _form(shape: tuple[int, ...], at: int) -> _Planes | _Lines:
 
 def _pays(shape: tuple[int, ...], at: int) -> bool:
     size = math.prod(shape)
-    # Lines take more steps beside the kernels.
-    return size > 0 and generated.pays(size if _in_planes(shape, at) else size // 4)
+    return size > 0 and generated.pays(size, IN_PLANES if _in_planes(shape, at) else IN_LINES)
 
 
 # Other arrays ------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ __all__ = ["norm", "norm_gradient"]
 
 Axes = tuple[int, ...]
 
+BORDER = 1 << 12  # elements from which a generated kernel costs less than NumPy's steps
+
 
 class _Rows:
     """How arrays of one shape become matrices with a row for each set of normalized elements.
@@ -83,7 +85,7 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
     ``scale`` and ``offset``, or None, have the sizes of ``axes`` as their shape.
     """
-    large = generated.pays(x.size)
+    large = generated.takes(x, BORDER)
     rows = _Rows(x.shape, axes, side_by_side=large)
     given = [None if p is None else rows.line(p) for p in (scale, offset)]
     if large:
@@ -150,7 +152,7 @@ def norm_gradient(
     rows = _Rows(x.shape, axes)
     line = None if scale is None else rows.line(scale)
     steps: Callable[..., Any] = _tiled_gradient
-    if generated.pays(x.size):
+    if generated.takes(x, BORDER):
         steps = _generated_gradient
     of_x, *of_parameters = steps(rows.matrix(x), rows.matrix(g), line, epsilon, center)
     of_scale, of_offset = (rows.parameter(p) for p in of_parameters)

@@ -171,7 +171,7 @@ def _momentum_numpy(
     _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
     rate = learning_rate.item()
     shape, size = parameter.shape, parameter.size
-    if generated.pays(size) and parameter.dtype.char in "fd":
+    if generated.takes(parameter):
         return _generated(
             _momentum_body, (parameter, gradient, velocity), (rate, 1 - rate * weight_decay),
             momentum=momentum, nesterov=nesterov, decays=weight_decay != 0,
@@ -281,7 +281,7 @@ def _adam_numpy(
     rate = learning_rate.item()
     scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
     shape, size = parameter.shape, parameter.size
-    if generated.pays(size) and parameter.dtype.char in "fd":
+    if generated.takes(parameter):
         return _generated(
             _adam_body, (parameter, gradient, mean, square), (scale, 1 - rate * weight_decay),
             beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, decays=weight_decay != 0,
