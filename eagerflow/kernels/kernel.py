@@ -71,7 +71,10 @@ class _Prepared:
             (tuple(self.sizes[a] for a in p.axes), as_dtype(p.dtype)) for p in region.outputs
         ]
         if outputs is None:
-            outputs = self.allocate(inputs)
+            outputs = [
+                _imagined(shape, dtype) if source is None else inputs[source]
+                for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
+            ]
         _check_outputs(region, outputs, self.sizes)
         self.replacing = [i for i, source in enumerate(self.inplace) if source is not None]
         if way == "llvm" and not launch.can_run(region, self.sizes):
@@ -84,6 +87,12 @@ class _Prepared:
             empty(shape, dtype) if source is None else inputs[source]
             for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
         ]
+
+
+def _imagined(shape: tuple[int, ...], dtype: Any) -> Array:
+    """What looks like a new array, and has no memory: only its strides are looked at."""
+    steps = np.cumprod([dtype.itemsize, *shape[:0:-1]])[::-1] if shape else ()
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, tuple(map(int, steps)))
 
 
 def _prepared(

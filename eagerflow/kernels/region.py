@@ -311,11 +311,6 @@ class _Check:
             )  # fmt: skip
         elif index.gather is not None:
             self._fail(ArgumentError, line, f"%{index.name} is looked up itself")
-        elif not set(index.axes) <= set(part.axes):
-            self._fail(
-                ShapeError, line, f"what is looked up varies along all axes of the index "
-                f"%{index.name}, and not along {part.axes} alone",
-            )  # fmt: skip
         elif set(index.axes) & set(self.region.axes[-1:]) or not part.axes:
             self._fail(
                 ShapeError, line, f"rows are looked up by one number for each row, and "
