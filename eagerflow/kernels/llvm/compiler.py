@@ -10,6 +10,7 @@ import ctypes
 import fnmatch
 import itertools
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -165,6 +166,8 @@ class Library:
         self._tracker = tracker
 
     def __del__(self) -> None:
+        if sys.is_finalizing():  # a thread that ended with the interpreter may hold the lock
+            return
         with _lock:
             del self._tracker
 
