@@ -85,6 +85,10 @@ class Schedule:
             if self._inner.isdisjoint(o.axes) and o.value not in columns
         ]
 
+    def has_row_results(self) -> bool:
+        """Whether something is written or reduced once for each row, after all passes."""
+        return bool(self.row_outputs() or self.row_columns())
+
     def column_results(self) -> set[str]:
         """Names of the results of column reductions."""
         return {s.name for s in self.region.body if self.region.is_column_reduction(s)}

@@ -22,6 +22,7 @@ from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.cache import ObjectCache
 from eagerflow.kernels.layout import Binding, Layout, bind, operands_of, sideways, straight
 from eagerflow.kernels.llvm import compiler
+from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
 from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, identity
 from eagerflow.kernels.region import Input, Region
@@ -36,8 +37,6 @@ BLOCK = 1 << 15  # elements of a block of such a row
 COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
 KEPT = 4096  # kernels kept in memory
 
-_ARGUMENTS = (*[ctypes.c_int64] * 4, ctypes.c_void_p, ctypes.c_void_p)
-Function = Callable[..., None]
 Operands = list[tuple[Any, tuple[str, ...]]]
 
 
@@ -51,11 +50,10 @@ class Code:
         self.variant = variant
         self.slots = frame_slots(region, layout)
         self.at = {slot: i for i, slot in enumerate(self.slots)}
-        names = ["kernel"]
-        if variant == "stages":
-            names = [f"stage{i}" for i in range(len(schedule(region).passes) + 1)]
-        library = compiler.link(_object(region, layout, variant), *names)
-        self.functions = [library.function(name, *_ARGUMENTS) for name in names]
+        stages, _ = _stages(region, variant)
+        self.counters = ctypes.c_int64 * (LINE * (2 * len(stages) + 1))
+        library = compiler.link(_object(region, layout, variant), RUN)
+        self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
 _codes: dict[Any, Code] = {}
@@ -82,11 +80,25 @@ def intermediate(
 ) -> str:
     """The kernel in LLVM's text form."""
     target = target or compiler.host()
-    if variant == "side":
-        side = SideNest(region, layout, lanes_of(region, target), target.has_halves)
-        return side.lanes_kernel()
-    nest = Nest(region, layout, lanes_of(region, target), target.has_halves)
-    return nest.stages() if variant == "stages" else nest.rows(short=variant == "short")
+    shape = SideNest if variant == "side" else Nest
+    nest = shape(region, layout, lanes_of(region, target), target.has_halves)
+    if isinstance(nest, SideNest):
+        text = nest.lanes_kernel()
+    elif variant == "stages":
+        text = nest.stages()
+    else:
+        text = nest.rows(short=variant == "short")
+    stages, last = _stages(region, variant)
+    return text + driver(stages, last, frame_slots(region, layout), target.triple)
+
+
+def _stages(region: Region, variant: str) -> tuple[list[str], str | None]:
+    """The functions of pieces, in their order, and one of all rows after them."""
+    if variant != "stages":
+        return ["kernel"], None
+    plan = schedule(region)
+    names = [f"stage{i}" for i in range(len(plan.passes))]
+    return names, f"stage{len(names)}" if plan.has_row_results() else None
 
 
 def assembly(
@@ -210,7 +222,6 @@ class Launch:
         self.variant, self.binding = variant, binding
         self.rows, self.width, self.side = binding.rows, binding.width, binding.side
         self.code = prepare(region, binding.layout, variant)
-        self.functions = self.code.functions
         self.at = self.code.at
         self.frame_type = ctypes.c_int64 * len(self.code.slots)
         self.template = self.frame_type()
@@ -266,8 +277,13 @@ class Launch:
             self.scratch = 0
         elif self.plan.column_results():
             self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+        self.count = -(-rows // self.height) * self.blocks
+        whole = side if self.variant == "side" else self.width
+        for slot, value in zip(
+            SLOTS, (rows, whole, self.height, self.span, self.blocks, self.count), strict=True
+        ):
+            self._set(slot, value)
         self._set("keep_slot", line)
-        self._set("blocks", self.blocks)
         self._set("block_width", max(self.span, 1))
         self._set("rows_per_block", self.height if self.plan.column_results() else 1)
         for part in self.region.body:
@@ -290,55 +306,35 @@ class Launch:
             neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
             partial[name] = np.full(shape, neutral, part.dtype)
             frame[self.at[f"columns_{name}"]] = address(partial[name])
-        if self.variant == "stages":
-            self._by_stages(frame)
-        elif self.scratch:
-            self._share(self.functions[0], frame, None)
+        held = self._reserve(frame) if self.variant == "stages" else []
+        shared = address(held[-1]) if held and self.scratch else 0
+        counters, function = self.code.counters(), self.code.function
+
+        def help_out(_: int) -> None:
+            own = self.scratch and (shared or self._own_scratch())
+            function(frame, own, counters)
+
+        if self.parallel and self.count > 1:
+            threads.run(help_out, min(self.count, threads.thread_count()))
         else:
-            self._share(self.functions[0], frame, 0)
+            help_out(0)
         return partial
-
-    def _share(self, function: Function, frame: Any, scratch: int | None) -> None:
-        """All rows and columns, in calls that threads share; each finds scratch if it gets none."""
-        rows, blocks, height, span = self.rows, self.blocks, self.height, self.span
-        whole = self.side if self.variant == "side" else self.width
-
-        def work(i: int) -> None:
-            r, b = divmod(i, blocks)
-            function(
-                r * height, min((r + 1) * height, rows), b * span, min((b + 1) * span, whole),
-                frame, self._own_scratch() if scratch is None else scratch,
-            )  # fmt: skip
-
-        count = -(-rows // height) * blocks
-        if self.parallel:
-            threads.run(work, count)
-        elif count == 1:
-            own = self._own_scratch() if scratch is None else scratch
-            function(0, rows, 0, whole, frame, own)
-        else:
-            for i in range(count):
-                work(i)
 
     def _own_scratch(self) -> int:
         """Memory of the calling thread's own, placed for vectors."""
         start = address(threads.scratch("kernel", (self.scratch + 64,), np.uint8))
         return -(-start // 64) * 64
 
-    def _by_stages(self, frame: Any) -> None:
+    def _reserve(self, frame: Any) -> list[Any]:
+        """Memory for what stages leave for later ones; last, that of the values kept."""
         held = []
         for own in self.plan.passes:
             for part in own.reductions:
                 held.append(np.empty((self.rows, self.blocks), part.dtype))
                 frame[self.at[f"partial_{part.name}"]] = address(held[-1])
-        scratch = 0
         if self.scratch:
             held.append(empty((self.scratch,), np.dtype(np.uint8)))
-            scratch = address(held[-1])
-        for function in self.functions[:-1]:
-            self._share(function, frame, scratch)
-        if self.plan.row_outputs() or self.plan.row_columns():
-            self.functions[-1](0, self.rows, 0, self.width, frame, scratch)
+        return held
 
 
 def _lookups(region: Region) -> list[tuple[int, int]]:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels.layout import Layout, operands_of
+from eagerflow.kernels.llvm.driver import SLOTS
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
 from eagerflow.kernels.llvm.memory import Memory, item_size
 from eagerflow.kernels.llvm.random import random_lanes
@@ -48,7 +49,7 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
     slots += [f"middle_{s.name}" for s in region.body if region.is_column_reduction(s)]
     slots += [f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
               for s in region.body if s.instruction in REDUCTIONS]  # fmt: skip
-    return [*slots, "rows_per_block", "blocks", "block_width", "keep_slot", "keep_row"]
+    return [*slots, *SLOTS, "rows_per_block", "block_width", "keep_slot", "keep_row"]
 
 
 def identity(reduction: str, dtype: str) -> Any:
@@ -130,7 +131,8 @@ class Nest:
 
     def stages(self) -> str:
         """The module of one function for each pass, and one for what remains after them."""
-        for number, own in enumerate([*self.schedule.passes, None]):
+        rest = [None] if self.schedule.has_row_results() else []
+        for number, own in enumerate([*self.schedule.passes, *rest]):
             self.passing = number
             self._begin(f"stage{number}")
             end = self._row_loop()
