@@ -61,8 +61,11 @@ def resident():
     return 1024 * int(line.split()[1])
 
 
-def growth(warm, rounds, keep=False):
-    """The share by which memory grows while regions are compiled and dropped, after some."""
+def growth(warm, rounds, leak=0):
+    """The share by which memory grows while regions are compiled and dropped, after some.
+
+    ``leak`` bytes are planted in each round.
+    """
     kept = []
     for number in range(warm + rounds):
         if number == warm:
@@ -70,8 +73,7 @@ def growth(warm, rounds, keep=False):
             before = resident()
         found = region(number)
         check(number, found=found)
-        if keep:
-            kept.append((found, found.calls.copy()))
+        kept.append(b"x" * leak)
         launch.clear()
     gc.collect()
     return resident() / before - 1
