@@ -22,8 +22,8 @@ INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 class Case(NamedTuple):
     """A region's body, its inputs as (dtype, along which axes, maker), and a reference.
 
-    ``kind`` is "rows" for what reduces rows, "columns" for what reduces columns, "elements" for
-    what does neither; "rows alone" reduces rows, but never walks several of them side by side.
+    ``kind`` is "rows" for what reduces rows, "columns" for what reduces columns as well,
+    "elements" for what does neither; "rows alone" never walks several rows side by side.
     """
 
     kind: str
@@ -437,11 +437,13 @@ CASES = {
 # Arrays ------------------------------------------------------------------------------------------
 
 PLACES = {
-    "rows": ((37, 101), "unit"),
-    "rows strided": ((37, 101), "strided"),
-    "rows outer": ((37, 101), "outer"),
-    "broadcast": ((37, 101), "broadcast"),
-    "rows unaligned": ((37, 101), "unaligned"),
+    "rows": ((37, 301), "unit"),
+    "rows strided": ((37, 301), "strided"),
+    "rows outer": ((37, 301), "outer"),
+    "broadcast": ((37, 301), "broadcast"),
+    "rows unaligned": ((37, 301), "unaligned"),
+    "group": ((37, 101), "unit"),
+    "group strided": ((37, 101), "strided"),
     "short": ((53, 3), "unit"),
     "short reversed": ((53, 3), "reversed"),
     "side": ((90, 33), "turned"),
@@ -451,7 +453,7 @@ PLACES = {
 """Rows and their length, and how arrays lie in memory; the first word is the variant."""
 
 
-FEW = ("rows", "short", "side", "stages strided")
+FEW = ("rows", "group", "short", "side", "stages strided")
 """One place of each variant."""
 
 
@@ -480,9 +482,8 @@ def expected_variant(kind, place):
     wanted = place.partition(" ")[0]
     if kind == "elements":
         return "stages"
-    if wanted == "stages" or kind == "rows":
-        return wanted
-    return "short" if kind == "rows alone" and wanted == "short" else "rows"
+    # What also reduces columns does not let lanes be rows.
+    return "group" if wanted == "side" and kind != "rows" else wanted
 
 
 def laid_out(array, how):

@@ -127,16 +127,18 @@ def chosen(name, shape, how="unit", lanes=16):
     ("name", "shape", "how", "variant"),
     [
         ("softmax float32", (100, 16), "unit", "short"),
-        ("softmax float32", (100, 17), "unit", "rows"),
+        ("softmax float32", (100, 17), "unit", "group"),
+        ("softmax float32", (100, launch.GROUPED), "unit", "group"),
+        ("softmax float32", (100, launch.GROUPED + 1), "unit", "rows"),
         ("softmax float32", (15, launch.LONG), "unit", "rows"),
         ("softmax float32", (15, launch.LONG + 1), "unit", "stages"),
         ("softmax float32", (16, launch.LONG + 1), "unit", "rows"),
         ("softmax float32", (90, 17), "turned", "side"),
-        ("softmax float32", (6, 17), "turned", "rows"),  # three side by side do not fill a vector
-        ("layer_norm_gradient", (90, 17), "turned", "rows"),
+        ("softmax float32", (6, 17), "turned", "group"),  # three side by side do not fill a vector
+        ("layer_norm_gradient", (90, 17), "turned", "group"),
         ("layer_norm_gradient", (2, launch.LONG + 1), "unit", "stages"),
-        ("layer_norm_gradient", (100, 16), "unit", "rows"),
-        ("dropout", (90, 17), "turned", "rows"),
+        ("layer_norm_gradient", (100, 16), "unit", "short"),
+        ("dropout", (90, 17), "turned", "group"),
         ("adam float32", (100, 16), "unit", "stages"),
         ("adam float32", (2, 200_000), "strided", "stages"),
     ],
@@ -308,7 +310,7 @@ NEON = compiler.Target("aarch64-unknown-linux-gnu", "generic", "+neon", 16)
 def test_all_variants_are_written_for_neon(name):
     _initialize(NEON.triple)
     variants = {"elements": ["stages"], "columns": ["rows", "stages"]}
-    for variant in variants.get(CASES[name].kind, ["rows", "short", "stages"]):
+    for variant in variants.get(CASES[name].kind, ["rows", "group", "short", "stages"]):
         assert re.search(r"\bret\b", assembly(name, NEON, variant))
     if CASES[name].kind == "rows":
         assert re.search(r"\bret\b", assembly(name, NEON, "side", inner=2))

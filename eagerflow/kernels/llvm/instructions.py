@@ -115,6 +115,10 @@ class Code:
         self.lines[self._entry] += f"\n  {name} = {text}"
         return name
 
+    def entry_line(self, text: str) -> None:
+        """A line where the function begins, after the values made there before."""
+        self.lines[self._entry] += f"\n  {text}"
+
     def reserve(self) -> int:
         """A line that is written later by ``fill``; its number."""
         self.lines.append("")

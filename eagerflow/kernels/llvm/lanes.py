@@ -18,7 +18,7 @@ __all__ = ["SideNest"]
 class SideNest(Nest):
     """Writes a kernel whose columns are rows of the region, side by side."""
 
-    def lanes_kernel(self) -> str:
+    def kernel(self) -> str:
         """The module of one function, ``kernel``; its columns are places along the side."""
         self._begin("kernel")
         code = self.code

@@ -23,6 +23,7 @@ from eagerflow.kernels.cache import ObjectCache
 from eagerflow.kernels.layout import Binding, Layout, bind, operands_of, sideways, straight
 from eagerflow.kernels.llvm import compiler
 from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
+from eagerflow.kernels.llvm.groups import GroupNest
 from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, identity
 from eagerflow.kernels.region import Input, Region
@@ -33,6 +34,7 @@ __all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermedia
 TASK = 1 << 17  # elements of one call, which costs a few µs to hand over
 PARALLEL = 1 << 16  # elements from which waking another thread pays
 LONG = 1 << 16  # elements of a row from which threads share it
+GROUPED = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK = 1 << 15  # elements of a block of such a row
 COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
 KEPT = 4096  # kernels kept in memory
@@ -80,14 +82,13 @@ def intermediate(
 ) -> str:
     """The kernel in LLVM's text form."""
     target = target or compiler.host()
-    shape = SideNest if variant == "side" else Nest
-    nest = shape(region, layout, lanes_of(region, target), target.has_halves)
-    if isinstance(nest, SideNest):
-        text = nest.lanes_kernel()
-    elif variant == "stages":
-        text = nest.stages()
+    given = region, layout, lanes_of(region, target), target.has_halves
+    if variant == "side":
+        text = SideNest(*given).kernel()
+    elif variant in ("short", "group"):
+        text = GroupNest(*given).kernel(single=variant == "short")
     else:
-        text = nest.rows(short=variant == "short")
+        text = Nest(*given).stages() if variant == "stages" else Nest(*given).rows()
     stages, last = _stages(region, variant)
     return text + driver(stages, last, frame_slots(region, layout), target.triple)
 
@@ -169,8 +170,8 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
         return "stages"
     if not reduces and not columns:
         return "stages"
-    if reduces and not columns and width <= lanes:
-        return "short"
+    if reduces and width <= GROUPED:
+        return "short" if width <= lanes else "group"
     return "rows"
 
 
@@ -273,10 +274,12 @@ class Launch:
             self.scratch *= rows
             self._set("keep_row", line)
             line *= rows
-        elif self.variant == "short":
-            self.scratch = 0
         elif self.plan.column_results():
             self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+        if self.variant in ("short", "group"):
+            self._set("keep_row", line)
+            line *= self.lanes
+            self.scratch *= self.lanes
         self.count = -(-rows // self.height) * self.blocks
         whole = side if self.variant == "side" else self.width
         for slot, value in zip(
