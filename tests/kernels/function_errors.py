@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 
 from eagerflow.kernels.functions import FUNCTIONS
-from eagerflow.kernels.llvm.compiler import compile_object, link
+from eagerflow.kernels.llvm.compiler import compile_object, host, link
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, llvm_type
 from eagerflow.kernels.scalar import INSTRUCTIONS
 
@@ -16,8 +16,13 @@ LONG_IS_LONGER = np.finfo(LONG).nmant >= 63
 """Whether this machine's long double can judge float64."""
 
 
-def compiled(function, dtype, operands=1, lanes=16, result=None):
-    """``function(s, *operands)`` as machine code, called with arrays of one length."""
+def compiled(function, dtype, operands=1, lanes=16, result=None, avx512=None):
+    """``function(s, *operands)`` as machine code, called with arrays of one length.
+
+    ``avx512`` says whether that processor's own instructions are used, as they are by default
+    where there are any.
+    """
+    avx512 = host().has_avx512 if avx512 is None else avx512
     code, result = Code(), result or dtype
     one, many = llvm_type(dtype), llvm_type(dtype, lanes)
     given = [f"%x{i}" for i in range(operands)]
@@ -30,7 +35,7 @@ def compiled(function, dtype, operands=1, lanes=16, result=None):
     for name in given:
         where = code.value(f"getelementptr {one}, ptr {name}, i64 %i")
         values.append(Operand(code.value(f"load {many}, ptr {where}, align 1"), dtype, lanes))
-    value = function(Emitter(code), *values)
+    value = function(Emitter(code, avx512), *values)
     if result == "bool":
         value = Emitter(code).convert(value, "uint8")
     stored = value.dtype

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from eagerflow.kernels.functions import BOUNDS, FUNCTIONS, exponential
-from eagerflow.kernels.llvm.compiler import available
+from eagerflow.kernels.llvm.compiler import available, host
 from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY
 from tests.kernels.function_errors import (
     LONG,
@@ -114,6 +114,20 @@ def test_one_lane_computes_what_many_do(name, dtype):
         x = x.astype(dtype)
     many, one = compiled(FUNCTIONS[name], dtype), compiled(FUNCTIONS[name], dtype, lanes=0)
     np.testing.assert_array_equal(many(x), one(x))
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_instructions_give_the_same_bits(name, dtype):
+    # Of AVX-512 only one is used, which multiplies with a power of two.
+    if not host().has_avx512:
+        pytest.skip("this processor has no AVX-512")
+    lanes = 16 if dtype == "float32" else 8
+    x = np.concatenate([spread_points(np.random.default_rng(4), 20_000), hard_points(np.float64)])
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, np.linspace(-760, 720, 30_000)]).astype(dtype)
+    special, plain = (compiled(FUNCTIONS[name], dtype, lanes=lanes, avx512=a) for a in (True, False))
+    np.testing.assert_array_equal(special(x), plain(x))
 
 
 @pytest.mark.parametrize("name", UNARY)

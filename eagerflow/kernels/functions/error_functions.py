@@ -13,7 +13,7 @@ from eagerflow.kernels.functions.parts import (
     horner,
     nearest,
     quick_two_sum,
-    two_powers,
+    scaled,
     two_product,
 )
 
@@ -142,5 +142,4 @@ def _erfc_far(s: Any, x: Any) -> Any:
     # e^r = 1 + r + r² (...): the first coefficient of EXP is 1, and needs no rounding of its own.
     curved = s.fma(s.multiply(r, r), horner(s, r, EXP[kind][1:]), s.add(slip, r_error))
     value = s.add(factor, s.fma(factor, r, s.fma(factor, curved, factor_error)))
-    first, second = two_powers(s, bits, kind)
-    return s.multiply(s.multiply(value, first), second)
+    return scaled(s, value, n, bits)

@@ -18,7 +18,7 @@ from eagerflow.kernels.functions.parts import (
     horner,
     nearest,
     power_of_two,
-    two_powers,
+    scaled,
 )
 
 __all__ = ["BOUNDS", "exp", "exp2", "expm1", "sigmoid"]
@@ -61,12 +61,12 @@ _RANGE = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
 _RANGE2 = {"float32": (-151.0, 128.0), "float64": (-1076.0, 1024.0)}
 
 
-def reduced_exp(s: Any, x: Any, offset: int) -> tuple[Any, Any]:
-    """e^r for the reduced argument, and low bits that hold n + offset; x is in a safe range."""
+def reduced_exp(s: Any, x: Any, offset: int) -> tuple[Any, Any, Any]:
+    """e^r for the reduced argument, n, and low bits that hold n + offset; x is in a safe range."""
     high, low = LN2[x.dtype]
     n, bits = nearest(s, x, math.log2(math.e), offset)
     r = s.fma(n, -low, s.fma(n, -high, x))
-    return s.fma(r, horner(s, r, EXP[x.dtype]), 1), bits
+    return s.fma(r, horner(s, r, EXP[x.dtype]), 1), n, bits
 
 
 def scaled_expm1(s: Any, x: Any, shift: int) -> Any:
@@ -94,9 +94,7 @@ def exp(s: Any, x: Any) -> Any:
     """
     low, high = _RANGE[x.dtype]
     x = at_most(s, at_least(s, x, low), high)
-    p, bits = reduced_exp(s, x, 2 * FORMATS[x.dtype].bias)
-    first, second = two_powers(s, bits, x.dtype)
-    return s.multiply(s.multiply(p, first), second)
+    return scaled(s, *reduced_exp(s, x, 2 * FORMATS[x.dtype].bias))
 
 
 def exp2(s: Any, x: Any) -> Any:
@@ -106,8 +104,7 @@ def exp2(s: Any, x: Any) -> Any:
     n, bits = nearest(s, x, 1, 2 * FORMATS[x.dtype].bias)
     r = s.subtract(x, n)
     p = s.fma(r, horner(s, r, EXP2[x.dtype]), 1)
-    first, second = two_powers(s, bits, x.dtype)
-    return s.multiply(s.multiply(p, first), second)
+    return scaled(s, p, n, bits)
 
 
 def expm1(s: Any, x: Any) -> Any:
@@ -127,9 +124,7 @@ def sigmoid(s: Any, x: Any) -> Any:
     which are the larger ones, are multiplied by at most 1/2.
     """
     away = at_least(s, s.negative(s.abs(x)), _RANGE[x.dtype][0])
-    p, bits = reduced_exp(s, away, 2 * FORMATS[x.dtype].bias)
-    first, second = two_powers(s, bits, x.dtype)
-    small = s.multiply(s.multiply(p, first), second)
+    small = scaled(s, *reduced_exp(s, away, 2 * FORMATS[x.dtype].bias))
     quotient = s.divide(small, s.add(small, 1))
     upper = s.select(s.less(x, 0), small, 1)
     return s.fma(s.negative(upper), quotient, upper)

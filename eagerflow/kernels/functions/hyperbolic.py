@@ -52,7 +52,7 @@ def sinh(s: Any, x: Any) -> Any:
 def cosh(s: Any, x: Any) -> Any:
     """The hyperbolic cosine, within 2 units in the last place: 2 (p + 1 / 16 p), p = e^|x| / 4."""
     size = at_most(s, s.abs(x), _LIMIT[x.dtype])
-    p, bits = reduced_exp(s, size, FORMATS[x.dtype].bias - 2)
+    p, _, bits = reduced_exp(s, size, FORMATS[x.dtype].bias - 2)
     quarter = s.multiply(p, power_of_two(s, bits, x.dtype))
     total = s.add(quarter, s.divide(s.constant(0.0625, x.dtype), quarter))
     return s.add(total, total)

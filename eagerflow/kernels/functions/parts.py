@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = [
     "FORMATS", "LN2", "Format", "at_least", "at_most", "frexp_near_one", "horner", "nearest",
-    "power_of_two", "quick_two_sum", "two_powers", "two_product", "two_sum",
+    "power_of_two", "quick_two_sum", "scaled", "two_powers", "two_product", "two_sum",
 ]  # fmt: skip
 
 
@@ -112,6 +112,19 @@ def two_powers(s: Any, bits: Any, dtype: str) -> tuple[Any, Any]:
     """
     half = s.bitwise_right_shift(bits, 1)
     return power_of_two(s, half, dtype), power_of_two(s, s.subtract(bits, half), dtype)
+
+
+def scaled(s: Any, y: Any, n: Any, bits: Any) -> Any:
+    """y * 2^n, rounded once; n comes as a float, and as low bits that hold n + 2 * bias.
+
+    Some processors have an instruction for it, which gives the same bits.
+    """
+    scale = getattr(s, "scale", None)
+    found = None if scale is None else scale(y, n)
+    if found is not None:
+        return found
+    first, second = two_powers(s, bits, y.dtype)
+    return s.multiply(s.multiply(y, first), second)
 
 
 def frexp_near_one(s: Any, x: Any, low: float, denormal: bool = True) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from eagerflow.kernels.functions.parts import (
     horner,
     nearest,
     quick_two_sum,
-    two_powers,
+    scaled,
     two_product,
 )
 
@@ -97,8 +97,7 @@ def _magnitude(s: Any, size: Any, y: Any) -> Any:
     n, bits = nearest(s, exponent, 1, 2 * FORMATS[size.dtype].bias)
     r = s.add(s.subtract(exponent, n), rest)
     p = s.fma(r, horner(s, r, EXP2[size.dtype]), 1)
-    first, second = two_powers(s, bits, size.dtype)
-    return s.multiply(s.multiply(p, first), second)
+    return scaled(s, p, n, bits)
 
 
 def power(s: Any, x: Any, y: Any) -> Any:

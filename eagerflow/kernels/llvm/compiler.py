@@ -32,6 +32,11 @@ class Target:
     vector_bytes: int
 
     @property
+    def has_avx512(self) -> bool:
+        """Whether the processor has the instructions of AVX-512, for vectors of all widths."""
+        return self.vector_bytes == 64
+
+    @property
     def has_halves(self) -> bool:
         """Whether the processor converts float16 itself."""
         return "+f16c" in self.features or self.triple.startswith(("aarch64", "arm64"))

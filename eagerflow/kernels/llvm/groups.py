@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eagerflow.kernels.llvm.instructions import Operand, llvm_type
-from eagerflow.kernels.llvm.nest import Nest, Place
+from eagerflow.kernels.llvm.nest import Nest
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Statement
 
 __all__ = ["GroupNest"]
@@ -96,10 +96,8 @@ class GroupNest(Nest):
         code.line(f"br label %{head}")
         code.label(done)
 
-    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
-        by = self.code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
-        row = self.code.value(f"mul i64 {self.member}, %keep_row")
-        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row), place.position
+    def _kept_row(self) -> str:
+        return self.member
 
     # All rows at once ------------------------------------------------------------------------
 

@@ -143,8 +143,9 @@ class Emitter:
     value meets a vector in all of its lanes.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, avx512: bool = False) -> None:
         self.code = code
+        self._avx512 = avx512
 
     def __getattr__(self, name: str) -> Callable[..., Operand]:
         if name in _OPCODES:
@@ -316,6 +317,19 @@ class Emitter:
             return result if opcode == "ashr" else self.select(wide, 0, result)
         moved = self.code.value(f"{opcode} {kind} {x.text}, {by.text}")
         return Operand(moved, x.dtype, x.lanes)
+
+    def scale(self, x: Operand, exponent: Operand) -> Operand | None:
+        """A number times 2^exponent, rounded once; None where the machine has no instruction for it."""
+        bits = x.lanes * _BITS[x.dtype]
+        if not self._avx512 or bits not in (128, 256, 512):
+            return None
+        kind = llvm_type(x.dtype, x.lanes)
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if x.dtype == 'float32' else 'pd'}.{bits}"
+        mask = f"i{max(x.lanes, 8)}"
+        given = [(kind, x.text), (kind, exponent.text), (kind, "zeroinitializer"), (mask, "-1")]
+        if bits == 512:
+            given.append(("i32", "4"))  # rounded as everything else is
+        return Operand(self.code.call(kind, name, *given), x.dtype, x.lanes)
 
     # Types ---------------------------------------------------------------------------------------
 

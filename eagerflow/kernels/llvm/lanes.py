@@ -123,10 +123,11 @@ class SideNest(Nest):
         for out in self.schedule.row_outputs():
             self._store_across(out, self._row_operand(out.value), self.front[out])
 
+    def _kept_row(self) -> str:
+        return "0"
+
     def _buffer(self, name: str, place: Place) -> tuple[str, str]:
-        by = self.code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
-        at = self.code.value(f"mul i64 {place.position}, {self.lanes}")
-        return self.memory.bytes_on("%scratch", by), at
+        return self.buffers[name], self.code.value(f"mul i64 {place.position}, {self.lanes}")
 
     def _generated(self, part: Statement, place: Place) -> Operand:
         at = Operand(place.position, "int64", 0)

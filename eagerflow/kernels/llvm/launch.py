@@ -82,7 +82,7 @@ def intermediate(
 ) -> str:
     """The kernel in LLVM's text form."""
     target = target or compiler.host()
-    given = region, layout, lanes_of(region, target), target.has_halves
+    given = region, layout, lanes_of(region, target), target
     if variant == "side":
         text = SideNest(*given).kernel()
     elif variant in ("short", "group"):

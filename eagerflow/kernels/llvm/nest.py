@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels.layout import Layout, operands_of
+from eagerflow.kernels.llvm.compiler import Target
 from eagerflow.kernels.llvm.driver import SLOTS
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
 from eagerflow.kernels.llvm.memory import Memory, item_size
@@ -96,15 +97,15 @@ class Place:
 class Nest:
     """Writes the functions of a region's kernel."""
 
-    def __init__(self, region: Region, layout: Layout, lanes: int, half_hardware: bool) -> None:
+    def __init__(self, region: Region, layout: Layout, lanes: int, target: Target) -> None:
         self.region, self.layout, self.lanes = region, layout, lanes
         self.schedule = schedule(region)
         self.parts = operands_of(region)
         # By the part: an output may have the name of an input.
         self.index: dict[Input | Output, int] = {part: i for i, part in enumerate(self.parts)}
         self.code = Code()
-        self.emit: Any = Emitter(self.code)
-        self.memory = Memory(self.code, self.emit, lanes, half_hardware)
+        self.emit: Any = Emitter(self.code, target.has_avx512)
+        self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
         self.row: dict[str, Operand] = {}
         self.passing = 0  # the number of the pass that is being written
         self.keeps = True  # whether values for later passes go through memory
@@ -236,6 +237,11 @@ class Nest:
                 base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
             self.base[part] = base
             self._load_row(part, base)
+        # What does not change within a row is computed here: no pass of LLVM's moves it.
+        self.lines = {
+            s.name: self._column(s) for s in self.region.body if self.region.is_column_reduction(s)
+        }
+        self.buffers = {name: self._buffer_start(name) for name in self.schedule.kept}
 
     def _load_row(self, part: Input | Output, base: str) -> None:
         if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
@@ -258,7 +264,7 @@ class Nest:
         for out in self.schedule.row_outputs():
             self.memory.store_one(self.base[out], self.row[out.value], out.dtype)
         for part in self.schedule.row_columns():
-            place = self.memory.offset(*self._column(part, ""), part.dtype)
+            place = self.lines[part.name]
             known = self.memory.load_one(place, part.dtype)
             value = self._row_operand(part.operands[0])
             total = combine(self.emit, part.instruction, known, value)
@@ -365,7 +371,7 @@ class Nest:
         kept = [(name, self._element(name, place)) for name in own.kept if self.keeps]
         for part in own.columns:
             value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
-            row = memory.offset(*self._column(part, "%width"), part.dtype)
+            row = self.lines[part.name]
             known = memory.load(row, place.position, "", 1, part.dtype, place.mask)
             total = combine(s, part.instruction, known, value)
             memory.store(row, place.position, "", 1, total, part.dtype, place.mask)
@@ -461,23 +467,31 @@ class Nest:
 
     # Buffers and partial results -----------------------------------------------------------------
 
-    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
-        """Where the row of a value that is kept between passes begins, and the place in it."""
+    def _buffer_start(self, name: str) -> str:
+        """Where this row of a value that is kept between passes begins."""
         code = self.code
         by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
-        row = code.value(f"mul i64 {self.r}, %keep_row")
-        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row), place.position
+        row = code.value(f"mul i64 {self._kept_row()}, %keep_row")
+        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
 
-    def _column(self, part: Statement, width: str) -> tuple[str, str]:
+    def _kept_row(self) -> str:
+        """The number of this row among those whose values are kept at the same time."""
+        return self.r
+
+    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
+        """The row of a value that is kept between passes, and the place in it."""
+        return self.buffers[name], place.position
+
+    def _column(self, part: Statement) -> str:
         """Where a row's line of a column reduction begins: there is one for each block of rows,
         and in it one for each index along the outer axes that are not reduced.
         """
         code, middle = self.code, f"%middle_{part.name}"
         first = code.value(f"mul i64 %block, {middle}")
         line = code.value(f"add i64 {first}, " + code.value(f"urem i64 {self.r}, {middle}"))
-        if width:
-            line = code.value(f"mul i64 {line}, {width}")
-        return f"%columns_{part.name}", line
+        if self.schedule.varies(str(part.operands[0])):
+            line = code.value(f"mul i64 {line}, %width")
+        return self.memory.offset(f"%columns_{part.name}", line, part.dtype)
 
     def _identity(self, part: Statement, lanes: int) -> Operand:
         return literal(identity(part.instruction, part.dtype), part.dtype, lanes)
