@@ -29,22 +29,53 @@ class _Job:
         self.function = function
         self.count = count
         self.errors: list[BaseException] = []
-        self.ended = threading.Lock()
-        self.ended.acquire()
         # Counters of itertools are atomic, and cheaper than a lock.
         self._take = itertools.count().__next__
-        self._finish = itertools.count(1).__next__
+        self._guard = threading.Lock()
+        self._helping = 0  # threads of the pool that are at work
+        self._closed = False
+        self._left = threading.Lock()
+        self._left.acquire()
 
     def work(self) -> None:
-        """Make calls until none is left; whoever ends the last one reports it."""
+        """Make calls until none is left."""
         while (i := self._take()) < self.count:
             if not self.errors:
                 try:
                     self.function(i)
                 except BaseException as error:
                     self.errors.append(error)  # raised by run(), in the thread that called it
-            if self._finish() == self.count:
-                self.ended.release()
+
+    def help(self) -> None:
+        """Work as a thread of the pool, unless the job is over."""
+        with self._guard:
+            if self._closed:
+                return
+            self._helping += 1
+        try:
+            self.work()
+        finally:
+            with self._guard:
+                self._helping -= 1
+                if self._closed and not self._helping:
+                    self._left.release()
+
+    def finish(self) -> None:
+        """Make what calls are left, and return when nobody works on any.
+
+        Calls write into memory of whoever called ``run``. So Ctrl-C stops the calls that have
+        not begun, but is raised only when all others have ended.
+        """
+        while True:
+            try:
+                self.work()
+                self._closed = True
+                with self._guard:
+                    if not self._helping:
+                        return
+                self._left.acquire()
+            except BaseException as error:
+                self.errors.append(error)
 
 
 class _Pool:
@@ -63,7 +94,7 @@ class _Pool:
         np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
         _local.inside = True
         while (job := self._jobs.get()) is not None:
-            job.work()
+            job.help()
             del job  # it holds arrays
 
     def offer(self, job: _Job, helpers: int) -> None:
@@ -166,9 +197,7 @@ def run(function: Callable[[int], Any], count: int) -> None:
         try:
             job = _Job(function, count)
             _started().offer(job, count - 1)
-            job.work()
-            with job.ended:
-                pass
+            job.finish()
         finally:
             _local.inside = False
             _busy.release()

@@ -1,7 +1,9 @@
 """The thread pool of the kernels: every call is made once, errors arrive, forks work."""
 
 import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -94,3 +96,33 @@ def test_a_forked_child_has_a_pool_of_its_own(count):
         threads.run(made.append, 20)
         os._exit(0 if sorted(made) == list(range(20)) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
+def test_an_interrupt_is_raised_when_calls_that_have_begun_have_ended():
+    # They write into arrays that are gone once run() has returned.
+    assert threading.current_thread() is threading.main_thread()
+    started, ended = threading.Event(), []
+
+    def call(i):
+        if threading.current_thread() is threading.main_thread():
+            started.wait(10)
+            return
+        started.set()
+        time.sleep(0.3)
+        ended.append(i)
+
+    main = threading.main_thread().ident
+    timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
+    threads.set_thread_count(2)
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.run(call, 2)
+    finally:
+        timer.join()
+        threads.set_thread_count(None)
+    assert len(ended) == 1
+    results = []
+    threads.run(results.append, 3)  # and the pool still works
+    assert sorted(results) == [0, 1, 2]

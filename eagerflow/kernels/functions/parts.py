@@ -115,7 +115,7 @@ def two_powers(s: Any, bits: Any, dtype: str) -> tuple[Any, Any]:
 
 
 def scaled(s: Any, y: Any, n: Any, bits: Any) -> Any:
-    """y * 2^n, rounded once; n comes as a float, and as low bits that hold n + 2 * bias.
+    """The number y * 2^n, rounded once; n comes as a float, and as low bits that hold n + 2 * bias.
 
     Some processors have an instruction for it, which gives the same bits.
     """

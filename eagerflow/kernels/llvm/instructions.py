@@ -319,7 +319,7 @@ class Emitter:
         return Operand(moved, x.dtype, x.lanes)
 
     def scale(self, x: Operand, exponent: Operand) -> Operand | None:
-        """A number times 2^exponent, rounded once; None where the machine has no instruction for it."""
+        """A number times 2^exponent, rounded once; None where no instruction does that."""
         bits = x.lanes * _BITS[x.dtype]
         if not self._avx512 or bits not in (128, 256, 512):
             return None
