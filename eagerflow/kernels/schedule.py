@@ -85,6 +85,25 @@ class Schedule:
             if self._inner.isdisjoint(o.axes) and o.value not in columns
         ]
 
+    def homes(self) -> dict[str, Output]:
+        """Kept values that can wait in an output that is written after their last use.
+
+        It is an array of their type with an element for each index, and in place of nothing.
+        """
+        found: dict[str, Output] = {}
+        free = [
+            o
+            for o in (self.passes[-1].outputs if self.passes else ())
+            if o.axes == self.region.axes and o.inplace is None
+        ]
+        for name in self.kept:
+            dtype = self.region.statement(name).dtype
+            home = next((o for o in free if o.dtype == dtype), None)
+            if home is not None:
+                free.remove(home)
+                found[name] = home
+        return found
+
     def has_row_results(self) -> bool:
         """Whether something is written or reduced once for each row, after all passes."""
         return bool(self.row_outputs() or self.row_columns())

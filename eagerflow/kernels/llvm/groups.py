@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from eagerflow.kernels.llvm.instructions import Operand, llvm_type
-from eagerflow.kernels.llvm.nest import Nest
+from eagerflow.kernels.llvm.nest import Nest, Place, combine
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Statement
+from eagerflow.kernels.schedule import Pass
 
 __all__ = ["GroupNest"]
 
@@ -24,6 +25,10 @@ class GroupNest(Nest):
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         self._begin("kernel")
         code = self.code
+        self.sums = {}
+        if single:
+            self.homes = {}  # vectors of neighbouring rows overlap in an output
+            self._open_columns()
         head, body, done = (code.name(f"group_{word}_") for word in ("head", "body", "end"))
         before = code.current
         code.line(f"br label %{head}")
@@ -38,6 +43,7 @@ class GroupNest(Nest):
         code.fill(patch, f"{self.group} = phi i64 [%r0, %{before}], [{after}, %{code.current}]")
         code.line(f"br label %{head}")
         code.label(done)
+        self._close_columns()
         code.line("ret void")
         code.lines.append("}")
         self._end()
@@ -56,7 +62,7 @@ class GroupNest(Nest):
 
             def one_pass(own: Any = own) -> None:
                 if single:
-                    self._single_vector(own, {})
+                    self._single_vector(own)
                 else:
                     self._sweep(own, "0", "%width")
                 for part in own.reductions:
@@ -68,6 +74,56 @@ class GroupNest(Nest):
             self._vector_statements(number + 1)
         if self.schedule.has_row_results():
             self._each_row(self._row_results)
+
+    def _single_vector(self, own: Pass) -> None:
+        """A pass over a row that is one vector."""
+        self._comment(own)
+        width = Operand("%width", "int64", 0)
+        mask = self.emit.less(self.memory.iota, width).text
+        place = Place("0", mask)
+        sums = [self._identity(part, self.lanes) for part in own.reductions]
+        self._elements(own, place, sums, 0, 1)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = self._across(part.instruction, total)
+
+    # Columns of rows that are one vector ---------------------------------------------------------
+
+    def _open_columns(self) -> None:
+        """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
+        self.sums: dict[str, str] = {}
+        for part in self.region.body:
+            if self.region.is_column_reduction(part) and self.schedule.varies(
+                str(part.operands[0])
+            ):
+                kind = llvm_type("uint8" if part.dtype == "bool" else part.dtype)
+                room = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
+                self.sums[part.name] = room
+                self.memory.store(room, "0", "", 1, self._identity(part, self.lanes), part.dtype)
+
+    def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
+        if part.name not in self.sums:
+            super()._add_to_column(part, value, place)
+            return
+        room = self.sums[part.name]
+        known = self.memory.load(room, "0", "", 1, part.dtype)
+        counted = self.emit.select(
+            Operand(place.mask, "bool", self.lanes), value, self._identity(part, self.lanes)
+        )
+        total = combine(self.emit, part.instruction, known, counted)
+        self.memory.store(room, "0", "", 1, total, part.dtype)
+
+    def _close_columns(self) -> None:
+        """Add the sums to the line of this block of rows."""
+        width = Operand("%width", "int64", 0)
+        place = Place("0", self.emit.less(self.memory.iota, width).text)
+        for part in self.region.body:
+            room = self.sums.pop(part.name, None) if isinstance(part, Statement) else None
+            if room is not None:
+                start = self.code.value("mul i64 %block, %width")
+                line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)
+                self.lines = {part.name: line}
+                value = self.memory.load(room, "0", "", 1, part.dtype)
+                super()._add_to_column(part, value, place)
 
     # One row after the other -----------------------------------------------------------------
 

@@ -126,6 +126,9 @@ class SideNest(Nest):
     def _kept_row(self) -> str:
         return "0"
 
+    def _homes(self) -> dict[str, Output]:
+        return {}  # the elements of one row lie apart
+
     def _buffer(self, name: str, place: Place) -> tuple[str, str]:
         return self.buffers[name], self.code.value(f"mul i64 {place.position}, {self.lanes}")
 

@@ -25,7 +25,7 @@ from eagerflow.kernels.llvm import compiler
 from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
 from eagerflow.kernels.llvm.groups import GroupNest
 from eagerflow.kernels.llvm.lanes import SideNest
-from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, identity
+from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, homes, identity
 from eagerflow.kernels.region import Input, Region
 from eagerflow.kernels.schedule import schedule
 
@@ -170,9 +170,15 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
         return "stages"
     if not reduces and not columns:
         return "stages"
-    if reduces and width <= GROUPED:
+    if reduces and width <= GROUPED and _one_line(region, binding):
         return "short" if width <= lanes else "group"
     return "rows"
+
+
+def _one_line(region: Region, binding: Binding) -> bool:
+    """Whether all rows add to the same line of each column reduction."""
+    outer = region.axes[: -len(region.row_axes)]
+    return all(set(outer) <= set(s.over) for s in region.body if region.is_column_reduction(s))
 
 
 def _side_by_side(region: Region, binding: Binding) -> bool:
@@ -258,13 +264,18 @@ class Launch:
         self.parallel = rows * self.width * side >= PARALLEL
         self.height, self.span, self.blocks = max(1, TASK // (width * side)), self.width, 1
         line = -(-self.width * 8 // 64) * 64
-        self.scratch = line * len(self.plan.kept)
+        away = set(self.plan.kept)
+        if self.variant not in ("side", "short"):
+            away -= set(homes(self.region, self.binding.layout))
+        # Buffers are numbered by all kept values; without any away from home none is needed.
+        lines = len(self.plan.kept) if away else 0
+        self.scratch = line * lines
         self.column_shapes = {}
         if self.variant == "side":
             piece = max(self.lanes, TASK // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
             line = self.width * self.lanes * 8
-            self.scratch = line * len(self.plan.kept)
+            self.scratch = line * lines
         elif self.variant == "stages":
             reduces = any(p.reductions for p in self.plan.passes)
             self.span = BLOCK if reduces else TASK
@@ -298,8 +309,13 @@ class Launch:
                 blocks = max(1, -(-rows // self.height))
                 self.column_shapes[part.name] = (blocks, middle, across)
 
-    def __call__(self, arrays: Sequence[Any]) -> dict[str, Any]:
-        """Run on arrays; what the blocks of rows gave for each column reduction."""
+    def __call__(
+        self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Run on arrays; what the blocks of rows gave for each column reduction.
+
+        ``lines`` are arrays for those that are wanted where they are.
+        """
         frame = self.frame_type.from_buffer_copy(self.template)
         for slot, array in zip(self.pointers, arrays, strict=True):
             frame[slot] = address(array)
@@ -307,7 +323,11 @@ class Launch:
         for name, shape in self.column_shapes.items():
             part = self.region.statement(name)
             neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
-            partial[name] = np.full(shape, neutral, part.dtype)
+            made = None if lines is None else lines.get(name)
+            if made is None:
+                made = np.empty(shape, part.dtype)
+            made.fill(neutral)
+            partial[name] = made
             frame[self.at[f"columns_{name}"]] = address(partial[name])
         held = self._reserve(frame) if self.variant == "stages" else []
         shared = address(held[-1]) if held and self.scratch else 0
@@ -420,10 +440,23 @@ class Call:
             self._copied(inputs, outputs)
             return
         if self.columns:
-            partial = self.launch([*inputs, *(outputs[i] for i in self.direct)])
-            self._join(partial, outputs)
+            lines = self._lines(outputs)
+            partial = self.launch([*inputs, *(outputs[i] for i in self.direct)], lines)
+            self._join({k: v for k, v in partial.items() if k not in lines}, outputs)
         else:
             self.launch((*inputs, *outputs))
+
+    def _lines(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """Column reductions of one block of rows, which are complete where they are added up."""
+        found: dict[str, Any] = {}
+        for i in self.columns:
+            out, array = self.region.outputs[i], outputs[i]
+            shape = self.launch.column_shapes[out.value]
+            part = self.region.statement(out.value)
+            whole = shape[0] == 1 and prod(shape) == array.size and out.value not in found
+            if whole and array.flags.c_contiguous and out.dtype == part.dtype:
+                found[out.value] = array
+        return found
 
     def _copied(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         operands = self._operands(inputs, outputs)
@@ -440,6 +473,8 @@ class Call:
         with np.errstate(all="ignore"):
             for i in self.columns:
                 name = self.region.outputs[i].value
+                if name not in partial:
+                    continue
                 part = self.region.statement(name)
                 total = combine_arrays(part.instruction, partial[name])  # type: ignore[union-attr]
                 own = self.region.outputs[i].axes

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels.layout import Layout, operands_of
+from eagerflow.kernels.layout import UNIT, Layout, operands_of
 from eagerflow.kernels.llvm.compiler import Target
 from eagerflow.kernels.llvm.driver import SLOTS
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
@@ -30,7 +30,7 @@ from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region
 from eagerflow.kernels.scalar import is_float
 from eagerflow.kernels.schedule import Pass, schedule
 
-__all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", "identity"]
+__all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", "homes", "identity"]
 
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
@@ -51,6 +51,13 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
     slots += [f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
               for s in region.body if s.instruction in REDUCTIONS]  # fmt: skip
     return [*slots, *SLOTS, "rows_per_block", "block_width", "keep_slot", "keep_row"]
+
+
+def homes(region: Region, layout: Layout) -> dict[str, Output]:
+    """Values that need no buffer between passes, as they can wait in an output."""
+    parts = operands_of(region)
+    found = schedule(region).homes()
+    return {name: out for name, out in found.items() if layout.inner[parts.index(out)] == UNIT}
 
 
 def identity(reduction: str, dtype: str) -> Any:
@@ -108,23 +115,22 @@ class Nest:
         self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
         self.row: dict[str, Operand] = {}
         self.passing = 0  # the number of the pass that is being written
-        self.keeps = True  # whether values for later passes go through memory
+        self.homes = self._homes()
+
+    def _homes(self) -> dict[str, Output]:
+        """Kept values that wait in an output, whose elements lie beside each other."""
+        return homes(self.region, self.layout)
 
     # Functions -----------------------------------------------------------------------------------
 
-    def rows(self, short: bool = False) -> str:
+    def rows(self) -> str:
         """The module of one function, ``kernel``, for whole rows."""
-        self.keeps = not short
         self._begin("kernel")
         end = self._row_loop()
         self._row_statements(0)
-        shared: dict[str, Operand] = {}
         for number, own in enumerate(self.schedule.passes):
             self.passing = number
-            if short:
-                self._single_vector(own, shared)
-            else:
-                self._sweep(own, "0", "%width")
+            self._sweep(own, "0", "%width")
             self._row_statements(number + 1)
         self._row_results()
         self._close_rows(end)
@@ -241,7 +247,10 @@ class Nest:
         self.lines = {
             s.name: self._column(s) for s in self.region.body if self.region.is_column_reduction(s)
         }
-        self.buffers = {name: self._buffer_start(name) for name in self.schedule.kept}
+        self.buffers = {
+            name: self.base[self.homes[name]] if name in self.homes else self._buffer_start(name)
+            for name in self.schedule.kept
+        }
 
     def _load_row(self, part: Input | Output, base: str) -> None:
         if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
@@ -347,17 +356,6 @@ class Nest:
             merged.append(old._replace(text=text))
         return merged
 
-    def _single_vector(self, own: Pass, shared: dict[str, Operand]) -> None:
-        """A pass over a row that is one vector: what earlier passes computed is at hand."""
-        self._comment(own)
-        width = Operand("%width", "int64", 0)
-        mask = self.emit.less(self.memory.iota, width).text
-        place = Place("0", mask, shared)
-        sums = [self._identity(part, self.lanes) for part in own.reductions]
-        self._elements(own, place, sums, 0, 1)
-        for part, total in zip(own.reductions, sums, strict=True):
-            self.row[part.name] = self._across(part.instruction, total)
-
     def _elements(
         self, own: Pass, place: Place, sums: list[Operand], which: int, unroll: int
     ) -> None:
@@ -368,18 +366,21 @@ class Nest:
             number = i * unroll + which
             sums[number] = combine(s, part.instruction, sums[number], value)
         written = [(out, self._element(out.value, place)) for out in own.outputs]
-        kept = [(name, self._element(name, place)) for name in own.kept if self.keeps]
+        kept = [(name, self._element(name, place)) for name in own.kept]
         for part in own.columns:
             value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
-            row = self.lines[part.name]
-            known = memory.load(row, place.position, "", 1, part.dtype, place.mask)
-            total = combine(s, part.instruction, known, value)
-            memory.store(row, place.position, "", 1, total, part.dtype, place.mask)
+            self._add_to_column(part, value, place)
         for name, value in kept:
             (row, at), dtype = self._buffer(name, place), self.region.statement(name).dtype
             memory.store(row, at, "", 1, value, dtype, place.mask)
         for out, value in written:
             self._store(out, value, place)
+
+    def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
+        line, dtype = self.lines[part.name], part.dtype
+        known = self.memory.load(line, place.position, "", 1, dtype, place.mask)
+        total = combine(self.emit, part.instruction, known, value)
+        self.memory.store(line, place.position, "", 1, total, dtype, place.mask)
 
     def _load(self, part: Input, place: Place) -> Operand:
         i = self.index[part]
