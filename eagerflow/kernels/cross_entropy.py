@@ -159,8 +159,22 @@ def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
     return s.sum(s.exp(shifted), "n"), s.sum(chosen, "n")
 
 
+MANY = 32
+"""Classes from which finding one element costs less than comparing each one's number."""
+
+
+def _powers_body(s: Any, logits: Any) -> Any:
+    top = s.max(logits, "n")
+    return s.sum(s.exp(s.subtract(logits, top)), "n"), top
+
+
 def sparse(logits: Any, labels: Any, at: int) -> Any:
     """The loss of each example, where ``labels`` holds the number of its class, in range."""
+    if generated.takes(logits) and logits.shape[at] > MANY:
+        loss, top = _row_sums(_powers_body, at, [logits], [])
+        chosen = np.take_along_axis(logits, _indices(labels, at), at).reshape(top.shape)
+        np.subtract(chosen, top, top)
+        return np.subtract(np.log(loss, loss), top, loss).reshape(labels.shape)
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
         loss, chosen = _row_sums(_sparse_body, at, [logits], [numbers])
@@ -184,8 +198,18 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
     return s.multiply(s.select(right, s.subtract(share, 1), share), g)
 
 
+def _shares_of_gradient_body(s: Any, logits: Any, g: Any) -> Any:
+    return s.multiply(_share_body(s, logits), g)
+
+
 def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     """The gradient of ``sparse`` by its logits, where ``g`` is that of the losses."""
+    if generated.takes(logits) and logits.shape[at] > MANY:
+        out = _row_gradient(_shares_of_gradient_body, at, [logits], [g])
+        indices = _indices(labels, at)
+        right = np.take_along_axis(out, indices, at) - np.expand_dims(g, at)
+        np.put_along_axis(out, indices, right, at)
+        return out
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
         return _row_gradient(_sparse_gradient_body, at, [logits], [numbers, g])

@@ -170,12 +170,12 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
         return "stages"
     if not reduces and not columns:
         return "stages"
-    if reduces and width <= GROUPED and _one_line(region, binding):
+    if reduces and width <= GROUPED and _one_line(region):
         return "short" if width <= lanes else "group"
     return "rows"
 
 
-def _one_line(region: Region, binding: Binding) -> bool:
+def _one_line(region: Region) -> bool:
     """Whether all rows add to the same line of each column reduction."""
     outer = region.axes[: -len(region.row_axes)]
     return all(set(outer) <= set(s.over) for s in region.body if region.is_column_reduction(s))

@@ -2,14 +2,15 @@
 
 A kernel is a function of a range of rows and a range of columns, so that threads can share the
 work. Its operands' addresses, strides and extents come in a *frame*, an array of 64-bit
-integers. There are three variants, chosen by shape alone:
+integers. The variants are chosen by shape and strides alone:
 
 * ``rows``: each row is walked over once per pass, vector by vector; the last one is masked;
-* ``short``: a row fits into one vector, so nothing is read or computed twice;
 * ``stages``: rows are so long that threads share one row: a function per pass, which leaves
-  what it reduced of each block of columns for the next one.
+  what it reduced of each block of columns for the next one;
+* ``group`` and ``short``, in ``groups.py``: short rows go through each pass together;
+* ``side``, in ``lanes.py``: rows lie side by side, and each lane of a vector is one.
 
-In ``lanes.py`` is a fourth, for rows that lie side by side.
+How threads share the pieces is in ``driver.py``.
 """
 
 from __future__ import annotations
