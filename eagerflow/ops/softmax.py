@@ -35,9 +35,7 @@ def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
     return x
 
 
-def fill_rows(
-    step: Callable[..., None], body: generated.Body, axis: Any, *arrays: Any
-) -> Any:
+def fill_rows(step: Callable[..., None], body: generated.Body, axis: Any, *arrays: Any) -> Any:
     """A new array like the first one: a kernel of ``body`` where it pays, else by ``step``s."""
     x = arrays[0]
     if generated.pays(x.size):

@@ -25,7 +25,7 @@ class GroupNest(Nest):
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         self._begin("kernel")
         code = self.code
-        self.sums = {}
+        self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
         if single:
             self.homes = {}  # vectors of neighbouring rows overlap in an output
             self._open_columns()
@@ -90,7 +90,6 @@ class GroupNest(Nest):
 
     def _open_columns(self) -> None:
         """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
-        self.sums: dict[str, str] = {}
         for part in self.region.body:
             if self.region.is_column_reduction(part) and self.schedule.varies(
                 str(part.operands[0])
