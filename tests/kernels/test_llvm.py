@@ -377,3 +377,30 @@ def test_thirty_regions_are_compiled(fresh):
         times.append(time.perf_counter() - start)
     print(f"cold, median of {len(times)} regions: {1e3 * statistics.median(times):.0f} ms")
     assert launch._disk.statistics().misses == len(times) == 30
+
+
+# Column reductions -------------------------------------------------------------------------------
+
+
+def summed_columns(rows, inplace):
+    """Sums of columns for two outputs, perhaps in place of an input that rows are added to."""
+    b = Builder("columns", "m n")
+    x, y = b.input("x", "float32", "m n"), b.input("y", "float32", "n")
+    total = b.sum(x + y, "m")
+    b.output("first", total, inplace="y" if inplace else None)
+    b.output("second", total)
+    b.output("wide", total, axes="m n")
+    rng = np.random.default_rng(rows)
+    values = rng.standard_normal((rows, 7)).astype("f4"), rng.standard_normal(7).astype("f4")
+    return b.region(), values
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+@pytest.mark.parametrize("rows", [1, 5, 40_000])
+def test_column_reductions_of_several_outputs_and_in_place(rows, inplace):
+    region, (x, y) = summed_columns(rows, inplace)
+    expected = (x.astype("f8") + y).sum(0)
+    for found in kernel.run(region, (x, y), way="llvm"):
+        np.testing.assert_allclose(
+            found, np.broadcast_to(expected, found.shape), rtol=2e-4, atol=2e-3
+        )

@@ -115,8 +115,9 @@ class GroupNest(Nest):
         """Add the sums to the line of this block of rows."""
         width = Operand("%width", "int64", 0)
         place = Place("0", self.emit.less(self.memory.iota, width).text)
+        sums, self.sums = self.sums, {}
         for part in self.region.body:
-            room = self.sums.pop(part.name, None) if isinstance(part, Statement) else None
+            room = sums.get(part.name)
             if room is not None:
                 start = self.code.value("mul i64 %block, %width")
                 line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)

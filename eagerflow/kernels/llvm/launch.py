@@ -26,7 +26,7 @@ from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
 from eagerflow.kernels.llvm.groups import GroupNest
 from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, homes, identity
-from eagerflow.kernels.region import Input, Region
+from eagerflow.kernels.region import Input, Region, Statement
 from eagerflow.kernels.schedule import schedule
 
 __all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
@@ -442,7 +442,7 @@ class Call:
         if self.columns:
             lines = self._lines(outputs)
             partial = self.launch([*inputs, *(outputs[i] for i in self.direct)], lines)
-            self._join({k: v for k, v in partial.items() if k not in lines}, outputs)
+            self._join(partial, outputs)
         else:
             self.launch((*inputs, *outputs))
 
@@ -453,9 +453,9 @@ class Call:
             out, array = self.region.outputs[i], outputs[i]
             shape = self.launch.column_shapes[out.value]
             part = self.region.statement(out.value)
-            whole = shape[0] == 1 and prod(shape) == array.size and out.value not in found
+            whole = shape[0] == 1 and prod(shape) == array.size and out.inplace is None
             if whole and array.flags.c_contiguous and out.dtype == part.dtype:
-                found[out.value] = array
+                found.setdefault(out.value, array)
         return found
 
     def _copied(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
@@ -470,16 +470,17 @@ class Call:
         self._join(partial, outputs)
 
     def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
-        with np.errstate(all="ignore"):
-            for i in self.columns:
-                name = self.region.outputs[i].value
-                if name not in partial:
-                    continue
-                part = self.region.statement(name)
-                total = combine_arrays(part.instruction, partial[name])  # type: ignore[union-attr]
-                own = self.region.outputs[i].axes
-                shape = [self.sizes[a] if a in part.axes else 1 for a in own]
-                outputs[i][...] = self._along_own(total, part).reshape(shape)
+        """Fill the outputs of column reductions, but for those that were added up in place."""
+        for i in self.columns:
+            out = self.region.outputs[i]
+            lines, part = partial[out.value], self.region.statement(out.value)
+            if lines is outputs[i] or not isinstance(part, Statement):
+                continue
+            with np.errstate(all="ignore"):
+                shaped = lines.reshape(self.launch.column_shapes[out.value])
+                total = self._along_own(combine_arrays(part.instruction, shaped), part)
+                shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
+                outputs[i][...] = total.reshape(shape)
 
     def _along_own(self, total: Any, part: Any) -> Any:
         """A column reduction without the axes along which its operand is the same everywhere."""
