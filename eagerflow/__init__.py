@@ -53,6 +53,10 @@ try:
     from eagerflow.variable import Variable
 finally:
     if _collects:
+        if not gc.get_freeze_count():
+            # What was imported becomes old at once; else all of it would be looked at right now.
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
 
 __version__ = "0.1.0"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eagerflow.kernels.functions import FUNCTIONS
+from eagerflow.kernels.functions.table import FUNCTIONS
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region, Statement
 
 __all__ = ["Pass", "Schedule", "schedule"]

@@ -6,7 +6,7 @@ import math
 import mpmath
 import numpy as np
 
-from eagerflow.kernels.functions import FUNCTIONS
+from eagerflow.kernels.functions.table import FUNCTIONS
 from eagerflow.kernels.llvm.compiler import compile_object, host, link
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, llvm_type
 from eagerflow.kernels.scalar import INSTRUCTIONS

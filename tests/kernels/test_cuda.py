@@ -19,7 +19,7 @@ from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.cuda import launch
 from eagerflow.kernels.cuda.binding import Memory
 from eagerflow.kernels.cuda.instructions import Code, Emitter, Operand
-from eagerflow.kernels.functions import FUNCTIONS
+from eagerflow.kernels.functions.table import FUNCTIONS
 from eagerflow.kernels.scalar import INSTRUCTIONS
 from tests.kernels.cuda_cases import CASES, softmax_case
 from tests.kernels.cuda_cpu import Cupy, compile_for_cpu, joined, kernels_of, prepared

@@ -13,7 +13,8 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
-from eagerflow.kernels.functions import BOUNDS, FUNCTIONS, exponential
+from eagerflow.kernels.functions import exponential
+from eagerflow.kernels.functions.table import BOUNDS, FUNCTIONS
 from eagerflow.kernels.llvm.compiler import available, host
 from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY
 from tests.kernels.function_errors import (

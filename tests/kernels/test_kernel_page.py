@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.kernels import generated, kernel
-from eagerflow.kernels.functions import BOUNDS
+from eagerflow.kernels.functions.table import BOUNDS
 from eagerflow.kernels.llvm.compiler import available
 from eagerflow.kernels.region import REDUCTIONS
 from eagerflow.kernels.scalar import INSTRUCTIONS

@@ -17,7 +17,7 @@ import numpy as np
 
 from eagerflow.errors import ShapeError
 from eagerflow.kernels.cuda.plan import CHUNK, Task
-from eagerflow.kernels.functions import FUNCTIONS
+from eagerflow.kernels.functions.table import FUNCTIONS
 from eagerflow.kernels.region import Input, Output, Region, Statement, value_type
 
 __all__ = [

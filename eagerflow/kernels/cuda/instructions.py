@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.kernels.functions import FUNCTIONS
+from eagerflow.kernels.functions.table import FUNCTIONS
 from eagerflow.kernels.scalar import INSTRUCTIONS, is_float
 
 __all__ = ["Code", "Emitter", "Operand", "c_type", "identity", "join", "literal", "memory_type"]
