@@ -451,7 +451,8 @@ class ObjectCache:
             except FileNotFoundError:
                 # There is no folder yet, or somebody has just deleted it or the half-made file.
                 _make(path)
-                self._put(path, _name(encoded), packed, limit)
+                with suppress(FileNotFoundError):  # deleted once more: then nothing is kept
+                    self._put(path, _name(encoded), packed, limit)
         except (OSError, ValueError) as error:
             # Windows lets nobody replace a file that is being read; it holds the same already.
             if not (os.name == "nt" and isinstance(error, PermissionError)):
