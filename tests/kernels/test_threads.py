@@ -109,18 +109,16 @@ def test_an_interrupt_is_raised_when_calls_that_have_begun_have_ended():
             started.wait(10)
             return
         started.set()
-        time.sleep(0.3)
+        time.sleep(0.1)  # the other call is over by now, and run() waits for this one
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.2)
         ended.append(i)
 
-    main = threading.main_thread().ident
-    timer = threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGINT))
     threads.set_thread_count(2)
-    timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             threads.run(call, 2)
     finally:
-        timer.join()
         threads.set_thread_count(None)
     assert len(ended) == 1
     results = []
