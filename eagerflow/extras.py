@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
 
-__all__ = ["load", "load_if_there"]
+__all__ = ["load", "load_if_there", "switched_off"]
 
 
 def load(module: str, extra: str, feature: str) -> Any:
@@ -29,3 +30,8 @@ def load_if_there(module: str) -> Any:
         if error.name is None or not module.startswith(error.name.partition(".")[0]):
             raise  # the package is there, but something that it needs is not
         return None
+
+
+def switched_off(variable: str) -> bool:
+    """Whether an environment variable says 0, off, no or false."""
+    return os.environ.get(variable, "").lower() in ("0", "off", "no", "false")

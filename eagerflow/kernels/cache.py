@@ -36,6 +36,8 @@ from hashlib import sha256
 from types import FrameType
 from typing import NamedTuple
 
+from eagerflow.extras import switched_off
+
 __all__ = ["ObjectCache", "Statistics", "default_folder"]
 
 MAGIC = b"eagerflow-kernel"
@@ -100,7 +102,7 @@ def default_folder() -> str | None:
     >>> folder is None or os.path.isabs(folder)
     True
     """
-    if _switched_off():
+    if switched_off("EAGERFLOW_CACHE"):
         return None
     if chosen := os.environ.get("EAGERFLOW_CACHE", ""):
         parts = [chosen]
@@ -113,10 +115,6 @@ def default_folder() -> str | None:
         parts = [base, "eagerflow", "kernels"]
     path = os.path.expanduser(os.path.join(*parts))
     return None if path.startswith("~") else os.path.abspath(path)
-
-
-def _switched_off() -> bool:
-    return os.environ.get("EAGERFLOW_CACHE", "").lower() in ("0", "off")
 
 
 def _size_limit() -> int:
@@ -407,7 +405,7 @@ class ObjectCache:
         if self._chosen is not None:
             return os.path.abspath(os.fspath(self._chosen))
         path = default_folder()
-        if path is None and not _switched_off():
+        if path is None and not switched_off("EAGERFLOW_CACHE"):
             raise FileNotFoundError(errno.ENOENT, "the user has no home folder")
         return path
 

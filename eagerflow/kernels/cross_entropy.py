@@ -15,7 +15,10 @@ import numpy as np
 from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.rows import add_up, along_rows, each_tile, maximum_of, scratch
 
-__all__ = ["binary", "binary_body", "dense", "dense_gradient", "sparse", "sparse_gradient"]
+__all__ = [
+    "binary", "binary_body", "dense", "dense_gradient", "softmax_body", "sparse",
+    "sparse_gradient",
+]  # fmt: skip
 
 
 def _without(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
@@ -65,7 +68,7 @@ def _row_gradient(body: generated.Body, at: int, whole: list[Any], single: list[
     return out
 
 
-def _share_body(s: Any, logits: Any) -> Any:
+def softmax_body(s: Any, logits: Any) -> Any:
     """Softmax."""
     powers = s.exp(s.subtract(logits, s.max(logits, "n")))
     return s.multiply(powers, s.reciprocal(s.sum(powers, "n")))
@@ -127,7 +130,7 @@ def _dense_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any) 
 
 
 def _dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
-    right = s.multiply(_share_body(s, logits), s.sum(labels, "n"))
+    right = s.multiply(softmax_body(s, logits), s.sum(labels, "n"))
     return s.multiply(s.subtract(right, labels), g)
 
 
@@ -193,13 +196,13 @@ def _sparse_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any)
 
 
 def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
-    share = _share_body(s, logits)
+    share = softmax_body(s, logits)
     right = s.equal(s.position("n"), labels)
     return s.multiply(s.select(right, s.subtract(share, 1), share), g)
 
 
 def _shares_of_gradient_body(s: Any, logits: Any, g: Any) -> Any:
-    return s.multiply(_share_body(s, logits), g)
+    return s.multiply(softmax_body(s, logits), g)
 
 
 def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:

@@ -7,7 +7,6 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.extras import switched_off
 from eagerflow.kernels.buffers import empty
 from eagerflow.spec import normalize_axes
 
@@ -35,7 +35,7 @@ Body = Callable[..., Any]
 @cache
 def enabled() -> bool:
     """Whether there is a compiler: llvmlite is installed, and EAGERFLOW_LLVM does not say 0."""
-    if os.environ.get("EAGERFLOW_LLVM", "1").lower() in ("0", "off", "no", "false"):
+    if switched_off("EAGERFLOW_LLVM"):
         return False
     try:
         return find_spec("llvmlite") is not None

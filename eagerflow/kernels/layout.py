@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels.region import REDUCTIONS, Input, Output, Region
+from eagerflow.kernels.region import Input, Output, Region
 
-__all__ = ["Binding", "Layout", "bind", "operands_of", "sideways", "straight"]
+__all__ = ["Binding", "Layout", "bind", "collapse", "operands_of", "sideways", "straight"]
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 
@@ -68,13 +68,13 @@ def bind(
     ]
     extents = [sizes[a] for a in axes]
     split = len(axes) - len(region.row_axes)
-    inner = _collapse(extents[split:], [s[split:] for s in strides])
+    inner = _at_least_one(collapse(extents[split:], [s[split:] for s in strides]))
     if len(inner[0]) > 1:
         return None
-    outer = _collapse(extents[:split], [s[:split] for s in strides])
+    outer = _at_least_one(collapse(extents[:split], [s[:split] for s in strides]))
     width, inner_strides = inner[0][0], [s[0] for s in inner[1]]
     varies = [not set(region.row_axes).isdisjoint(p.axes) for p in parts]
-    if not any(s.over for s in region.body if s.instruction in REDUCTIONS):
+    if not region.reduces:
         outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
     kinds = tuple(
         # Along an axis of size 1 no stride means anything.
@@ -152,8 +152,8 @@ def straight(
     return found
 
 
-def _collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same walk over as few axes as can be; always at least one."""
+def collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """The same walk over as few axes as can be; over none where there is one element."""
     kept: list[int] = []
     found: list[list[int]] = [[] for _ in strides]
     for i in range(len(extents) - 1, -1, -1):
@@ -166,9 +166,14 @@ def _collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], 
         kept.insert(0, size)
         for s, f in zip(strides, found, strict=True):
             f.insert(0, s[i])
-    if not kept:
-        return [1], [[0] for _ in strides]
     return kept, found
+
+
+def _at_least_one(
+    walk: tuple[list[int], list[list[int]]],
+) -> tuple[list[int], list[list[int]]]:
+    extents, strides = walk
+    return walk if extents else ([1], [[0] for _ in strides])
 
 
 def _joined(

@@ -25,20 +25,26 @@ from typing import Any
 import numpy as np
 
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.kernels.reductions import JOINS
 from eagerflow.kernels.scalar import INSTRUCTIONS, TYPES, is_float
 
 __all__ = [
     "MEMORY_TYPES", "REDUCTIONS", "Constant", "Input", "Output", "Region", "Statement",
-    "value_type",
+    "item_size", "value_type",
 ]  # fmt: skip
 
 MEMORY_TYPES = (*TYPES, "float16", "bfloat16")
 """The types that inputs and outputs may have in memory."""
 
-REDUCTIONS = ("sum", "product", "max", "min", "any", "all")
+REDUCTIONS = tuple(JOINS)
 """Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
 
 _GENERATORS = ("position", "extent", "random_bits")  # they make values of the index space itself
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return 2 if dtype in ("float16", "bfloat16") else np.dtype(dtype).itemsize
 
 
 def value_type(dtype: str) -> str:
@@ -172,13 +178,23 @@ class Region:
         return key
 
     @property
-    def row_axes(self) -> tuple[str, ...]:
-        """The trailing axes along which rows are reduced; the last axis where none are."""
-        axes: tuple[str, ...] | None = self._derived.get("row")
+    def reduced_axes(self) -> tuple[str, ...]:
+        """The trailing axes along which rows are reduced; none where none are."""
+        axes: tuple[str, ...] | None = self._derived.get("reduced")
         if axes is None:
-            found = [s.over for s in self.body if s.instruction in REDUCTIONS and _trails(self, s)]
-            axes = self._derived["row"] = found[0] if found else self.axes[-1:]
+            found = [s.over for s in self.body if self.is_row_reduction(s)]
+            axes = self._derived["reduced"] = found[0] if found else ()
         return axes
+
+    @property
+    def row_axes(self) -> tuple[str, ...]:
+        """The axes of a row: those along which rows are reduced, or else the last one."""
+        return self.reduced_axes or self.axes[-1:]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether anything is reduced, along rows or columns."""
+        return any(s.instruction in REDUCTIONS for s in self.body)
 
     def without_gathers(self) -> Region:
         """The same region with every input walked along all of its axes."""
@@ -196,6 +212,12 @@ class Region:
             table = self._derived["table"] = {p.name: p for p in parts}
         found: Statement | Input = table[name]
         return found
+
+    def is_row_reduction(self, part: Statement | Input) -> bool:
+        """Whether a value is the result of reducing a row."""
+        return (
+            isinstance(part, Statement) and part.instruction in REDUCTIONS and _trails(self, part)
+        )
 
     def is_column_reduction(self, statement: Statement) -> bool:
         """Whether a statement reduces leading axes, and not those of the row."""

@@ -50,14 +50,6 @@ class Schedule:
         """Whether a value differs between the elements of a row."""
         return not self._inner.isdisjoint(self.region.statement(name).axes)
 
-    def is_row_reduction(self, part: Statement | Input) -> bool:
-        """Whether a value is the result of reducing a row."""
-        return (
-            isinstance(part, Statement)
-            and part.instruction in REDUCTIONS
-            and not self.region.is_column_reduction(part)
-        )
-
     def row_values(self, number: int) -> list[Statement]:
         """Values of the row that can be computed once ``number`` passes have ended."""
         return [
@@ -114,7 +106,7 @@ class Schedule:
 
     def _depth(self, part: Statement) -> int:
         own = max((self._depths[o] for o in part.operands if isinstance(o, str)), default=0)
-        return own + self.is_row_reduction(part)
+        return own + self.region.is_row_reduction(part)
 
     def _pass(self, number: int) -> Pass:
         while len(self.passes) <= number:
@@ -126,7 +118,7 @@ class Schedule:
         for part in self.region.body:
             if part.instruction in REDUCTIONS:
                 operand = str(part.operands[0])
-                if self.is_row_reduction(part):
+                if self.region.is_row_reduction(part):
                     self._pass(self._depths[operand]).reductions.append(part)
                 elif self.varies(operand):
                     self._pass(self._depths[operand]).columns.append(part)
@@ -161,7 +153,7 @@ class Schedule:
                 continue
             found.add(name)
             part = self.region.statement(name)
-            if isinstance(part, Statement) and not self.is_row_reduction(part):
+            if isinstance(part, Statement) and not self.region.is_row_reduction(part):
                 todo += [o for o in part.operands if isinstance(o, str) and self.varies(o)]
         return found
 

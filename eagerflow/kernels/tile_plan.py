@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels.region import REDUCTIONS, Constant, Output, Region, Statement
+from eagerflow.kernels.region import Constant, Output, Region, Statement
 from eagerflow.kernels.tile_steps import (
     BOX,
     CONTIGUOUS,
@@ -26,7 +26,7 @@ from eagerflow.kernels.tile_steps import (
     steps_of,
 )
 
-__all__ = ["Nest", "Program", "plan", "row_axes"]
+__all__ = ["Nest", "Program", "plan"]
 
 Axes = tuple[str, ...]
 
@@ -390,10 +390,3 @@ class _Writer:
             for slot in dead:
                 self._release(slot)
         self.program.calls.append((step.call, tuple(ins), out))
-
-
-def row_axes(region: Region) -> Axes:
-    """The axes of rows that are reduced; none where none are."""
-    reduced = (s for s in region.body if s.instruction in REDUCTIONS)
-    found = [s.over for s in reduced if not region.is_column_reduction(s)]
-    return found[0] if found else ()

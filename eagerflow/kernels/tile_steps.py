@@ -7,7 +7,6 @@ rest. Where one ufunc computes an instruction, the ufunc is the call.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import philox, threads
+from eagerflow.kernels.reductions import identity, ufunc
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Region, Statement, value_type
 from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY, is_float
 
 __all__ = [
     "BOX", "CONTIGUOUS", "EXTENT", "FIRST", "SPARE", "TABLE", "Array", "Box", "Step", "accumulate",
-    "combine", "copy", "identity", "steps_of",
+    "copy", "steps_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -67,30 +67,7 @@ def copy(x: Any, out: Array) -> None:
 
 # Reductions --------------------------------------------------------------------------------------
 
-_UFUNCS: dict[str, Any] = {
-    "sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum,
-    "any": np.logical_or, "all": np.logical_and,
-}  # fmt: skip
 _RUN = 32  # numbers of a column that are summed up before the sums are
-
-
-def identity(reduction: str, dtype: str) -> Any:
-    """The result of reducing nothing."""
-    if reduction in ("sum", "any"):
-        return 0
-    if reduction in ("product", "all"):
-        return 1
-    if is_float(dtype):
-        return -math.inf if reduction == "max" else math.inf
-    if dtype == "bool":
-        return reduction == "min"
-    limits = np.iinfo(dtype)
-    return limits.min if reduction == "max" else limits.max
-
-
-def combine(reduction: str) -> Any:
-    """The ufunc that makes one of two partial results."""
-    return _UFUNCS[reduction]
 
 
 def _reduce(x: Any, axes: tuple[int, ...], reduction: str, columns: bool, out: Array) -> None:
@@ -99,7 +76,7 @@ def _reduce(x: Any, axes: tuple[int, ...], reduction: str, columns: bool, out: A
         return
     if columns and reduction == "sum" and out.size > 1:
         x = _short_columns(x, axes)
-    _UFUNCS[reduction].reduce(x, axes, out.dtype, out, True)
+    ufunc(reduction).reduce(x, axes, out.dtype, out, True)
 
 
 def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
@@ -127,7 +104,7 @@ def _short_columns(x: Any, axes: tuple[int, ...]) -> Any:
 def accumulate(region: Region, step: Step) -> Step:
     """A reduction as one that adds the result of a tile to what earlier tiles gave."""
     axes = tuple(region.axes.index(a) for a in step.over)
-    reduction, ufunc = step.reduction, _UFUNCS[step.reduction]
+    reduction, join = step.reduction, ufunc(step.reduction)
     columns = region.axes[-1] not in step.over
 
     def call(first: bool, x: Any, spare: Any, out: Array) -> None:
@@ -135,7 +112,7 @@ def accumulate(region: Region, step: Step) -> Step:
             _reduce(x, axes, reduction, columns, out)
         else:
             _reduce(x, axes, reduction, columns, spare)
-            ufunc(out, spare, out=out)
+            join(out, spare, out=out)
 
     return replace(step, call=call, operands=(FIRST, *step.operands, SPARE), sums=True)
 

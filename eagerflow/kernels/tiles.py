@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import threads
+from eagerflow.kernels.reductions import ufunc
 from eagerflow.kernels.region import Region, Statement
-from eagerflow.kernels.tile_plan import Nest, plan, row_axes
-from eagerflow.kernels.tile_steps import EXTENT, TABLE, Array, combine, copy
+from eagerflow.kernels.tile_plan import Nest, plan
+from eagerflow.kernels.tile_steps import EXTENT, TABLE, Array, copy
 
 __all__ = ["compute"]
 
@@ -145,7 +146,7 @@ class _Call:
 
     def make(self) -> None:
         """Run the nests, then store what was reduced along columns."""
-        row = prod(self.sizes[a] for a in row_axes(self.region))
+        row = prod(self.sizes[a] for a in self.region.reduced_axes)
         for nest in plan(self.region, row >= LONG):
             _Run(self, nest).make()
         for part, out in zip(self.region.outputs, self.outputs, strict=True):
@@ -200,9 +201,9 @@ class _Run:
                 self._task(task)
         for register, step in self.program.sums:
             parts = self.registers[register]
-            ufunc = combine(step.reduction)
+            join = ufunc(step.reduction)
             self.call.arrays[step.name] = (
-                parts[0] if self.groups == 1 else ufunc.reduce(parts, 0, parts.dtype)
+                parts[0] if self.groups == 1 else join.reduce(parts, 0, parts.dtype)
             )
 
     def _started(self) -> list[Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import buffers, generated
+from eagerflow.kernels.cross_entropy import softmax_body
 from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.comparison import isfinite
@@ -147,11 +148,6 @@ def _softmax_step(axis: int, x: Any, out: Any) -> None:
     np.divide(out, add_up(out, axis, None, None, True), out)
 
 
-def _softmax_body(s: Any, x: Any) -> Any:
-    powers = s.exp(s.subtract(x, s.max(x, "n")))
-    return s.multiply(powers, s.reciprocal(s.sum(powers, "n")))
-
-
 def _softmax_of(row: list[float]) -> list[float]:
     top = max(row, default=0.0)
     powers = [math.exp(value - top) for value in row]
@@ -161,7 +157,7 @@ def _softmax_of(row: list[float]) -> list[float]:
 
 @_row_op(
     _softmax_step,
-    _softmax_body,
+    softmax_body,
     1,
     lambda: softmax,
     vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),

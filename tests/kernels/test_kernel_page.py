@@ -108,5 +108,5 @@ def test_all_instructions_are_on_the_page():
 
 def test_all_settings_of_kernels_are_on_the_page():
     sources = "\n".join(read_sources(PACKAGE).values())
-    settings = set(re.findall(r'environ\.get\("(EAGERFLOW_\w+)"', sources))
+    settings = set(re.findall(r'(?:environ\.get|switched_off)\("(EAGERFLOW_\w+)"', sources))
     assert settings == set(re.findall(r"^\| `(EAGERFLOW_\w+)` \|", PAGE, re.MULTILINE))

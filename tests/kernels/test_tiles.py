@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from eagerflow.dtypes import float32
-from eagerflow.kernels import philox, threads, tile_plan, tile_steps
+from eagerflow.kernels import philox, reductions, threads, tile_plan
 from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.tiles import compute
 from tests.kernels.oracle import evaluate, numpy_type
@@ -194,8 +194,8 @@ def test_bits_do_not_depend_on_the_number_of_threads(name):
 def test_a_wrong_step_is_noticed(monkeypatch):
     region, sizes = softmax(), {"m": 40, "n": 30}
     inputs, outputs = arguments(region, sizes)
-    monkeypatch.setitem(tile_steps._UFUNCS, "max", np.minimum)
-    monkeypatch.setitem(tile_steps._UFUNCS, "sum", np.maximum)
+    monkeypatch.setitem(reductions.JOINS, "max", "minimum")
+    monkeypatch.setitem(reductions.JOINS, "sum", "maximum")
     compute(region, inputs, outputs, sizes)
     with pytest.raises(AssertionError):
         assert_close(region, outputs, evaluate(region, inputs, sizes, wide=True))

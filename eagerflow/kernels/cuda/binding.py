@@ -13,16 +13,15 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
-
 from eagerflow.errors import ShapeError
 from eagerflow.kernels.cuda.plan import CHUNK, Task
 from eagerflow.kernels.functions.table import FUNCTIONS
-from eagerflow.kernels.region import Input, Output, Region, Statement, value_type
+from eagerflow.kernels.layout import collapse
+from eagerflow.kernels.region import Input, Output, Region, Statement, item_size, value_type
 
 __all__ = [
     "BROADCAST", "COLUMNS", "LINES", "PACKED", "STEPPED", "Binding", "Layout", "Memory", "Modes",
-    "Names", "bind", "choose", "chunk_count", "is_costly", "item_size", "vector",
+    "Names", "bind", "choose", "chunk_count", "is_costly", "vector",
 ]  # fmt: skip
 
 BROADCAST, PACKED, STEPPED = "b", "v", "s"
@@ -108,11 +107,6 @@ class Names:
         return next(n for p, n in zip(self.parts, self.names, strict=True) if p is part)
 
 
-def item_size(dtype: str) -> int:
-    """Bytes of an element in memory."""
-    return 2 if dtype in ("float16", "bfloat16") else int(np.dtype(dtype).itemsize)
-
-
 def _draws_halves(task: Task) -> bool:
     return any(s.instruction == "random_bits" and s.dtype == "uint32" for s in task.body)
 
@@ -160,23 +154,6 @@ def _column_chunks(rows: int, columns: int) -> int:
 
 
 # Walks ---------------------------------------------------------------------------------------
-
-
-def _joined(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """The same walk along as few axes as can be."""
-    kept: list[int] = []
-    found: list[list[int]] = [[] for _ in strides]
-    for i in reversed(range(len(extents))):
-        size = extents[i]
-        if size == 1:
-            continue
-        if kept and all(s[i] == f[0] * kept[0] for s, f in zip(strides, found, strict=True)):
-            kept[0] *= size
-            continue
-        kept.insert(0, size)
-        for s, f in zip(strides, found, strict=True):
-            f.insert(0, s[i])
-    return kept, found
 
 
 def _steps(
@@ -229,7 +206,7 @@ def bind(
     steps = [_steps(p, m, sizes) for p, m in zip(names.parts, places, strict=True)]
 
     def along(axes: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
-        return _joined([sizes[a] for a in axes], [[s.get(a, 0) for a in axes] for s in steps])
+        return collapse([sizes[a] for a in axes], [[s.get(a, 0) for a in axes] for s in steps])
 
     if task.kind == "elements":
         extents, walks = along(task.space)

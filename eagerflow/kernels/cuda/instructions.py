@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.kernels.functions.table import FUNCTIONS
+from eagerflow.kernels.reductions import JOINS, identity
 from eagerflow.kernels.scalar import INSTRUCTIONS, is_float
 
-__all__ = ["Code", "Emitter", "Operand", "c_type", "identity", "join", "literal", "memory_type"]
+__all__ = ["Code", "Emitter", "Operand", "c_type", "join", "literal", "memory_type", "neutral"]
 
 _TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
@@ -45,8 +46,6 @@ _CASTS = {
     ("float64", "int64"): "__double_as_longlong",
     ("int64", "float64"): "__longlong_as_double",
 }
-_JOINS = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum",
-          "any": "logical_or", "all": "logical_and"}  # fmt: skip
 
 
 class Operand(NamedTuple):
@@ -162,21 +161,14 @@ def join(code: Code, reduction: str, dtype: str) -> str:
     """The name of the device function that joins two parts of a reduction."""
 
     def write(s: Emitter, a: Operand, b: Operand) -> Operand:
-        return getattr(s, _JOINS[reduction])(a, b)  # type: ignore[no-any-return]
+        return getattr(s, JOINS[reduction])(a, b)  # type: ignore[no-any-return]
 
     return code.define(f"join_{reduction}", write, [dtype, dtype])
 
 
-def identity(reduction: str, dtype: str) -> Operand:
+def neutral(reduction: str, dtype: str) -> Operand:
     """What a reduction gives of nothing."""
-    if reduction in ("max", "min"):
-        if is_float(dtype):
-            return literal(float("-inf" if reduction == "max" else "inf"), dtype)
-        if dtype == "bool":
-            return literal(reduction == "min", dtype)
-        info = np.iinfo(dtype)
-        return literal(info.min if reduction == "max" else info.max, dtype)
-    return literal(reduction in ("product", "all"), dtype)
+    return literal(identity(reduction, dtype), dtype)
 
 
 class Emitter:
@@ -323,10 +315,6 @@ class Emitter:
         return self.code.value(
             f"saturate<{kinds}>({x.text}, {low}, {high}, {below}, {above})", dtype
         )
-
-    def convert_in_range(self, x: Operand, dtype: str) -> Operand:
-        """A float as an integer, in one machine instruction; beyond its range it is arbitrary."""
-        return self.code.value(f"({_TYPES[dtype]}){x.text}", dtype)
 
     def bitcast(self, x: Operand, dtype: str) -> Operand:
         """The bits as another type of the same size."""

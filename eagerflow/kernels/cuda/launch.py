@@ -23,11 +23,10 @@ from eagerflow.kernels.cuda.binding import (
     bind,
     choose,
     chunk_count,
-    item_size,
 )
 from eagerflow.kernels.cuda.nest import kernel_name, parameters, source
 from eagerflow.kernels.cuda.plan import CHUNK, Task, plan
-from eagerflow.kernels.region import Input, Output, Region
+from eagerflow.kernels.region import Input, Output, Region, item_size
 
 __all__ = ["OPTIONS", "Program", "compute", "prepare"]
 

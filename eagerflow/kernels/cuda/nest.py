@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eagerflow.kernels.cuda.binding import BROADCAST, COLUMNS, LINES, Layout, is_costly
-from eagerflow.kernels.cuda.instructions import Operand, c_type, identity, join
+from eagerflow.kernels.cuda.instructions import Operand, c_type, join, neutral
 from eagerflow.kernels.cuda.plan import Task
 from eagerflow.kernels.cuda.support import SUPPORT
 from eagerflow.kernels.cuda.writer import Writer, variable
@@ -210,7 +210,7 @@ class _Rows(Writer):
         lanes = self.layout.vector
         for s in reductions:
             name = f"{variable(s.name)}_parts"
-            start = identity(s.instruction, s.dtype).text
+            start = neutral(s.instruction, s.dtype).text
             self.code.line(f"{c_type(s.dtype)} {name}[{lanes}];")
             self.code.line("#pragma unroll")
             self.code.line(f"for (int k = 0; k < {lanes}; ++k) {name}[k] = {start};")
@@ -298,7 +298,7 @@ class _Columns(Writer):
         for s in self._reductions():
             name, kind = variable(s.name), c_type(s.dtype)
             line(f"__shared__ {kind} {name}_shared[{LINES}][{COLUMNS + 1}];")
-            line(f"{kind} {name}_parts = {identity(s.instruction, s.dtype).text};")
+            line(f"{kind} {name}_parts = {neutral(s.instruction, s.dtype).text};")
         line(f"const long long column = (long long)blockIdx.x * {COLUMNS} + threadIdx.x;")
         line("const long long begin = (long long)blockIdx.y * chunk;")
         line("const long long end = begin + chunk < rows ? begin + chunk : rows;")

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eagerflow.kernels.region import REDUCTIONS, Input, Output, Region, Statement
+from eagerflow.kernels.region import Input, Output, Region, Statement
 
-__all__ = ["CHUNK", "Task", "is_row_reduction", "plan"]
+__all__ = ["CHUNK", "Task", "plan"]
 
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""
@@ -53,15 +53,6 @@ class Task:
     def inplace(self) -> frozenset[str]:
         """Names of the inputs that are overwritten."""
         return frozenset(o.inplace for o in self.outputs if o.inplace)
-
-
-def is_row_reduction(region: Region, part: Input | Statement) -> bool:
-    """Whether a value is the result of reducing rows."""
-    return (
-        isinstance(part, Statement)
-        and part.instruction in REDUCTIONS
-        and not region.is_column_reduction(part)
-    )
 
 
 def plan(region: Region, split: bool, direct: bool) -> tuple[Task, ...]:
@@ -129,7 +120,7 @@ class _Planner:
         return [
             s.name
             for s in self.region.body
-            if s.name in self._needs(names, known) - known and is_row_reduction(self.region, s)
+            if s.name in self._needs(names, known) - known and self.region.is_row_reduction(s)
         ]
 
     def _frontier(self, names: Iterable[str]) -> set[str]:

@@ -14,10 +14,10 @@ from eagerflow.kernels.cuda.instructions import (
     Emitter,
     Operand,
     c_type,
-    identity,
     join,
     literal,
     memory_type,
+    neutral,
 )
 from eagerflow.kernels.cuda.plan import CHUNK, Task
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Statement, value_type
@@ -298,7 +298,7 @@ class Writer:
             total = f"{variable(s.name)}_parts[k]"
             which = join(self.code, s.instruction, s.dtype)
             # Joining nothing, and not a branch, so that the loop stays straight code.
-            nothing = identity(s.instruction, s.dtype).text
+            nothing = neutral(s.instruction, s.dtype).text
             value = f"k < count ? {self.operand(s.operands[0]).text} : {nothing}"
             self.code.line(f"{total} = {which}({total}, {value});")
         for out in outputs:

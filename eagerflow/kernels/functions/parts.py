@@ -36,11 +36,6 @@ class Format(NamedTuple):
         """The smallest number that is not denormal."""
         return 2.0 ** (1 - self.bias)
 
-    @property
-    def infinity_bits(self) -> int:
-        """Infinity as an integer."""
-        return (2 * self.bias + 1) << self.bits
-
 
 FORMATS = {
     "float32": Format(23, 127, "int32", "uint32"),

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
-from eagerflow.extras import load_if_there
+from eagerflow.extras import load_if_there, switched_off
 
 __all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
 
@@ -67,7 +67,7 @@ def available() -> bool:
 
     The environment variable EAGERFLOW_LLVM=0 switches it off.
     """
-    if os.environ.get("EAGERFLOW_LLVM", "1").lower() in ("0", "off", "no", "false"):
+    if switched_off("EAGERFLOW_LLVM"):
         return False
     try:
         _llvm()

@@ -24,29 +24,14 @@ class GroupNest(Nest):
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         self._begin("kernel")
-        code = self.code
         self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
         if single:
             self.homes = {}  # vectors of neighbouring rows overlap in an output
             self._open_columns()
-        head, body, done = (code.name(f"group_{word}_") for word in ("head", "body", "end"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        self.group = "%" + code.name("group")
-        patch = code.reserve()
-        more = code.value(f"icmp ult i64 {self.group}, %r1")
-        code.line(f"br i1 {more}, label %{body}, label %{done}")
-        code.label(body)
-        self._whole_group(single)
-        after = code.value(f"add i64 {self.group}, {self.lanes}")
-        code.fill(patch, f"{self.group} = phi i64 [%r0, %{before}], [{after}, %{code.current}]")
-        code.line(f"br label %{head}")
-        code.label(done)
+        with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
+            self._whole_group(single)
         self._close_columns()
-        code.line("ret void")
-        code.lines.append("}")
-        self._end()
+        self._return()
         return self.module()
 
     def _whole_group(self, single: bool) -> None:
@@ -129,28 +114,15 @@ class GroupNest(Nest):
 
     def _each_row(self, body: Callable[[], None]) -> None:
         """Write what is done for each row of the group."""
-        code = self.code
-        head, inside, done = (code.name(f"{word}_") for word in ("member", "row", "rows"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        self.member = "%" + code.name("j")
-        patch = code.reserve()
-        more = code.value(f"icmp ult i64 {self.member}, {self.members}")
-        code.line(f"br i1 {more}, label %{inside}, label %{done}")
-        code.label(inside)
-        self.r = code.value(f"add i64 {self.group}, {self.member}")
-        self.start = code.value(f"mul i64 {self.r}, %width")
-        self.row = dict(self.fixed)
-        self._addresses()
-        for name in self.vectors:
-            if name not in self.fixed and name in self.stacks:
-                self.row[name] = self._get(name)
-        body()
-        after = code.value(f"add i64 {self.member}, 1")
-        code.fill(patch, f"{self.member} = phi i64 [0, %{before}], [{after}, %{code.current}]")
-        code.line(f"br label %{head}")
-        code.label(done)
+        with self.code.loop("member", "0", self.members) as (self.member, _):
+            self.r = self.code.value(f"add i64 {self.group}, {self.member}")
+            self.start = self.code.value(f"mul i64 {self.r}, %width")
+            self.row = dict(self.fixed)
+            self._addresses()
+            for name in self.vectors:
+                if name not in self.fixed and name in self.stacks:
+                    self.row[name] = self._get(name)
+            body()
 
     def _kept_row(self) -> str:
         return self.member

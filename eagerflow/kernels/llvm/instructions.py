@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -127,6 +128,37 @@ class Code:
     def fill(self, line: int, text: str) -> None:
         """Write a line that was reserved."""
         self.lines[line] = f"  {text}"
+
+    @contextmanager
+    def loop(
+        self, hint: str, first: str, end: str, step: int = 1, sums: list[Operand] | None = None
+    ) -> Iterator[tuple[str, list[Operand]]]:
+        """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.
+
+        The block under the ``with`` replaces elements of the sums' list by their next values.
+        After it, the list holds what the sums are where the loop has ended.
+        """
+        first_sums = sums or []
+        head, body, done = (self.name(f"{hint}_{word}_") for word in ("head", "body", "end"))
+        before, counter = self.current, "%" + self.name(f"{hint}_")
+        self.line(f"br label %{head}")
+        self.label(head)
+        lines = [self.reserve() for _ in range(1 + len(first_sums))]
+        carried = [x._replace(text="%" + self.name("sum")) for x in first_sums]
+        more = self.value(f"icmp ult i64 {counter}, {end}")
+        self.line(f"br i1 {more}, label %{body}, label %{done}")
+        self.label(body)
+        found = list(carried)
+        yield counter, found
+        after = self.value(f"add i64 {counter}, {step}")
+        self.fill(lines[0], f"{counter} = phi i64 [{first}, %{before}], [{after}, %{self.current}]")
+        for line, held, x, new in zip(lines[1:], carried, first_sums, found, strict=True):
+            kind = llvm_type(held.dtype, held.lanes)
+            text = f"[{x.text}, %{before}], [{new.text}, %{self.current}]"
+            self.fill(line, f"{held.text} = phi {kind} {text}")
+        self.line(f"br label %{head}")
+        self.label(done)
+        found[:] = carried
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
         """Append a call of an external function or intrinsic; the name of its result."""
@@ -348,13 +380,6 @@ class Emitter:
         opcode = _conversion(x.dtype, dtype)
         text = self.code.value(f"{opcode} {source} {x.text} to {target}")
         return Operand(text, dtype, x.lanes)
-
-    def convert_in_range(self, x: Operand, dtype: str) -> Operand:
-        """A float as an integer, in one machine instruction; beyond its range it is arbitrary."""
-        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
-        opcode = "fptosi" if _kind_of(dtype) == 1 else "fptoui"
-        text = self.code.value(f"{opcode} {source} {x.text} to {target}")
-        return Operand(self.code.value(f"freeze {target} {text}"), dtype, x.lanes)
 
     def bitcast(self, x: Operand, dtype: str) -> Operand:
         """The bits as another type of the same size."""

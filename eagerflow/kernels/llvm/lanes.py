@@ -7,7 +7,7 @@ axis is then the one that vectors lie along, the *side*; nothing is added up acr
 
 from __future__ import annotations
 
-from eagerflow.kernels.llvm.instructions import Operand, llvm_type
+from eagerflow.kernels.llvm.instructions import Operand
 from eagerflow.kernels.llvm.nest import Nest, Place
 from eagerflow.kernels.region import Input, Output, Statement
 from eagerflow.kernels.schedule import Pass
@@ -21,31 +21,19 @@ class SideNest(Nest):
     def kernel(self) -> str:
         """The module of one function, ``kernel``; its columns are places along the side."""
         self._begin("kernel")
-        code = self.code
-        rows = self._row_loop()
-        head, body, done = (code.name(f"{word}_") for word in ("side", "lanes", "sided"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        self.c = "%" + code.name("c")
-        patch = code.reserve()
-        more = code.value(f"icmp ult i64 {self.c}, %c1")
-        code.line(f"br i1 {more}, label %{body}, label %{done}")
-        code.label(body)
-        left = Operand(code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
-        self.mask = self.emit.less(self.memory.iota, left).text
-        self._begin_lanes()
-        self._row_statements(0)
-        for number, own in enumerate(self.schedule.passes):
-            self.passing = number
-            self._walk(own)
-            self._row_statements(number + 1)
-        self._lane_results()
-        after = code.value(f"add i64 {self.c}, {self.lanes}")
-        code.fill(patch, f"{self.c} = phi i64 [%c0, %{before}], [{after}, %{code.current}]")
-        code.line(f"br label %{head}")
-        code.label(done)
-        self._close_rows(rows)
+        with (
+            self._each_row_of_range(),
+            self.code.loop("side", "%c0", "%c1", self.lanes) as (self.c, _),
+        ):
+            left = Operand(self.code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
+            self.mask = self.emit.less(self.memory.iota, left).text
+            self._begin_lanes()
+            self._row_statements(0)
+            for number, own in enumerate(self.schedule.passes):
+                self.passing = number
+                self._walk(own)
+                self._row_statements(number + 1)
+            self._lane_results()
         return self.module()
 
     def _load_row(self, part: Input | Output, base: str) -> None:
@@ -74,29 +62,10 @@ class SideNest(Nest):
     def _walk(self, own: Pass) -> None:
         """One walk along the rows of all lanes."""
         self._comment(own)
-        code = self.code
-        head, body, done = (code.name(f"{word}_") for word in ("step", "element", "walked"))
-        before = code.current
-        sums = [self._identity(part, self.lanes) for part in own.reductions]
-        code.line(f"br label %{head}")
-        code.label(head)
-        j = "%" + code.name("j")
-        patch, phis = code.reserve(), [code.reserve() for _ in sums]
-        carried = [x._replace(text="%" + code.name("sum")) for x in sums]
-        more = code.value(f"icmp ult i64 {j}, %width")
-        code.line(f"br i1 {more}, label %{body}, label %{done}")
-        code.label(body)
-        found = list(carried)
-        self._elements(own, Place(j, self.mask), found, 0, 1)
-        after = code.value(f"add i64 {j}, 1")
-        code.fill(patch, f"{j} = phi i64 [0, %{before}], [{after}, %{code.current}]")
-        for line, held, first, new in zip(phis, carried, sums, found, strict=True):
-            kind = llvm_type(held.dtype, held.lanes)
-            code.fill(line, f"{held.text} = phi {kind} [{first.text}, %{before}], "
-                            f"[{new.text}, %{code.current}]")  # fmt: skip
-        code.line(f"br label %{head}")
-        code.label(done)
-        for part, total in zip(own.reductions, carried, strict=True):
+        none = [self._identity(part, self.lanes) for part in own.reductions]
+        with self.code.loop("element", "0", "%width", 1, none) as (j, sums):
+            self._elements(own, Place(j, self.mask), sums, 0, 1)
+        for part, total in zip(own.reductions, sums, strict=True):
             self.row[part.name] = total
 
     def _counted(self, part: Statement, place: Place) -> Operand:

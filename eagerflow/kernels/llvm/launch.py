@@ -25,7 +25,8 @@ from eagerflow.kernels.llvm import compiler
 from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
 from eagerflow.kernels.llvm.groups import GroupNest
 from eagerflow.kernels.llvm.lanes import SideNest
-from eagerflow.kernels.llvm.nest import Nest, combine_arrays, frame_slots, homes, identity
+from eagerflow.kernels.llvm.nest import Nest, frame_slots, homes
+from eagerflow.kernels.reductions import identity, ufunc
 from eagerflow.kernels.region import Input, Region, Statement
 from eagerflow.kernels.schedule import schedule
 
@@ -478,7 +479,8 @@ class Call:
                 continue
             with np.errstate(all="ignore"):
                 shaped = lines.reshape(self.launch.column_shapes[out.value])
-                total = self._along_own(combine_arrays(part.instruction, shaped), part)
+                joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
+                total = self._along_own(joined, part)
                 shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
                 outputs[i][...] = total.reshape(shape)
 

@@ -6,19 +6,11 @@ from typing import Any
 
 from eagerflow.kernels.layout import BROADCAST, UNIT
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
-from eagerflow.kernels.region import value_type
+from eagerflow.kernels.region import item_size, value_type
 
-__all__ = ["Memory", "item_size"]
+__all__ = ["Memory"]
 
 _HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
-_SIZES = {"bool": 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8} | {
-    f"{kind}int{bits}": bits // 8 for kind in ("", "u") for bits in (8, 16, 32, 64)
-}
-
-
-def item_size(dtype: str) -> int:
-    """Bytes of one element in memory."""
-    return _SIZES[dtype]
 
 
 class Memory:

@@ -16,22 +16,23 @@ How threads share the pieces is in ``driver.py``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-
-import numpy as np
 
 from eagerflow.kernels.layout import UNIT, Layout, operands_of
 from eagerflow.kernels.llvm.compiler import Target
 from eagerflow.kernels.llvm.driver import SLOTS
 from eagerflow.kernels.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
-from eagerflow.kernels.llvm.memory import Memory, item_size
+from eagerflow.kernels.llvm.memory import Memory
 from eagerflow.kernels.llvm.random import random_lanes
+from eagerflow.kernels.reductions import JOINS, identity
 from eagerflow.kernels.region import REDUCTIONS, Constant, Input, Output, Region, Statement
 from eagerflow.kernels.scalar import is_float
 from eagerflow.kernels.schedule import Pass, schedule
 
-__all__ = ["HEAD", "Nest", "Place", "combine", "combine_arrays", "frame_slots", "homes", "identity"]
+__all__ = ["HEAD", "Nest", "Place", "combine", "frame_slots", "homes"]
 
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
@@ -61,32 +62,9 @@ def homes(region: Region, layout: Layout) -> dict[str, Output]:
     return {name: out for name, out in found.items() if layout.inner[parts.index(out)] == UNIT}
 
 
-def identity(reduction: str, dtype: str) -> Any:
-    """What a reduction of nothing gives."""
-    if reduction in ("sum", "product"):
-        return int(reduction == "product")
-    if reduction in ("any", "all"):
-        return reduction == "all"
-    if dtype.startswith("float"):
-        return float("-inf" if reduction == "max" else "inf")
-    if dtype == "bool":
-        return reduction == "min"
-    bits = 8 * item_size(dtype)
-    low, high = (0, 2**bits - 1) if dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return low if reduction == "max" else high
-
-
-def combine_arrays(reduction: str, partial: Any) -> Any:
-    """What the blocks of rows gave for each column, in their order."""
-    functions = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum,
-                 "any": np.logical_or, "all": np.logical_and}  # fmt: skip
-    return functions[reduction].reduce(partial, axis=0, dtype=partial.dtype)
-
-
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
     """Two partial results of a reduction as one."""
-    name = {"sum": "add", "product": "multiply", "max": "maximum", "min": "minimum",
-            "any": "logical_or", "all": "logical_and"}.get(reduction, reduction)  # fmt: skip
+    name = JOINS.get(reduction, reduction)
     if a.dtype == "bool" and name in ("maximum", "minimum"):
         name = "logical_or" if name == "maximum" else "logical_and"
     found: Operand = getattr(s, name)(a, b)
@@ -127,14 +105,13 @@ class Nest:
     def rows(self) -> str:
         """The module of one function, ``kernel``, for whole rows."""
         self._begin("kernel")
-        end = self._row_loop()
-        self._row_statements(0)
-        for number, own in enumerate(self.schedule.passes):
-            self.passing = number
-            self._sweep(own, "0", "%width")
-            self._row_statements(number + 1)
-        self._row_results()
-        self._close_rows(end)
+        with self._each_row_of_range():
+            self._row_statements(0)
+            for number, own in enumerate(self.schedule.passes):
+                self.passing = number
+                self._sweep(own, "0", "%width")
+                self._row_statements(number + 1)
+            self._row_results()
         return self.module()
 
     def stages(self) -> str:
@@ -143,19 +120,18 @@ class Nest:
         for number, own in enumerate([*self.schedule.passes, *rest]):
             self.passing = number
             self._begin(f"stage{number}")
-            end = self._row_loop()
-            self._row_statements(0)
-            for earlier in range(number):
-                for part in self.schedule.passes[earlier].reductions:
-                    self.row[part.name] = self._sum_of_blocks(part)
-                self._row_statements(earlier + 1)
-            if own is None:
-                self._row_results()
-            else:
-                self._sweep(own, "%c0", "%c1")
-                for part in own.reductions:
-                    self._leave_block(part)
-            self._close_rows(end)
+            with self._each_row_of_range():
+                self._row_statements(0)
+                for earlier in range(number):
+                    for part in self.schedule.passes[earlier].reductions:
+                        self.row[part.name] = self._sum_of_blocks(part)
+                    self._row_statements(earlier + 1)
+                if own is None:
+                    self._row_results()
+                else:
+                    self._sweep(own, "%c0", "%c1")
+                    for part in own.reductions:
+                        self._leave_block(part)
         return self.module()
 
     def module(self) -> str:
@@ -196,31 +172,19 @@ class Nest:
 
     # Rows ----------------------------------------------------------------------------------------
 
-    def _row_loop(self) -> tuple[str, str, str, int]:
-        code = self.code
-        head, body, end = (code.name(f"row_{word}_") for word in ("head", "body", "end"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        self.r = "%" + code.name("r")
-        patch = code.reserve()
-        more = code.value(f"icmp ult i64 {self.r}, %r1")
-        code.line(f"br i1 {more}, label %{body}, label %{end}")
-        code.label(body)
-        self.row = dict(self.fixed)
-        self.start = code.value(f"mul i64 {self.r}, %width")
-        self._addresses()
-        return head, end, before, patch
+    @contextmanager
+    def _each_row_of_range(self) -> Iterator[None]:
+        """Write what is done for each row, and the end of the function."""
+        with self.code.loop("row", "%r0", "%r1") as (self.r, _):
+            self.row = dict(self.fixed)
+            self.start = self.code.value(f"mul i64 {self.r}, %width")
+            self._addresses()
+            yield
+        self._return()
 
-    def _close_rows(self, loop: tuple[str, str, str, int]) -> None:
-        code = self.code
-        head, end, before, patch = loop
-        after = code.value(f"add i64 {self.r}, 1")
-        code.fill(patch, f"{self.r} = phi i64 [%r0, %{before}], [{after}, %{code.current}]")
-        code.line(f"br label %{head}")
-        code.label(end)
-        code.line("ret void")
-        code.lines.append("}")
+    def _return(self) -> None:
+        self.code.line("ret void")
+        self.code.lines.append("}")
         self._end()
 
     def _addresses(self) -> None:
@@ -311,29 +275,11 @@ class Nest:
         count = code.value(f"sub i64 {end}, {start}")
         whole = code.value(f"sub i64 {count}, " + code.value(f"urem i64 {count}, {step}"))
         last = code.value(f"add i64 {start}, {whole}")
-        head, body, done = (code.name(f"{word}_") for word in ("loop", "body", "done"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        c = "%" + code.name("c")
-        patch, phis = code.reserve(), [code.reserve() for _ in sums]
-        carried = [x._replace(text="%" + code.name("sum")) for x in sums]
-        more = code.value(f"icmp ult i64 {c}, {last}")
-        code.line(f"br i1 {more}, label %{body}, label %{done}")
-        code.label(body)
-        found = list(carried)
-        for u in range(unroll):
-            place = Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
-            self._elements(own, place, found, u, unroll)
-        after = code.value(f"add i64 {c}, {step}")
-        code.fill(patch, f"{c} = phi i64 [{start}, %{before}], [{after}, %{code.current}]")
-        for line, held, first, new in zip(phis, carried, sums, found, strict=True):
-            kind = llvm_type(held.dtype, held.lanes)
-            code.fill(line, f"{held.text} = phi {kind} [{first.text}, %{before}], "
-                            f"[{new.text}, %{code.current}]")  # fmt: skip
-        code.line(f"br label %{head}")
-        code.label(done)
-        return c, carried
+        with code.loop("vector", start, last, step, sums) as (c, found):
+            for u in range(unroll):
+                place = Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
+                self._elements(own, place, found, u, unroll)
+        return c, found
 
     def _rest(self, own: Pass, start: str, end: str, sums: list[Operand]) -> list[Operand]:
         """The elements that do not fill a vector, under a mask."""
@@ -447,8 +393,7 @@ class Nest:
             state = [self._row_operand(o) for o in part.operands]
             return random_lanes(self.code, first, state, part.dtype, self.lanes)
         at = self.emit.add(self.memory.iota, Operand(place.position, "int64", 0))
-        whole = not any(s.over for s in self.region.body if s.instruction in REDUCTIONS)
-        if not whole and self.region.row_axes == part.over:
+        if self.region.reduces and self.region.row_axes == part.over:
             found: Operand = at
             return found
         return self._along(part, self.emit.add(at, Operand(self.start, "int64", 0)))
@@ -558,24 +503,8 @@ class Nest:
 
     def _sum_of_blocks(self, part: Statement) -> Operand:
         """What a row gives, from what its blocks gave, in their order."""
-        code = self.code
-        head, body, done = (code.name(f"{word}_") for word in ("blocks", "block", "joined"))
-        before = code.current
-        code.line(f"br label %{head}")
-        code.label(head)
-        i, total = "%" + code.name("i"), "%" + code.name("total")
-        kind = llvm_type(part.dtype)
-        patches = code.reserve(), code.reserve()
-        more = code.value(f"icmp ult i64 {i}, %blocks")
-        code.line(f"br i1 {more}, label %{body}, label %{done}")
-        code.label(body)
-        value = self.memory.load_one(self._partial(part, i), part.dtype)
-        known = Operand(total, part.dtype, 0)
-        new = combine(self.emit, part.instruction, known, value)
-        after = code.value(f"add i64 {i}, 1")
-        first = self._identity(part, 0).text
-        code.fill(patches[0], f"{i} = phi i64 [0, %{before}], [{after}, %{body}]")
-        code.fill(patches[1], f"{total} = phi {kind} [{first}, %{before}], [{new.text}, %{body}]")
-        code.line(f"br label %{head}")
-        code.label(done)
-        return known
+        none = [self._identity(part, 0)]
+        with self.code.loop("block", "0", "%blocks", 1, none) as (i, total):
+            value = self.memory.load_one(self._partial(part, i), part.dtype)
+            total[0] = combine(self.emit, part.instruction, total[0], value)
+        return total[0]
