@@ -99,7 +99,7 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
     return as_tensor(obj, dtype, device, copy)
 
 
-_LAZY = ("nn", "testing")  # loaded when they are first used, to keep the import short
+_LAZY = ("capture", "nn", "testing")  # loaded when they are first used, to keep the import short
 
 
 def __getattr__(name: str) -> Any:

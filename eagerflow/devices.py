@@ -257,6 +257,11 @@ def current_device() -> Device:
     return _scope.device or _default()
 
 
+def scoped_device() -> Device | None:
+    """The device that this thread has entered with ``ef.device``; None without one."""
+    return _scope.device
+
+
 def _default() -> Device:
     return _device(_types["cpu"], 0)
 

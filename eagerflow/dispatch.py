@@ -25,6 +25,7 @@ from eagerflow.errors import (
     OutOfMemoryError,
     ShapeError,
 )
+from eagerflow.number import Number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process
 from eagerflow.spec import TensorSpec
@@ -443,8 +444,23 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Hand the call to the recorder, with arguments in canonical form."""
-    data, attributes = op.bind(args, attributes)
-    return recorder.call(op, canonical(op, data), attributes)
+    try:
+        data, attributes = op.bind(args, attributes)
+        if Number in map(type, data):
+            data = _known_dtypes(data)
+        return recorder.call(op, canonical(op, data), attributes)
+    except EagerflowError as error:
+        recorder.explain(error)
+        raise
+
+
+def _known_dtypes(data: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers that are known at replay alone as Tensors, of the dtype that they would take on."""
+    dtype: DType | None = None
+    arrays = [as_tensor(x) for x in data if x is not None and type(x) not in (Number, *SCALARS)]
+    for tensor in arrays:
+        dtype = tensor.dtype if dtype is None else promote(dtype, tensor.dtype)
+    return tuple(x.cast(dtype) if type(x) is Number else x for x in data)
 
 
 def record(

@@ -33,7 +33,8 @@ class EagerflowError(Exception):
     """Base of all errors that eagerflow raises on purpose.
 
     ``problem`` is one sentence; ``op`` and ``argument`` name the place; ``received``,
-    ``expected`` and ``hint`` complete the story. All of them stay readable as attributes.
+    ``expected`` and ``hint`` complete the story, and ``at`` is the user's file and line where
+    a traceback would not show it: in captured code. All of them stay readable as attributes.
 
     >>> raise ef.errors.ShapeError("the ranks differ", op="stack", expected="equal ranks")
     Traceback (most recent call last):
@@ -51,6 +52,7 @@ class EagerflowError(Exception):
         received: str | None = None,
         expected: str | None = None,
         hint: str | None = None,
+        at: str | None = None,
     ) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -59,10 +61,13 @@ class EagerflowError(Exception):
         self.received = received
         self.expected = expected
         self.hint = hint
+        self.at = at
 
     def __str__(self) -> str:
         place = ": ".join(part for part in (self.op, self.argument) if part)
         lines = [f"{place}: {self.problem}" if place else self.problem]
+        if self.at:
+            lines.append(f"  at: {self.at}")
         if self.received:
             lines.append(f"  received: {self.received}")
         if self.expected:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,9 @@ from eagerflow.errors import EagerflowError
 if TYPE_CHECKING:
     from eagerflow.op import Op
 
-__all__ = ["Recorder", "below", "custom_call", "next_key", "now", "process", "under"]
+__all__ = [
+    "Recorder", "below", "custom_call", "next_key", "now", "process", "scope", "scopes", "under",
+]  # fmt: skip
 
 next_key = itertools.count().__next__
 """Gives the number that identifies one recorded value, in all tapes and threads."""
@@ -116,6 +119,21 @@ class Recorder:
         if self.outer:
             self.outer.leave(tensor, how)
 
+    def created(self, variable: Any) -> None:
+        """A Variable was made."""
+        if self.outer:
+            self.outer.created(variable)
+
+    def follow(self, origin: tuple[Any, int] | None) -> None:
+        """The op calls to come belong to this place in the user's code; None: to their own."""
+        if self.outer:
+            self.outer.follow(origin)
+
+    def explain(self, error: EagerflowError) -> None:
+        """An op call has failed: complete its error with what only a recorder knows."""
+        if self.outer:
+            self.outer.explain(error)
+
 
 class _Process:
     """How many recorders there are in all threads, and a quiet runner for when there is none.
@@ -173,3 +191,29 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The value of ``f``, which returns it together with a backward function of its own."""
     recorder = now()[1]
     return f(*args)[0] if recorder is None else recorder.custom_call(f, args)
+
+
+# Named scopes ------------------------------------------------------------------------------------
+
+_scope: ContextVar[str] = ContextVar("eagerflow_scope", default="")
+scopes = _scope.get
+"""Gives the prefix of names in the scopes entered now, such as ``"encoder/dense/"``."""
+
+
+@contextmanager
+def scope(name: str) -> Iterator[None]:
+    """A context in which the nodes of graphs get names that begin with ``name``.
+
+    ``name`` is any text without a slash. Scopes nest; layers are scopes by themselves.
+
+    >>> def f(x):
+    ...     with ef.capture.scope("encoder"):
+    ...         return ef.tanh(x)
+    >>> ef.capture.trace(f, ef.TensorSpec((3,), "float32")).nodes[0].name
+    'encoder/tanh'
+    """
+    token = _scope.set(f"{_scope.get()}{name}/")
+    try:
+        yield
+    finally:
+        _scope.reset(token)

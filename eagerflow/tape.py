@@ -24,8 +24,10 @@ from eagerflow.ops.creation import eye, ones_like, zeros, zeros_like
 from eagerflow.ops.shape import reshape
 from eagerflow.recorder import (
     ATTRIBUTES,
+    CODE,
     FIRST_KEY,
     FIRST_VALUE,
+    INSTRUCTION,
     OP,
     OUT,
     RESULT,
@@ -393,6 +395,7 @@ def pull_back(
     through which no gradient passes are added to ``ends``.
     """
     product = multiply
+    recorder = now()[1]
     lost: set[int] = set()  # values behind a link that carries no gradient, such as a cast
     while entries:
         entry = entries.pop()
@@ -406,6 +409,8 @@ def pull_back(
                 _follow_lost(entry, lost, ends)
             continue
         op = entry[OP]
+        if recorder is not None:
+            recorder.follow((entry[CODE], entry[INSTRUCTION]))
         if op.singular:
             # From here on a gradient may be 0 where a derivative is infinite, or the
             # reverse: the branch not taken of a where, the end of a clip, sqrt at 0.
@@ -420,6 +425,8 @@ def pull_back(
         except Exception as error:
             error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
             raise
+    if recorder is not None:
+        recorder.follow(None)
     return grads
 
 

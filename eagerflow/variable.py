@@ -44,10 +44,15 @@ class Variable(Operators):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
+        recorder = now()[1]
         tensor = as_tensor(value, dtype, device, copy=True)
+        if type(tensor._array) is not tensor._kind.array_type:
+            tensor._array.refuse("ef.Variable(...)")
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
         self.current = tensor
+        if recorder is not None:
+            recorder.created(self)
 
     @property
     def current(self) -> Tensor:

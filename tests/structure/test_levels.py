@@ -16,7 +16,7 @@ LEVELS = {
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph"],
             ["backends", "kernels"],
-            ["convert", "display", "recorder", "tensor", "variable", "dispatch"],
+            ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["ops"],
             ["batching", "debugging", "forward", "story", "tape", "transforms"],
             ["capture"],

@@ -1,0 +1,407 @@
+"""Trace: the recorder that turns a run of a Python function into a Graph.
+
+No kernel runs: arguments are Tensors around Values, every op call is checked and becomes a Node,
+Variables are read as Values and assigned Values. A Trace inside a Trace, as for the body of a
+loop, takes what it uses from outside as inputs of its own (``captured``).
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+from weakref import ref
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Device, current_device, scoped_device
+from eagerflow.dims import Dim
+from eagerflow.dispatch import check, user_frame
+from eagerflow.display import summary
+from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.number import Number
+from eagerflow.op import Op
+from eagerflow.recorder import Recorder, scopes, under
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
+
+__all__ = ["Trace", "argument_names", "as_spec", "number", "place", "plain_name", "run_traced", "trace"]
+
+_frame = sys._getframe
+_WIDE = {float: "float64", int: "int64", complex: "complex128"}
+
+
+def place(node: Node) -> str:
+    """``file:line in function`` of a node, as errors say it; empty where it is not known."""
+    source = node.source
+    return "" if source is None else f"{source[0]}:{source[1]} in {source[2]}"
+
+
+class Trace(Recorder):
+    """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
+
+    ``device`` is where the values are thought to be. ``lifts`` says that concrete tensors from
+    outside become inputs too, so that gradients can pass to them.
+    """
+
+    def __init__(self, name: str, device: Device | None = None, lifts: bool = False) -> None:
+        self.name = name
+        self.device = device or current_device()
+        self.lifts = lifts
+        self.nodes: list[Node] = []
+        self.cells: dict[int, Cell] = {}
+        self.made: list[Variable] = []  # Variables created by the code that is traced
+        self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
+        self._names: dict[str, int] = {}
+        self._constants: dict[int, Value] = {}
+        self._tensors: list[ref[Tensor]] = []
+        self._origin: tuple[Any, int] | None = None
+        self._open = True
+
+    # Values ----------------------------------------------------------------------------------
+
+    def unique(self, base: str) -> str:
+        """``base``, or the first of ``base_1``, ``base_2`` ... that is free, taken from now on."""
+        names = self._names
+        number = names.get(base)
+        if number is None:
+            names[base] = 0
+            return base
+        name = base
+        while name in names:
+            number += 1
+            name = f"{base}_{number}"
+        names[base] = number
+        names[name] = 0
+        return name
+
+    def symbol(self, value: Value, device: Device | None = None) -> Tensor:
+        """The Tensor that stands for a value."""
+        tensor = new_tensor(value, (device or self.device).kind(value.dtype))
+        self._tensors.append(ref(tensor))
+        return tensor
+
+    def input(self, spec: Any, name: str) -> Tensor:
+        """A new Tensor of this shape and dtype; whoever asks lists it as an input."""
+        value = Value(self.unique(name), tuple(spec.shape), spec.dtype, self)
+        return self.symbol(value)
+
+    def value_of(self, tensor: Tensor) -> Value:
+        """The Value that a Tensor stands for here: one's own, a constant, or one from outside."""
+        array = tensor._array
+        if type(array) is Value and array.owner is self:
+            return array
+        concrete = type(array) is tensor._kind.array_type
+        known = self.captured.get(id(tensor))
+        if known is not None:
+            return known[1]
+        if concrete and not self.lifts:
+            return self._constant(tensor)
+        if type(array) is Value and not array.owner._open:
+            array.refuse("an op")
+        value = Value(self.unique("captured"), tensor.shape, tensor.dtype, self)
+        self.captured[id(tensor)] = (tensor, value)
+        return value
+
+    def _constant(self, tensor: Tensor) -> Value:
+        value = self._constants.get(id(tensor))
+        if value is None:
+            name = self.unique("constant")
+            value = Value(name, tensor.shape, tensor.dtype, self, constant=tensor)
+            self._constants[id(tensor)] = value
+        return value
+
+    # What a recorder is told -------------------------------------------------------------------
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        specs = check(op, args, attributes)
+        inputs = tuple([self.value_of(x) if type(x) is Tensor else x for x in args])
+        origin = self._origin
+        if origin is None:
+            frame = user_frame(_frame(1))
+            origin = frame.f_code, frame.f_lasti
+        scoped = scoped_device()
+        pin = None if scoped is None else str(scoped)
+        node = Node(op, inputs, attributes, self.unique(scopes() + op.name), origin, pin)
+        self.nodes.append(node)
+        home = next((x._kind.device for x in args if type(x) is Tensor), self.device)
+        if type(specs) is tuple:
+            node.outputs = tuple(
+                Value(f"{node.name}:{i}", s.shape, s.dtype, self, node, i)
+                for i, s in enumerate(specs)
+            )
+            return tuple([self.symbol(v, home) for v in node.outputs])
+        value = Value(node.name, specs.shape, specs.dtype, self, node)
+        node.outputs = (value,)
+        if op.name == "to_device":
+            value.device, home = attributes["device"], specs.device
+        return self.symbol(value, home)
+
+    def _cell(self, variable: Variable) -> Cell:
+        cell = self.cells.get(id(variable))
+        if cell is None:
+            name = self.unique(variable.name)
+            value = Value(name, variable.shape, variable.dtype, self, device=str(variable.device))
+            cell = self.cells[id(variable)] = Cell(name, variable, value)
+        return cell
+
+    def read(self, variable: Any) -> Tensor:
+        cell = self._cell(variable)
+        return self.symbol(cell.value if cell.assigned is None else cell.assigned)
+
+    def assign(self, variable: Any, value: Any) -> None:
+        self._cell(variable).assigned = self.value_of(value)
+
+    def leave(self, tensor: Any, how: str) -> None:
+        """Only what is known leaves while tracing: constants do no harm."""
+
+    def created(self, variable: Any) -> None:
+        self.made.append(variable)
+
+    def follow(self, origin: tuple[Any, int] | None) -> None:
+        self._origin = origin
+
+    def explain(self, error: EagerflowError) -> None:
+        if error.at is None:
+            code, instruction = self._origin or (None, 0)
+            if code is None:
+                frame = user_frame(_frame(2))
+                code, instruction = frame.f_code, frame.f_lasti
+            error.at = place(Node(None, (), {}, "", (code, instruction)))  # type: ignore[arg-type]
+
+    def refusal(self, value: Value, how: str) -> CaptureError:
+        """The error of code that wants a number that is not known, in words that fit the case."""
+        made = "" if value.node is None else f", computed at {place(value.node)}"
+        what = f"{value.name}: {TensorSpec(value.shape, value.dtype)}{made}"
+        frame = user_frame(_frame(2))
+        at = place(Node(None, (), {}, "", (frame.f_code, frame.f_lasti)))  # type: ignore[arg-type]
+        if not self._open:
+            return CaptureError(
+                f"a value of the captured {self.name!r} is used after its tracing has ended",
+                received=what, at=at,
+                hint=f"return it from {self.name}, or keep it in an ef.Variable",
+            )  # fmt: skip
+        return CaptureError(
+            f"{how} needs a number that is not known while {self.name!r} is traced",
+            received=what, hint=_remedy(how), at=at,
+        )  # fmt: skip
+
+    # The end -----------------------------------------------------------------------------------
+
+    def finish(self, inputs: Values, result: Any, argument_structure: Any = None) -> Graph:
+        """The graph of what was recorded; ``result`` is the nest that the function returned."""
+        leaves, structure = tree.flatten(result)
+        found = [self._result(leaf) for leaf in leaves]
+        values = [x for x in found if type(x) is Value]
+        outputs = Values(values, _output_names(found, structure))
+        self._open = False
+        return Graph(
+            self.name, inputs, self.nodes, outputs, self.cells.values(), argument_structure,
+            structure, tuple(found),
+        )  # fmt: skip
+
+    def _result(self, leaf: Any) -> Any:
+        if isinstance(leaf, Number):
+            leaf = leaf.tensor
+        if isinstance(leaf, Variable):
+            leaf = under(self, lambda: leaf.value)
+        return self.value_of(leaf) if type(leaf) is Tensor else leaf
+
+    def leaks(self) -> list[Tensor]:
+        """The Tensors of this trace that somebody still holds."""
+        held = [t for t in (r() for r in self._tensors) if t is not None]
+        self._tensors.clear()
+        return held
+
+
+def _remedy(how: str) -> str:
+    if "number" in how:
+        return "declare the argument static: @ef.function(static=('name',)), or use ef ops on it"
+    if how.startswith(("bool", "if")):
+        return (
+            "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "
+            "ef.where(condition, a, b) element by element"
+        )
+    if how.startswith(("int", "__index__", "float", "complex")):
+        return (
+            "keep it a tensor; ef.fori_loop(0, n, body, init) in place of range(n); a size or an "
+            "index must be known: pass it as a static argument"
+        )
+    if how.startswith("iteration"):
+        return "ef.scan(f, init, xs) or ef.map(f, xs) in place of a for loop"
+    if how.startswith("ef.Variable"):
+        return "create Variables outside of captured functions, or from values that are known"
+    return "ef ops in place of NumPy and Python; return the value and look at it outside"
+
+
+def _output_names(leaves: list[Any], structure: tree.Structure) -> list[str]:
+    """Keys of a returned dict; else output, or output_0, output_1 ..."""
+    kept = [i for i, x in enumerate(leaves) if type(x) is Value]
+    if structure.container is not None and structure.keys and len(structure.keys) == len(leaves):
+        return [str(structure.keys[i]) for i in kept]
+    if len(kept) == 1:
+        return ["output"]
+    return [f"output_{n}" for n in range(len(kept))]
+
+
+# Tracing a function --------------------------------------------------------------------------------
+
+
+def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """A name for each positional argument."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (ValueError, TypeError):
+        parameters = []
+    names = []
+    for i in range(len(args)):
+        parameter = parameters[min(i, len(parameters) - 1)] if parameters else None
+        if parameter is None or parameter.kind is parameter.VAR_POSITIONAL:
+            names.append(f"{parameter.name}_{i}" if parameter else f"argument_{i}")
+        else:
+            names.append(parameter.name)
+    return names
+
+
+def as_spec(leaf: Any) -> TensorSpec:
+    """The spec of an example argument, or the one that was given."""
+    if isinstance(leaf, TensorSpec):
+        return leaf
+    tensor = as_tensor(leaf)
+    return TensorSpec(tensor.shape, tensor.dtype)
+
+
+def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
+    """The graph of ``f`` for arguments like these; no kernel runs.
+
+    ``args`` are TensorSpecs, whose sizes may be integers, names or None (free), or example
+    tensors, or nests of them; Python numbers, strings and other objects are taken as they are.
+    Raises CaptureError for code that needs values which are not known, with the user's line,
+    and the errors of the ops.
+
+    >>> graph = ef.capture.trace(lambda x, w: x @ w, ef.TensorSpec(("batch", 3), "float32"),
+    ...                          ef.TensorSpec((3, 2), "float32"))
+    >>> graph.outputs[0].shape
+    (batch, 2)
+    """
+    recorder = Trace(name or getattr(f, "__name__", type(f).__name__).strip("<>"))
+    names = argument_names(f, args)
+    given: list[Any] = []
+    inputs: list[Value] = []
+    for arg, label in zip(args, names, strict=True):
+        leaves, structure = tree.flatten(arg)
+        paths = tree.paths(structure, label)
+        leaves = [
+            _argument(recorder, leaf, path, inputs)
+            for leaf, path in zip(leaves, paths, strict=True)
+        ]
+        given.append(tree.unflatten(structure, leaves))
+    structure = tree.flatten(tuple(args))[1]
+    return run_traced(recorder, f, tuple(given), {}, Values(inputs), structure)
+
+
+def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any:
+    if not isinstance(leaf, TensorSpec | Tensor) and not hasattr(leaf, "__array__"):
+        return leaf
+    if isinstance(leaf, Variable):
+        return leaf
+    spec = as_spec(leaf)
+    name = spec.name or plain_name(path)
+    shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape))
+    tensor = recorder.input(spec.like(shape), name)
+    inputs.append(tensor._array)
+    if spec.device is not None:
+        tensor._array.device = str(spec.device)
+    return tensor
+
+
+def plain_name(path: str) -> str:
+    """An argument's path as a name: ``batch['x'][0]`` is ``batch_x_0``."""
+    found = "".join(c if c.isalnum() else "_" for c in path.replace("'", ""))
+    while "__" in found:
+        found = found.replace("__", "_")
+    return found.strip("_") or "argument"
+
+
+def number(recorder: Trace, python: type, name: str, inputs: list[Value]) -> Number:
+    """An input that stands for a Python number of this type."""
+    tensor = recorder.input(TensorSpec((), _WIDE[python]), name)
+    inputs.append(tensor._array)
+    return Number(tensor, python)
+
+
+def run_traced(
+    recorder: Trace, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    inputs: Values, argument_structure: Any,
+) -> Graph:  # fmt: skip
+    """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
+    with recorder:
+        result = f(*args, **kwargs)
+    graph = recorder.finish(inputs, result, argument_structure)
+    del result
+    refuse_leaks(recorder, (args, kwargs))
+    return graph
+
+
+def refuse_leaks(recorder: Trace, own: Any) -> None:
+    """Raise CaptureError if somebody outside still holds values of a trace that has ended."""
+    known = {id(x) for x in tree.flatten(own)[0]}
+    known |= {id(x.tensor) for x in tree.flatten(own)[0] if isinstance(x, Number)}
+    held = [t for t in recorder.leaks() if id(t) not in known]
+    if held:
+        tensors = [ref(t) for t in held]
+        del held
+        gc.collect()
+        held = [t for t in (r() for r in tensors) if t is not None]
+    if not held:
+        return
+    tensor = held[0]
+    value = tensor._array
+    made = "" if value.node is None else f", computed at {place(value.node)}"
+    del held[1:]
+    raise CaptureError(
+        f"a value of {recorder.name!r} is kept outside of it: {_holder(tensor, held)}",
+        received=f"{value.name}: {summary(tensor)}{made}",
+        expected="values of a captured function leave it as results alone",
+        hint="return it, or keep it in an ef.Variable with assign",
+        at=None if value.node is None else place(value.node),
+    )
+
+
+def _holder(tensor: Tensor, held: list[Tensor]) -> str:
+    """Where a tensor is held, in words."""
+    for holder in gc.get_referrers(tensor):
+        if holder is held or inspect.isframe(holder):
+            continue
+        if isinstance(holder, dict):
+            key = next((k for k, v in holder.items() if v is tensor), None)
+            for owner in gc.get_referrers(holder):
+                if inspect.ismodule(owner):
+                    return f"as the global {key!r} of {owner.__name__}"
+                if getattr(owner, "__dict__", None) is holder:
+                    return f"as the attribute {key!r} of a {type(owner).__name__}"
+            if holder.get("__name__") is not None and "__builtins__" in holder:
+                return f"as the global {key!r} of {holder['__name__']}"
+            return f"as the item {key!r} of a dict"
+        if type(holder).__name__ == "cell":
+            return "in a variable of an enclosing function (nonlocal)"
+        if isinstance(holder, list | set):
+            return f"in a {type(holder).__name__}" + _owner_of(holder)
+        if not isinstance(holder, tuple | Iterable):
+            return f"in a {type(holder).__name__}"
+    return "by an object that is not a container"
+
+
+def _owner_of(holder: Any) -> str:
+    for outer in gc.get_referrers(holder):
+        if isinstance(outer, dict):
+            key = next((k for k, v in outer.items() if v is holder), None)
+            if isinstance(key, str):
+                return f" named {key!r}"
+    return ""
+
+

@@ -1,0 +1,110 @@
+"""Number: a Python number of which only the type is known while tracing.
+
+It behaves like the number that will come: arithmetic with other numbers is done in double
+precision or in 64-bit integers, and next to a tensor it takes on that tensor's dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from eagerflow.dtypes import DType, default_dtype, join_scalar
+from eagerflow.op import ops
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = ["Number"]
+
+
+class Number(Operators):
+    """A number argument of a captured function; ``tensor`` stands for it in full precision."""
+
+    __slots__ = ("python", "tensor")
+
+    def __init__(self, tensor: Tensor, python: type) -> None:
+        self.tensor = tensor
+        self.python = python
+
+    @property
+    def value(self) -> Tensor:
+        """The number as a tensor of the dtype that numbers get where nothing else says one."""
+        return self.cast(None)
+
+    def cast(self, dtype: DType | None) -> Tensor:
+        """The number as a tensor, as it would be next to one of ``dtype``."""
+        wanted = default_dtype(self.python) if dtype is None else join_scalar(dtype, self.python)
+        if wanted == self.tensor.dtype:
+            return self.tensor
+        tensor: Tensor = ops["astype"].call(self.tensor, wanted)
+        return tensor
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """No axes."""
+        return ()
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype that it has on its own."""
+        return default_dtype(self.python)
+
+    def refuse(self, how: str) -> NoReturn:
+        """Raise the error of code that wants the number itself."""
+        self.tensor._array.refuse(f"{how} of a number")
+        raise AssertionError("refuse raises")
+
+    def __bool__(self) -> bool:
+        self.refuse("bool()")
+
+    def __int__(self) -> int:
+        self.refuse("int()")
+
+    def __float__(self) -> float:
+        self.refuse("float()")
+
+    def __index__(self) -> int:
+        self.refuse("__index__")
+
+    def __repr__(self) -> str:
+        return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
+
+
+_RANK = (bool, int, float, complex)
+
+
+def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, Any], Any]:
+    def method(self: Number, other: Any) -> Any:
+        if type(other) is Number:
+            kind, right = other.python, other.tensor
+        elif type(other) in _RANK:
+            kind, right = type(other), other
+        else:
+            return NotImplemented
+        python = gives or max(self.python, kind, int, key=_RANK.index)
+        if python is float and op == "divide":
+            python = max(self.python, kind, float, key=_RANK.index)
+        left = ops["astype"].call(self.tensor, _WIDE[python if gives is not bool else float])
+        pair = (right, left) if swapped else (left, right)
+        return Number(ops[op].call(*pair), python)
+
+    return method
+
+
+_WIDE = {int: "int64", float: "float64", complex: "complex128"}
+
+for _name, _op, _gives in (
+    ("add", "add", None), ("sub", "subtract", None), ("mul", "multiply", None),
+    ("truediv", "divide", float), ("floordiv", "floor_divide", None),
+    ("mod", "remainder", None), ("pow", "pow", None),
+):  # fmt: skip
+    setattr(Number, f"__{_name}__", _arithmetic(_op, False, _gives))
+    setattr(Number, f"__r{_name}__", _arithmetic(_op, True, _gives))
+for _name, _op in (
+    ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+    ("eq", "equal"), ("ne", "not_equal"),
+):  # fmt: skip
+    setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
+Number.__neg__ = lambda self: Number(ops["negative"].call(self.tensor), self.python)  # type: ignore[method-assign,assignment]
+Number.__pos__ = lambda self: self  # type: ignore[method-assign,assignment]
+Number.__abs__ = lambda self: Number(ops["abs"].call(self.tensor), self.python)  # type: ignore[method-assign,assignment]
+Number.__hash__ = lambda self: self.refuse("hash()")  # type: ignore[method-assign,assignment]
