@@ -29,7 +29,9 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Trace", "argument_names", "as_spec", "number", "place", "plain_name", "run_traced", "trace"]
+__all__ = [
+    "Trace", "argument_names", "as_spec", "number", "place", "plain_name", "run_traced", "trace",
+]  # fmt: skip
 
 _frame = sys._getframe
 _WIDE = {float: "float64", int: "int64", complex: "complex128"}
@@ -248,7 +250,7 @@ def _output_names(leaves: list[Any], structure: tree.Structure) -> list[str]:
     return [f"output_{n}" for n in range(len(kept))]
 
 
-# Tracing a function --------------------------------------------------------------------------------
+# Tracing a function ------------------------------------------------------------------------------
 
 
 def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
