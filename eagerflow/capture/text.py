@@ -1,0 +1,305 @@
+"""How a graph reads: the listing that ``print(graph)`` shows, and the words that it is made of.
+
+    graph step(x: float32[batch, 3]):
+      variables
+        dense/kernel: float32[3, 2] on cpu:0
+
+      in dense:
+        matmul: float32[batch, 2] = matmul(x, dense/kernel)  # train.py:12
+        tanh:   float32[batch, 2] = tanh(matmul)             # train.py:13
+
+Return:
+        output = dense/tanh
+
+Within a scope, names are written without it, unless a value outside has the short name.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from os.path import basename
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.errors import short_repr
+from eagerflow.graph import Graph, Node, Value, graph_method
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "attribute_text", "attributes_text", "call_text", "constant_text", "line_text", "nested",
+    "own_values", "text", "type_text",
+]  # fmt: skip
+
+_SMALL = 8  # elements of constants that are shown by value
+_LONG = 160  # letters of an attribute
+_COLUMNS = (36, 40, 72)  # what is wider does not push the rest of its group to the right
+_DEEP = 64  # levels of tuples in attributes, as many as an op call can make
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def type_text(value: Any) -> str:
+    """Dtype and shape of a value: ``float32[batch, 3]``."""
+    return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+
+
+def attribute_text(value: Any, depth: int = 0) -> str:
+    """An attribute as somebody would write it: slices with colons, dtypes by name."""
+    if isinstance(value, Graph):
+        return f"<graph {value.name}>"
+    if isinstance(value, np.dtype):
+        return str(value.name)
+    if value is Ellipsis or depth > _DEEP:
+        return "..."
+    if isinstance(value, slice):
+        ends = [
+            "" if part is None else attribute_text(part, depth + 1)
+            for part in (value.start, value.stop, value.step)
+        ]
+        return ":".join(ends if ends[2] else ends[:2])
+    if isinstance(value, tuple):
+        parts = [attribute_text(part, depth + 1) for part in value]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return repr(value)
+
+
+def attributes_text(node: Node) -> list[str]:
+    """The attributes of a node that differ from the op's defaults, each as ``name=value``."""
+    found = []
+    for name, value in node.attributes.items():
+        default = node.op.attributes.get(name, node)  # no attribute is a node
+        if type(value) is not type(default) or value != default:
+            found.append(f"{name}={_cut(attribute_text(value))}")
+    return found
+
+
+def call_text(node: Node, name: Callable[[Any], str] | None = None) -> str:
+    """The call of a node: ``sum(x, axis=0)``; ``name`` writes the Values among its inputs."""
+    write = name or (lambda value: str(value.name))
+    given = [write(x) if type(x) is Value else repr(x) for x in node.inputs]
+    while given and node.inputs[len(given) - 1] is None:
+        given.pop()
+    place = "" if node.device is None else f" on {node.device}"
+    return f"{node.op.name}({', '.join(given + attributes_text(node))}){place}"
+
+
+def line_text(node: Node, source: Source | None = None) -> str:
+    """All of a node in one line, with full names."""
+    made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
+    where = node.source if source is None else source
+    return f"{made} = {call_text(node)}" + (f"  # {_line(where)}" if where else "")
+
+
+def constant_text(value: Value) -> str:
+    """The numbers of a small constant, or what there is instead."""
+    size = value.size
+    if not isinstance(size, int) or size > _SMALL:
+        return "..."
+    held = value.constant
+    numbers = held.numpy() if isinstance(held, Tensor) else np.asarray(held)
+    if numbers.dtype.kind == "V":  # bfloat16 and float8
+        numbers = numbers.astype(np.float32)
+    return np.array2string(
+        numbers, separator=", ", precision=6, max_line_width=10_000, floatmode="maxprec"
+    ).replace("\n", "")
+
+
+def nested(node: Node) -> Iterator[tuple[str, Graph]]:
+    """The graphs among the attributes of a node, as for a branch or a loop, with their names."""
+    for name, value in node.attributes.items():
+        if isinstance(value, Graph):
+            yield name, value
+        elif isinstance(value, tuple):
+            for i, part in enumerate(value):
+                if isinstance(part, Graph):
+                    yield f"{name}[{i}]", part
+
+
+def own_values(graph: Graph) -> Iterator[Value]:
+    """Every value of a graph: what is given, constants, and what nodes make."""
+    yield from graph.entries()
+    yield from graph.constants
+    for node in graph.nodes:
+        yield from node.outputs
+
+
+Source = tuple[str, int, str]
+
+
+def _line(source: Source) -> str:
+    return f"{basename(source[0])}:{source[1]}"
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LONG else words[: _LONG - 3] + "..."
+
+
+# Listing -----------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    name: str
+    type: str
+    call: str
+    line: str
+    below: tuple[tuple[str, Graph], ...]  # nested graphs
+
+
+@graph_method
+def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
+    """The listing of the graph, which ``print(graph)`` shows.
+
+    ``lines=False`` leaves out the lines of the user's code, ``types=False`` dtypes and shapes.
+    The time is proportional to the length of the listing.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> print(graph.text(lines=False))
+    graph lambda(x: float32[3]):
+      tanh:     float32[3] = tanh(x)
+      multiply: float32[3] = multiply(tanh, 2.0)
+    <BLANKLINE>
+      return
+        output = multiply
+    """
+    written: list[str] = []
+    # What is still to be written, the next one last: nothing calls itself, however deep.
+    todo: list[tuple[str, Iterator[str | tuple[str, str, Graph]]]] = [
+        ("", _listing(self, "graph", lines, types))
+    ]
+    while todo:
+        indent, parts = todo[-1]
+        part = next(parts, None)
+        if part is None:
+            todo.pop()
+        elif isinstance(part, str):
+            written.append(indent + part if part else "")
+        else:
+            extra, label, graph = part
+            deeper = indent + extra if len(todo) < _DEEP else indent
+            todo.append((deeper, _listing(graph, label, lines, types)))
+    return "\n".join(written)
+
+
+def _listing(
+    graph: Graph, label: str, lines: bool, types: bool
+) -> Iterator[str | tuple[str, str, Graph]]:
+    """The lines of a graph, and in their places what is nested: indent, label and graph."""
+    yield from _head(graph, label)
+    yield from _known(graph)
+    everything = {v.name for v in own_values(graph)}
+    places: dict[Any, str] = {}
+    first = True
+    for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
+        if scope or not first or graph.cells or graph.constants:
+            yield ""
+        first = False
+        if scope:
+            yield f"  in {scope}:"
+        rows = [_row(node, scope, everything, places, lines, types) for node in nodes]
+        indent = "    " if scope else "  "
+        for row, words in zip(rows, _aligned(rows), strict=True):
+            yield indent + words
+            for name, body in row.below:
+                yield indent + "    ", name, body
+    yield from _ends(graph)
+
+
+def _head(graph: Graph, label: str) -> Iterator[str]:
+    given = [_entry(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
+    start = f"{label} {graph.name}("
+    if len(given) > 1 and sum(map(len, given)) + len(start) > 96:
+        yield start
+        for words in given:
+            yield f"    {words},"
+        yield "):"
+    else:
+        yield f"{start}{', '.join(given)}):"
+
+
+def _entry(name: str, value: Value) -> str:
+    place = "" if value.device is None else f" on {value.device}"
+    return f"{name}: {type_text(value)}{place}"
+
+
+def _known(graph: Graph) -> Iterator[str]:
+    if graph.cells:
+        yield "  variables"
+        for cell in graph.cells:
+            end = "" if cell.assigned is None else ", assigned"
+            yield f"    {_entry(cell.name, cell.value)}{end}"
+    if graph.constants:
+        yield "  constants"
+        for value in graph.constants:
+            yield f"    {value.name}: {type_text(value)} = {constant_text(value)}"
+
+
+def _row(
+    node: Node, scope: str, everything: set[str], places: dict[Any, str], lines: bool, types: bool
+) -> _Row:
+    prefix = f"{scope}/" if scope else ""
+
+    def name(value: Any) -> str:
+        full: str = value.name
+        short = full[len(prefix) :]
+        return short if prefix and full.startswith(prefix) and short not in everything else full
+
+    made = [v.name[len(prefix) :] if v.name.startswith(prefix) else v.name for v in node.outputs]
+    if len(made) == 1 or not types:
+        named, kind = ", ".join(made), ", ".join(map(type_text, node.outputs))
+    else:
+        typed = zip(made, map(type_text, node.outputs), strict=True)
+        named, kind = ", ".join(f"{n}: {t}" for n, t in typed), ""
+    where = ""
+    if lines and node.origin is not None:
+        where = places.get(node.origin, "")
+        if not where:  # to look for the line of an instruction takes time
+            source = node.source
+            where = places[node.origin] = _line(source) if source else ""
+    return _Row(named, kind if types else "", call_text(node, name), where, tuple(nested(node)))
+
+
+def _aligned(rows: list[_Row]) -> Iterator[str]:
+    """The rows of one group, with types, calls and lines below each other."""
+    widths = [
+        max((len(words) for words in column if len(words) <= widest), default=0)
+        for column, widest in zip(zip(*(row[:3] for row in rows), strict=True), _COLUMNS,
+                                  strict=True)
+    ]  # fmt: skip
+    typed = widths[0] + widths[1] + 2 if widths[1] else widths[0]
+    for name, kind, call, line, _ in rows:
+        left = f"{name + ':':<{widths[0] + 1}} {kind:<{widths[1]}}" if kind else f"{name:<{typed}}"
+        yield f"{left} = {call:<{widths[2] if line else 0}}" + (f"  # {line}" if line else "")
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    for title, pairs in (
+        ("return", zip(graph.outputs.names, graph.outputs, strict=True)),
+        ("assign", ((c.name, c.assigned) for c in graph.cells if c.assigned is not None)),
+    ):
+        named = [(str(name), value.name) for name, value in pairs if value is not None]
+        if named:
+            yield ""
+            yield f"  {title}"
+            width = _width(name for name, _ in named)
+            for name, value in named:
+                yield f"    {name:<{width}} = {value}"
+    for name, leaf in _plain_results(graph):
+        yield f"    {name} = {leaf}"
+
+
+def _plain_results(graph: Graph) -> Iterator[tuple[str, str]]:
+    """What the program returns besides tensors."""
+    for i, leaf in enumerate(graph.results):
+        if type(leaf) is not Value:
+            yield f"result {i}", _cut(short_repr(leaf))
+
+
+def _width(names: Iterable[str]) -> int:
+    return max((len(n) for n in names if len(n) <= _COLUMNS[0]), default=0)
+
+
+Graph.__str__ = text  # type: ignore[method-assign,assignment]
