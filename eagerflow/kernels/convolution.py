@@ -7,13 +7,14 @@ the same bits with any number of threads. Convolutions for which ``winograd`` pa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels import winograd
+from eagerflow.kernels import buffers, winograd, winograd_programs
 from eagerflow.kernels.blocks import Block, cut, lanes, load, pieces, strided, total
 from eagerflow.kernels.threads import run, scratch
 from eagerflow.kernels.windows import Window, taps
@@ -100,7 +101,10 @@ def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Bloc
 
 def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``."""
-    y = np.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
+    if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
+        if winograd_programs.pays(len(x), windows, *w.shape[-2:]):
+            return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
+    y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
         y[...] = 0
         return y
@@ -110,10 +114,7 @@ def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     weights = np.ascontiguousarray(_by_group(w.reshape(window, -1), groups))
 
     def direct(block: Block) -> None:
-        columns = _columns(x, block, windows, groups)
-        out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
-        for a, b in pieces(out.shape[1], weights[0].size):
-            np.matmul(columns[:, a:b], weights, out=out[:, a:b])
+        _direct(x, weights, windows, y, block)
 
     if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
         winograd.forward(x, w, windows, y, direct)
@@ -121,6 +122,24 @@ def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     blocks = _cuts(len(x), windows, window, w.shape[-1] // groups)
     run(lambda i: direct(blocks[i]), len(blocks))
     return y
+
+
+def _direct(x: Any, weights: Any, windows: Windows, y: Any, block: Block) -> None:
+    """A block of the result: columns times ``weights`` (groups, window, filters / groups)."""
+    columns = _columns(x, block, windows, len(weights))
+    out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), len(weights))
+    for a, b in pieces(out.shape[1], weights[0].size):
+        np.matmul(columns[:, a:b], weights, out=out[:, a:b])
+
+
+def _again(x: Any, w: Any, windows: Windows) -> Callable[[Any, Block], None]:
+    """What computes a block of a result anew, by the direct sum."""
+
+    def direct(y: Any, block: Block) -> None:
+        weights = np.ascontiguousarray(w).reshape(1, -1, w.shape[-1])
+        _direct(x, weights, windows, y, block)
+
+    return direct
 
 
 def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
@@ -172,7 +191,9 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
     if groups > 1 and channels == 1:
         return _depthwise_filters(x, g, windows, shape)
     if groups == 1 and winograd.fits(x.dtype, windows, *shape[-2:]):
-        found = winograd.filter_gradient(x, g, windows)
+        pays = winograd_programs.pays(len(x), windows, *shape[-2:])
+        own = winograd_programs if pays else winograd
+        found = own.filter_gradient(x, g, windows)
         if found is not None:
             return found
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
@@ -223,6 +244,10 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
         back = tuple(
             a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
         )
+        if groups == 1 and winograd.fits(g.dtype, back, *w.shape[-2:]):
+            if winograd_programs.pays(len(g), back, *w.shape[-2:]):
+                again = _again(g, _turned(w, groups), back)
+                return winograd_programs.forward(g, w, back, True, again)
         return forward(g, _turned(w, groups), back, groups)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:

@@ -1,0 +1,117 @@
+"""Kernels that are no regions: made from a writer's text, kept on disk, run by all threads.
+
+Nothing is imported here that a program at a prompt does without: ``generated`` opens the door.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import numpy as np
+
+from eagerflow.kernels import generated, llvm, threads
+
+__all__ = ["Program", "kept", "machine", "processor"]
+
+
+_package: Any = llvm
+KEPT = 1024  # programs kept in memory
+
+
+@cache
+def machine() -> Any:
+    """The package of modules that write, link and launch kernels, loaded now."""
+    generated._machinery()
+    return _package
+
+
+@cache
+def processor(dtype: str) -> tuple[int, int]:
+    """Elements of a vector, and how many vectors the processor holds in registers."""
+    target = machine().compiler.host()
+    many = target.has_avx512 or target.triple.startswith(("aarch64", "arm64"))
+    return target.vector_bytes // (8 if dtype == "float64" else 4), 32 if many else 16
+
+
+class Program:
+    """Functions of pieces of work, which threads share out among them stage by stage.
+
+    ``write(code, slots)`` gives the text of ``stages``, functions as the driver calls them.
+    """
+
+    def __init__(
+        self, key: str, write: Callable[[Any, list[str]], str], stages: list[str],
+        names: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        launch = machine().launch
+        self.slots = [*launch.SLOTS, *names]
+        self.at = {name: i for i, name in enumerate(self.slots)}
+        text = _text(write, stages, self.slots)
+        target = launch.compiler.host()
+        key = "\n".join([key, target.key, launch.compiler.version(), launch._generator()])
+        content = launch._disk.load(key)
+        if content is None:
+            content = launch.compiler.compile_object(text(), target)
+            launch._disk.store(key, content)
+        library = launch.compiler.link(content, launch.RUN)
+        self.function = library.function(launch.RUN, *[ctypes.c_void_p] * 3)
+        self.counters = ctypes.c_int64 * (launch.LINE * (2 * len(stages) + 1))
+        self.frame = ctypes.c_int64 * len(self.slots)
+
+    def run(self, cut: tuple[int, int, int, int], scratch: int, shared: bool = True,
+            **values: Any) -> None:  # fmt: skip
+        """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
+
+        ``values`` are numbers, or arrays whose addresses the functions get. Each thread gets
+        ``scratch`` bytes of its own.
+        """
+        rows, whole, height, span = cut
+        launch, at, frame = machine().launch, self.at, self.frame()
+        blocks = -(-whole // span)
+        count = -(-rows // height) * blocks
+        frame[0:6] = rows, whole, height, span, blocks, count
+        for name, value in values.items():
+            frame[at[name]] = value if isinstance(value, int) else launch.address(value)
+        counters, function = self.counters(), self.function
+
+        def help_out(_: int) -> None:
+            start = launch.address(threads.scratch("program", (scratch + 64,), np.uint8))
+            function(frame, -(-start // 64) * 64, counters)
+
+        if shared and count > 1:
+            threads.run(help_out, min(count, threads.thread_count()))
+        else:
+            help_out(0)
+
+
+def _text(write: Any, stages: list[str], slots: list[str]) -> Callable[[], str]:
+    def text() -> str:
+        launch = machine().launch
+        written = write(machine().instructions.Code(), slots)
+        return written + launch.driver(stages, None, slots, launch.compiler.host().triple)
+
+    return text
+
+
+_kept: dict[Any, Any] = {}
+# Before the modules are taken apart, whose help a library needs to go.
+atexit.register(_kept.clear)
+
+
+def kept(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose results, which hold programs, are kept by its arguments."""
+
+    @wraps(make)
+    def found(*key: Any) -> Any:
+        result = _kept.get((make, key))
+        if result is None:
+            if len(_kept) >= KEPT:
+                _kept.clear()
+            result = _kept[make, key] = make(*key)
+        return result
+
+    return found

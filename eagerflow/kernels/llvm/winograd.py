@@ -1,0 +1,416 @@
+"""Winograd's F(2x2, 3x3) and F(3x3, 2x2) as LLVM's code (Lavin and Gray, 2015).
+
+A piece of work is some images, or some rows of tiles of one: their elements are copied with the
+zeros around them, transformed into 16 matrices with a row for each tile, multiplied in registers
+and transformed back, all in memory that stays in a core's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from eagerflow.kernels.llvm.products import Shape, Sum, Vectors, block_shape, up
+
+__all__ = ["LINE", "SLOTS", "Form", "ForwardWriter", "Writer"]
+
+SLOTS = ("images", "other", "result", "weights", "flags")
+"""What a frame holds after the numbers of the driver."""
+
+LINE = 64  # bytes of a cache line
+# Polynomials at the points 0, 1, -1 and infinity; for each result the signs of its terms.
+INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))
+RESULT = ((1, 1, 1, 0), (0, 1, -1, 1))
+SPREAD = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
+
+
+def _apart(size: int) -> int:
+    """Bytes between lines of so many bytes that do not all go to the same places of a cache."""
+    return size if size % 512 else size + LINE
+
+
+class Form(NamedTuple):
+    """A convolution with 3 by 3 windows: sizes, and how many tiles a piece has at most."""
+
+    height: int
+    width: int
+    channels: int
+    filters: int
+    top: int
+    """Rows of zeros above an image."""
+    left: int
+    rows: int
+    """Rows of the result."""
+    columns: int
+    tiles: int
+    """Of a piece."""
+    band: int
+    """Rows of tiles of a piece."""
+    turned: bool = False
+    """The filters are those that lead back to the images."""
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of tiles of an image."""
+        return -(-self.rows // 2)
+
+    @property
+    def tile_columns(self) -> int:
+        """Tiles of a row."""
+        return -(-self.columns // 2)
+
+
+class Writer:
+    """What both kernels are made of; lengths are in bytes unless they count something."""
+
+    def __init__(self, code: Any, form: Form, lanes: int, registers: int, slots: list[str]) -> None:
+        self.code, self.form, self.lanes = code, form, lanes
+        self.registers, self.slots = registers, slots
+        self.v = Vectors(code, "float32", lanes)
+        # Channels of the copies and of the transformed tiles: whole vectors.
+        self.channels = up(form.channels, lanes)
+        self.filters = up(form.filters, lanes)
+        # Bytes of a row of the matrices, with a row for each tile.
+        self.tile_line, self.other_line = _apart(self.channels * 4), _apart(self.filters * 4)
+        self.wide = 2 * form.tile_columns + 2
+        self.patch = up((2 * form.band + 2) * self.wide * self.channels * 4, LINE)
+
+    def _argument(self, name: str) -> str:
+        return self.v.argument(self.slots.index(name))
+
+    def _pointer(self, name: str) -> str:
+        return self.v.pointer(self.slots.index(name))
+
+    def _open(self, name: str) -> None:
+        ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
+        self.code.lines.append(
+            f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
+        )
+        self.code.label("entry")
+
+    def _close(self) -> None:
+        self.code.line("ret void")
+        self.code.lines.append("}")
+
+    def _text(self) -> str:
+        return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
+
+    def _piece(self) -> str:
+        """The number of the piece that a function is called for."""
+        v, value = self.v, self.code.value
+        row = value(f"udiv i64 %r0, {self._argument('height')}")
+        column = value(f"udiv i64 %c0, {self._argument('span')}")
+        line = v.number("mul", row, self._argument("blocks"))
+        return v.number("add", line, column)
+
+    def _share(self) -> tuple[str, str, str, str]:
+        """The piece's number, how many there are, and which channels are its own."""
+        v, piece, count = self.v, self._piece(), self._argument("count")
+        ends = [v.number("mul", v.number("add", piece, i), self.form.channels) for i in (0, 1)]
+        first, last = (self.code.value(f"udiv i64 {end}, {count}") for end in ends)
+        return piece, count, first, last
+
+    def _sum(self, terms: list[tuple[float, str]]) -> str:
+        """A sum of values with factors of 1, -1, 1/2 and -1/2."""
+        v = self.v
+        half = any(abs(sign) == 0.5 for sign, _ in terms)
+        terms = sorted(terms, key=lambda term: -term[0])
+        total = terms[0][1]
+        for sign, term in terms[1:]:
+            total = v.add(total, term) if sign > 0 else v.subtract(total, term)
+        return v.multiply(total, v.constant(0.5)) if half else total
+
+    def _transform(self, matrix: Any, square: list[list[str]]) -> list[list[str]]:
+        """``matrix @ square @ matrix.T``."""
+
+        def along(lines: list[list[str]]) -> list[list[str]]:
+            """The matrix times each line; lines and elements change places."""
+            return [
+                [self._sum([(s, x) for s, x in zip(row, line, strict=True) if s]) for line in lines]
+                for row in matrix
+            ]
+
+        return along(along(square))
+
+    # Tiles of the images -------------------------------------------------------------------------
+
+    def _copy(self, image: str, first: str, rows: str) -> None:
+        """Copy ``rows`` rows of an image from ``first`` on, with the zeros around, to scratch."""
+        v, form, code = self.v, self.form, self.code
+        line = self.wide * self.channels * 4
+        inside = min(form.width, self.wide - form.left)
+        with code.loop("row", "0", rows) as (i, _):
+            row = v.number("add", first, i)
+            to = v.step("%scratch", i, line)
+            real = code.value(f"icmp ult i64 {row}, {form.height}")
+            copy, clear, after = (code.name(f"{word}_") for word in ("copy", "clear", "after"))
+            code.line(f"br i1 {real}, label %{copy}, label %{clear}")
+            code.label(copy)
+            start = v.step(image, row, form.width * form.channels * 4)
+            v.fill(to, form.left * self.channels // self.lanes)
+            aim = v.at(to, form.left * self.channels * 4)
+            self._copy_line(start, aim, inside)
+            rest = self.wide - form.left - inside
+            v.fill(v.at(aim, inside * self.channels * 4), rest * self.channels // self.lanes)
+            code.line(f"br label %{after}")
+            code.label(clear)
+            v.fill(to, line // v.size)
+            code.line(f"br label %{after}")
+            code.label(after)
+
+    def _copy_line(self, start: str, to: str, places: int) -> None:
+        v, form = self.v, self.form
+        if form.channels == self.channels:
+            with self.code.loop("x", "0", str(places * form.channels // self.lanes)) as (i, _):
+                at = v.number("mul", i, v.size)
+                v.store(v.load(start, at), to, at)
+            return
+        with self.code.loop("x", "0", str(places)) as (i, _):
+            here = v.step(start, i, form.channels * 4)
+            there = v.step(to, i, self.channels * 4)
+            for c in range(0, self.channels, self.lanes):
+                count = min(self.lanes, form.channels - c)
+                v.store(v.load(here, 4 * c, count), there, 4 * c)
+
+    def _each_tile(self, rows: str) -> Any:
+        """A loop over tiles: row and column, and the number of the tile."""
+        return _Tiles(self, rows)
+
+    def _image_tiles(self, first: str, rows: str, plane: int) -> None:
+        """Transform the copied rows; ``first`` is where the first tile goes in each matrix."""
+        v = self.v
+        with self._each_tile(rows) as (i, j, number):
+            top = v.step("%scratch", i, 2 * self.wide * self.channels * 4)
+            corner = v.step(top, j, 2 * self.channels * 4)
+            aim = v.step(first, number, self.tile_line)
+            with self.code.loop("c", "0", str(self.channels // self.lanes)) as (c, _):
+                at = v.number("mul", c, v.size)
+                here, there = v.at(corner, at), v.at(aim, at)
+                square = [
+                    [v.load(here, (k * self.wide + m) * self.channels * 4) for m in range(4)]
+                    for k in range(4)
+                ]
+                self._set_planes(self._transform(INPUT, square), there, plane)
+
+    def _set_planes(self, square: list[list[str]], to: str, plane: int) -> None:
+        for k, line in enumerate(square):
+            for m, value in enumerate(line):
+                self.v.store(value, to, (4 * k + m) * plane)
+
+    def _square_of(self, start: str, plane: int) -> list[list[str]]:
+        return [[self.v.load(start, (4 * k + m) * plane) for m in range(4)] for k in range(4)]
+
+    def _store_block(self, block: Shape, sums: list[Any], to: str, line: int) -> None:
+        for i in range(block.rows):
+            for j in range(block.vectors):
+                text = sums[i * block.vectors + j].text
+                self.v.store(text, to, i * line + j * self.v.size)
+
+    def _check(self, held: str, values: Any) -> None:
+        """Add to ``held`` what is NaN where a value is not finite."""
+        v = self.v
+        terms = [v.subtract(value, value) for value in values]
+        while len(terms) > 1:
+            pairs = zip(terms[::2], terms[1::2], strict=False)
+            terms = [v.add(a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
+        v.store(v.add(v.load(held), terms[0]), held)
+
+    def _report(self, held: str, piece: str) -> None:
+        """Note the piece's number where a value was not finite."""
+        v, code = self.v, self.code
+        bad = code.value(f"fcmp uno {v.type} {v.load(held)}, {v.zero}")
+        bits = code.value(f"bitcast <{self.lanes} x i1> {bad} to i{self.lanes}")
+        some = code.value(f"icmp ne i{self.lanes} {bits}, 0")
+        place = v.at(self._pointer("flags"), piece)
+        code.line(f"store i8 {code.value(f'zext i1 {some} to i8')}, ptr {place}, align 1")
+
+    def _parts(self, size: int, one: Callable[[str, int], None]) -> None:
+        """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
+        whole = size // self.lanes
+        if whole:
+            with self.code.loop("part", "0", str(whole)) as (i, _):
+                one(self.v.number("mul", i, self.v.size), self.lanes)
+        if size % self.lanes:
+            one(str(whole * self.v.size), size % self.lanes)
+
+
+class _Tiles:
+    """A context: two loops over the tiles of some rows."""
+
+    def __init__(self, writer: Writer, rows: str) -> None:
+        code = writer.code
+        self.writer = writer
+        self.outer = code.loop("i", "0", rows)
+        self.inner = code.loop("j", "0", str(writer.form.tile_columns))
+
+    def __enter__(self) -> tuple[str, str, str]:
+        v = self.writer.v
+        i, _ = self.outer.__enter__()
+        j, _ = self.inner.__enter__()
+        line = v.number("mul", i, self.writer.form.tile_columns)
+        return i, j, v.number("add", line, j)
+
+    def __exit__(self, *error: Any) -> None:
+        self.inner.__exit__(*error)
+        self.outer.__exit__(*error)
+
+
+class ForwardWriter(Writer):
+    """Writes ``weights``, which transforms the filters, and ``kernel``, which does the rest."""
+
+    def __init__(self, code: Any, form: Form, lanes: int, registers: int, slots: list[str]) -> None:
+        super().__init__(code, form, lanes, registers, slots)
+        self.block = block_shape(form.tiles, self.filters // lanes, registers)
+        rows = up(form.tiles, self.block.rows)
+        # Planes a power of two apart would share few lines of the cache.
+        self.tile_plane = rows * self.tile_line + LINE
+        self.product_plane = rows * self.other_line + LINE
+        self.weight_plane = form.channels * self.filters * 4
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each thread needs."""
+        return self.patch + 16 * (self.tile_plane + self.product_plane)
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the transformed filters."""
+        return 16 * self.weight_plane
+
+    def module(self) -> str:
+        """The text of the module, but for the driver."""
+        self._weights()
+        self._kernel()
+        return self._text()
+
+    def _weights(self) -> None:
+        """Each piece transforms its share of the channels."""
+        v, form, code = self.v, self.form, self.code
+        self._open("weights")
+        _, _, first, last = self._share()
+        filters, to = self._pointer("other"), self._pointer("weights")
+        size = form.channels * form.filters * 4
+        panel = self.block.vectors * v.size
+        with code.loop("c", first, last) as (c, _):
+            for start in range(0, self.filters, self.lanes):
+                many = min(self.lanes, form.filters - start)
+                at, inside = divmod(start * 4, panel)
+                aim = v.at(v.step(to, c, panel), at * form.channels * panel + inside)
+                if form.turned:
+                    # From (3, 3, filters, channels), back to front.
+                    here = v.at(v.step(filters, c, 4), start * form.channels * 4)
+                    stride = form.channels * 4
+                    taps = [v.gather(v.at(here, (8 - k) * size), stride, many) for k in range(9)]
+                else:
+                    here = v.at(v.step(filters, c, form.filters * 4), start * 4)
+                    taps = [v.load(here, k * size, many) for k in range(9)]
+                square = self._transform(SPREAD, [taps[:3], taps[3:6], taps[6:]])
+                self._set_planes(square, aim, self.weight_plane)
+        self._close()
+
+    def _kernel(self) -> None:
+        v, form, code = self.v, self.form, self.code
+        self._open("kernel")
+        held = code.entry(f"alloca {v.type}, align {v.size}")
+        v.store(v.zero, held)
+        tiles = v.at("%scratch", self.patch)
+        products = v.at(tiles, 16 * self.tile_plane)
+        rows = v.number("sub", "%c1", "%c0")
+        each = v.number("mul", rows, form.tile_columns)
+        x, y = self._pointer("images"), self._pointer("result")
+        with code.loop("image", "%r0", "%r1") as (image, _):
+            start = v.step(x, image, form.height * form.width * form.channels * 4)
+            first = v.number("sub", v.number("mul", "%c0", 2), form.top)
+            self._copy(start, first, v.number("add", v.number("mul", rows, 2), 2))
+            number = v.number("mul", v.number("sub", image, "%r0"), each)
+            self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
+        count = v.number("mul", v.number("sub", "%r1", "%r0"), each)
+        self._multiply(tiles, products, self._pointer("weights"), count)
+        with code.loop("image", "%r0", "%r1") as (image, _):
+            number = v.number("mul", v.number("sub", image, "%r0"), each)
+            start = v.step(y, image, form.rows * form.columns * form.filters * 4)
+            here = v.step(products, number, self.other_line)
+            self._results(here, start, rows, held)
+        self._report(held, self._piece())
+        self._close()
+
+    def _multiply(self, tiles: str, products: str, weights: str, count: str) -> None:
+        v, form, code, block = self.v, self.form, self.code, self.block
+        blocks = code.value(f"udiv i64 {v.number('add', count, block.rows - 1)}, {block.rows}")
+        self._clear_rest(tiles, count, blocks)
+        line, panel = self.tile_line, block.vectors * v.size
+        with code.loop("plane", "0", "16") as (plane, _):
+            a, b, c = (
+                v.step(tiles, plane, self.tile_plane),
+                v.step(weights, plane, self.weight_plane),
+                v.step(products, plane, self.product_plane),
+            )
+            with code.loop("panel", "0", str(self.filters * 4 // panel)) as (p, _):
+                own, out = v.step(b, p, form.channels * panel), v.step(c, p, panel)
+                with code.loop("block", "0", blocks) as (i, _):
+                    rows = v.step(a, i, block.rows * line)
+                    to = v.step(out, i, block.rows * self.other_line)
+                    sums = [Sum(v.zero, "float32", self.lanes)] * (block.rows * block.vectors)
+                    sums = v.accumulate(
+                        block, sums, form.channels,
+                        lambda k, i, rows=rows: (v.step(rows, k, 4), i * line),
+                        lambda k, own=own: v.step(own, k, panel),
+                    )  # fmt: skip
+                    self._store_block(block, sums, to, self.other_line)
+
+    def _clear_rest(self, tiles: str, count: str, blocks: str) -> None:
+        """Zeros in the rows that fill the last block, lest slow numbers be there."""
+        v, code = self.v, self.code
+        end = v.number("mul", blocks, self.block.rows)
+        with code.loop("plane", "0", "16") as (plane, _):
+            start = v.step(tiles, plane, self.tile_plane)
+            with code.loop("rest", count, end) as (i, _):
+                v.fill(v.step(start, i, self.tile_line), self.channels // self.lanes)
+
+    def _results(self, products: str, image: str, rows: str, held: str) -> None:
+        """Transform the products of one image back, and write what lies inside of it."""
+        v, form = self.v, self.form
+        pixel, line = form.filters * 4, form.columns * form.filters * 4
+        with self._each_tile(rows) as (i, j, number):
+            here = v.step(products, number, self.other_line)
+            row = v.number("mul", v.number("add", i, "%c0"), 2)
+            column = v.number("mul", j, 2)
+            there = v.step(v.step(image, row, line), column, pixel)
+
+            def one(at: str, count: int) -> None:
+                square = self._square_of(v.at(here, at), self.product_plane)
+                found = self._transform(RESULT, square)
+                self._check(held, [x for own in found for x in own])
+                aim = v.at(there, at)
+                for a in range(2):
+                    for b in range(2):
+                        with self._inside(row, a, form.rows), self._inside(column, b, form.columns):
+                            v.store(found[a][b], aim, a * line + b * pixel, count)
+
+            self._parts(form.filters, one)
+
+    def _inside(self, first: str, further: int, size: int) -> Any:
+        """A context for what is done where a place is within the result."""
+        return _If(self, first if further and size % 2 else "", size)
+
+
+class _If:
+    """A context: what is done where the next number after ``first`` is below ``size``."""
+
+    def __init__(self, writer: Writer, first: str, size: int) -> None:
+        self.writer, self.first, self.size = writer, first, size
+
+    def __enter__(self) -> None:
+        if self.first:
+            code = self.writer.code
+            after = self.writer.v.number("add", self.first, 1)
+            inside = code.value(f"icmp ult i64 {after}, {self.size}")
+            then, self.end = code.name("then_"), code.name("end_")
+            code.line(f"br i1 {inside}, label %{then}, label %{self.end}")
+            code.label(then)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.first:
+            code = self.writer.code
+            code.line(f"br label %{self.end}")
+            code.label(self.end)
