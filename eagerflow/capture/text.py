@@ -35,7 +35,7 @@ __all__ = [
 
 _SMALL = 8  # elements of constants that are shown by value
 _LONG = 160  # letters of an attribute
-_COLUMNS = (36, 40, 72)  # what is wider does not push the rest of its group to the right
+_COLUMNS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
 _DEEP = 64  # levels of tuples in attributes, as many as an op call can make
 
 
@@ -248,11 +248,10 @@ def _row(
         return short if prefix and full.startswith(prefix) and short not in everything else full
 
     made = [v.name[len(prefix) :] if v.name.startswith(prefix) else v.name for v in node.outputs]
-    if len(made) == 1 or not types:
-        named, kind = ", ".join(made), ", ".join(map(type_text, node.outputs))
-    else:
-        typed = zip(made, map(type_text, node.outputs), strict=True)
-        named, kind = ", ".join(f"{n}: {t}" for n, t in typed), ""
+    base = made[0].rpartition(":")[0] if len(made) > 1 else ""
+    if base and all(n.startswith(f"{base}:") for n in made):
+        made[1:] = [n[len(base) :] for n in made[1:]]  # qr:0, :1
+    named, kind = ", ".join(made), ", ".join(map(type_text, node.outputs))
     where = ""
     if lines and node.origin is not None:
         where = places.get(node.origin, "")
