@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.kernels import buffers, generated
+from eagerflow.kernels.llvm.channels import SLOTS, Form, Writer
+from eagerflow.kernels.llvm.program import Program, kept, processor
 from eagerflow.kernels.rows import add_up, each_tile, scratch, tile_height
 
 __all__ = ["gradient", "training"]
@@ -25,6 +27,10 @@ PLANE = 16  # neighbouring elements of a channel from which they are rows of the
 LINE = 1 << 10  # elements of a row of several places with all channels
 LINES = 4  # rows that are added up before their sum is added to that of the channels
 IN_PLANES, IN_LINES = 1 << 13, 1 << 16  # elements from which generated kernels cost less
+PIECE = 1 << 13  # elements that are summed up before the sums are joined in float64
+PIECES = 512  # at most
+WIDEST = 1 << 12  # channels, so that a piece has more than one row
+SHARED = 1 << 16  # elements from which waking another thread pays
 SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
 
 
@@ -35,6 +41,8 @@ def training(x: Any, scale: Any, offset: Any, at: int, epsilon: float) -> tuple[
     """
     if not _pays(x.shape, at):
         return _tiled_training(x, scale, offset, at, epsilon)
+    if lanes := _lanes_of(x, at):
+        return _program_training(x, scale, offset, epsilon, lanes)
     form = _form(x.shape, at)
     moments = form.moments(form.matrix(x))
     factor = 1 / np.sqrt(moments.variance + epsilon)
@@ -59,6 +67,8 @@ def gradient(
     """Gradients of ``training`` by x, scale and offset, from those of its three results."""
     if not _pays(x.shape, at):
         return _tiled_gradient(x, g, g_mean, g_variance, scale, at, epsilon)
+    if lanes := _lanes_of(x, at):
+        return _program_gradient(x, g, g_mean, g_variance, scale, epsilon, lanes)
     form = _form(x.shape, at)
     matrices = form.matrix(x), form.matrix(g)
     moments = form.moments(*matrices)
@@ -75,6 +85,66 @@ def gradient(
 def _gradient_body(s: Any, x: Any, g: Any, near: Any, weight: Any, slope: Any, level: Any) -> Any:
     rest = s.add(s.multiply(s.subtract(x, near), slope), level)
     return s.add(s.multiply(g, weight), rest)
+
+
+# Channels side by side, in whole vectors ---------------------------------------------------------
+
+
+def _lanes_of(x: Any, at: int) -> int:
+    """Elements of the vectors that channels are made of; 0 where they are not."""
+    if at != x.ndim - 1 or x.dtype.char not in "fd" or x.shape[-1] > WIDEST:
+        return 0
+    lanes, _ = processor(x.dtype.name)
+    fits = [n for n in (lanes, lanes // 2) if n > 1 and x.shape[-1] % n == 0]
+    return fits[0] if fits else 0
+
+
+@kept
+def _program(form: Form) -> Program:
+    return Program(
+        f"batch normalization {form}", lambda *given: Writer(given[0], form, given[1]).module(),
+        ["measure", "join", "apply"], SLOTS,
+    )  # fmt: skip
+
+
+def _run(form: Form, x: Any, epsilon: float, **arrays: Any) -> Any:
+    """Run the stages; the result of the shape of ``x``."""
+    rows = x.size // form.channels
+    height = max(PIECE // form.channels, -(-rows // PIECES), 1)
+    count = -(-rows // height)
+    y = buffers.empty(x.shape, x.dtype)
+    kinds = 5 if form.gradient else 3
+    given = {name: np.ascontiguousarray(v, x.dtype) for name, v in arrays.items() if v is not None}
+    _program(form).run(
+        (rows, 1, height, 1), 0, x.size >= SHARED, x=np.ascontiguousarray(x), y=y,
+        sums=scratch("sums", (count, kinds, form.channels), x.dtype),
+        lines=scratch("lines", (4, form.channels), x.dtype),
+        numbers=np.array([epsilon, rows], np.float64), **given,
+    )  # fmt: skip
+    return y
+
+
+def _program_training(
+    x: Any, scale: Any, offset: Any, epsilon: float, lanes: int
+) -> tuple[Any, Any, Any]:
+    form = Form(
+        x.dtype.name, x.shape[-1], lanes, scale is not None, offset is not None, gradient=False
+    )
+    mean, variance = np.empty((2, x.shape[-1]), x.dtype)
+    y = _run(form, x, epsilon, scale=scale, offset=offset, first=mean, second=variance)
+    return y, mean, variance
+
+
+def _program_gradient(
+    x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, epsilon: float, lanes: int
+) -> tuple[Any, Any, Any]:
+    form = Form(x.dtype.name, x.shape[-1], lanes, scale is not None, False, gradient=True)
+    of_scale, of_offset = np.empty((2, x.shape[-1]), x.dtype)
+    of_x = _run(
+        form, x, epsilon, g=g, scale=scale, of_mean=g_mean, of_variance=g_variance,
+        first=of_scale, second=of_offset,
+    )  # fmt: skip
+    return of_x, of_scale, of_offset
 
 
 # Large arrays ------------------------------------------------------------------------------------

@@ -101,9 +101,8 @@ def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Bloc
 
 def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``."""
-    if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
-        if winograd_programs.pays(len(x), windows, *w.shape[-2:]):
-            return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
+    if groups == 1 and _in_programs(x, w, windows):
+        return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
     y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
         y[...] = 0
@@ -122,6 +121,14 @@ def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     blocks = _cuts(len(x), windows, window, w.shape[-1] // groups)
     run(lambda i: direct(blocks[i]), len(blocks))
     return y
+
+
+def _in_programs(x: Any, w: Any, windows: Windows) -> bool:
+    """Whether Winograd's method is meant for this, and machine code pays."""
+    sizes = w.shape[-2:]
+    return winograd.fits(x.dtype, windows, *sizes) and winograd_programs.pays(
+        len(x), windows, *sizes
+    )
 
 
 def _direct(x: Any, weights: Any, windows: Windows, y: Any, block: Block) -> None:
@@ -244,10 +251,9 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
         back = tuple(
             a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
         )
-        if groups == 1 and winograd.fits(g.dtype, back, *w.shape[-2:]):
-            if winograd_programs.pays(len(g), back, *w.shape[-2:]):
-                again = _again(g, _turned(w, groups), back)
-                return winograd_programs.forward(g, w, back, True, again)
+        if groups == 1 and _in_programs(g, w, back):
+            again = _again(g, _turned(w, groups), back)
+            return winograd_programs.forward(g, w, back, True, again)
         return forward(g, _turned(w, groups), back, groups)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:

@@ -12,7 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.blocks import cut
+from eagerflow.kernels.llvm.program import Program, kept, processor
+from eagerflow.kernels.llvm.squares import SLOTS, Form, Writer
 from eagerflow.kernels.threads import run, scratch
 from eagerflow.kernels.windows import Window, taps
 
@@ -32,6 +35,10 @@ Windows = tuple[Window, ...]
 
 # Elements that are worked on at a time: with fewer, the calls take longer than their work.
 BLOCK = 2**18
+# Machine code writes out each element of a window.
+LARGEST = 16
+PIECE = 2**14  # elements that a thread takes at a time
+SHARED = 2**16  # elements from which waking another thread pays
 
 
 @lru_cache(256)
@@ -80,7 +87,7 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
 
 def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
-    y = np.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
+    y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
     blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
 
     def work(i: int) -> None:
@@ -99,8 +106,45 @@ def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> 
     return y
 
 
+def _takes(x: Any, windows: Windows) -> bool:
+    """Whether machine code is meant for windows on such an image, and pays."""
+    if not (len(windows) == 2 and generated.takes(x)):
+        return False
+    side_by_side = all(w.kernel == w.stride and w.before == 0 for w in windows)
+    inside = all(w.out * w.kernel <= w.size for w in windows)
+    return side_by_side and inside and prod(w.kernel for w in windows) <= LARGEST
+
+
+@kept
+def _program(form: Form) -> Program:
+    def text(code: Any, slots: list[str]) -> str:
+        return Writer(code, form, processor(form.dtype)[0], slots).module()
+
+    return Program(f"windows {form}", text, ["kernel"], SLOTS)
+
+
+def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+    """``result``, filled by machine code with the largest elements, or with g in their places."""
+    high, wide = windows
+    form = Form(
+        x.dtype.name, high.size, wide.size, x.shape[-1], high.kernel, wide.kernel, high.out,
+        wide.out, g is not None,
+    )  # fmt: skip
+    rows = len(x) * high.out
+    height = max(PIECE // max(prod(x.shape[2:]) * high.kernel, 1), 1)
+    given = {} if g is None else {"g": np.ascontiguousarray(g)}
+    _program(form).run(
+        (rows, 1, height, 1), 0, x.size >= SHARED, x=np.ascontiguousarray(x), result=result,
+        **given,
+    )  # fmt: skip
+    return result
+
+
 def max_pool(x: Any, windows: Windows) -> Any:
     """The largest element of each window."""
+    if _takes(x, windows):
+        shape = (len(x), *(w.out for w in windows), x.shape[-1])
+        return _in_program(x, windows, buffers.empty(shape, x.dtype))
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
@@ -199,6 +243,11 @@ def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -
 
 def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
     """For each window its element of ``g``, added where the window has its maximum."""
+    if _takes(x, windows):
+        result = buffers.empty(x.shape, x.dtype)
+        if any(w.out * w.kernel < w.size for w in windows):
+            result.fill(0)
+        return _in_program(x, windows, result, g)
     if _squares(windows):
         result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
         return _by_squares(_scatter_to_squares, x, g, windows, result)

@@ -5,6 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.kernels import generated
+from eagerflow.kernels.llvm.program import Program
 from eagerflow.ops.batch_normalization import batch_norm_gradient, batch_norm_training
 from eagerflow.ops.normalization import norm_gradient
 
@@ -27,8 +28,12 @@ def bound(dtype, steps):
 
 
 def calls_of_kernels(monkeypatch):
-    """A list that grows with each region that runs."""
+    """A list that grows with each region, or program, that runs."""
     found = []
+    run = Program.run
+    monkeypatch.setattr(
+        Program, "run", lambda *given, **values: found.append("program") or run(*given, **values)
+    )
     for name in ("run", "compute"):
         original = getattr(generated, name)
         monkeypatch.setattr(

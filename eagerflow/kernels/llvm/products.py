@@ -154,19 +154,19 @@ class Vectors:
         return f"splat ({self.element} {value:.8e})"
 
     def add(self, a: str, b: str) -> str:
-        """a + b."""
+        """A + b."""
         return self.code.value(f"fadd {self.type} {a}, {b}")
 
     def subtract(self, a: str, b: str) -> str:
-        """a - b."""
+        """A - b."""
         return self.code.value(f"fsub {self.type} {a}, {b}")
 
     def multiply(self, a: str, b: str) -> str:
-        """a * b."""
+        """A * b."""
         return self.code.value(f"fmul {self.type} {a}, {b}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """a * b + c, rounded once where the processor has an instruction for it."""
+        """A * b + c, rounded once where the processor has an instruction for it."""
         name = f"llvm.fmuladd.v{self.lanes}{self._suffix}"
         kind = self.type
         self.code.declarations[name] = f"declare {kind} @{name}({kind}, {kind}, {kind})"
