@@ -92,8 +92,9 @@ class Picture:
         for node in graph.nodes:
             for value in node.values():
                 self._connect(value, entries, home, home[node])
-        for name, value in _ends(graph)[:limit]:
-            box = Box("output", [_short(name), type_text(value)], f"{name} = {value.name}")
+        for name, what, value in _ends(graph)[:limit]:
+            words = [_short(name), what + type_text(value)]
+            box = Box("output", words, f"{name} = {value.name}")
             self.boxes.append(box)
             self._connect(value, entries, home, box)
         for box in self.boxes:
@@ -351,9 +352,13 @@ def _given(graph: Graph) -> Iterator[tuple[str, str, Value]]:
         yield "constant", value.name, value
 
 
-def _ends(graph: Graph) -> list[tuple[str, Value]]:
-    found = list(zip(graph.outputs.names, graph.outputs, strict=True))
-    return found + [(f"assign {c.name}", c.assigned) for c in graph.cells if c.assigned is not None]
+def _ends(graph: Graph) -> list[tuple[str, str, Value]]:
+    outputs = zip(graph.outputs.names, graph.outputs, strict=True)
+    assigned = [(c.name, c.assigned) for c in graph.cells if c.assigned is not None]
+    return [
+        *((name, "", value) for name, value in outputs),
+        *((name, "assigned: ", value) for name, value in assigned),
+    ]
 
 
 def _node_box(key: Any, nodes: list[Node]) -> Box:
