@@ -1,0 +1,217 @@
+"""Passes: named functions from Graph to Graph that make a program smaller, faster, more accurate.
+
+``ALL`` lists them in the order in which they run. Each says what it does to numbers: an ``exact``
+pass keeps every bit that eager calls give, a ``fast`` one may round otherwise within the ops'
+stated units in the last place, a ``stable`` one replaces forms that lose digits by forms that do
+not, and a ``final`` one gives a graph that runs the same but has other gradients.
+
+>>> graph = ef.capture.trace(lambda x: ef.log(ef.softmax(x)), ef.TensorSpec((3,), "float32"))
+>>> [node.op.name for node in ef.capture.passes.stability(graph).nodes]
+['softmax', 'log_softmax']
+>>> [node.op.name for node in graph.optimized().nodes]
+['log_softmax']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from eagerflow.capture.passes.algebra import simplified
+from eagerflow.capture.passes.constants import folded
+from eagerflow.capture.passes.dead_code import without_dead_code
+from eagerflow.capture.passes.layout import untransposed
+from eagerflow.capture.passes.no_ops import without_no_ops
+from eagerflow.capture.passes.rewriting import Rewrite
+from eagerflow.capture.passes.stability import stabilized
+from eagerflow.capture.passes.stop_gradients import without_stop_gradients
+from eagerflow.capture.passes.subexpressions import merged
+from eagerflow.errors import ArgumentError, CaptureError
+from eagerflow.graph import Graph, Value, graph_method
+
+__all__ = [
+    "ALL", "Pass", "Report", "algebra", "compare", "constants", "dead_code", "layout", "no_ops",
+    "optimized", "stability", "stop_gradients", "subexpressions",
+]  # fmt: skip
+
+ROUNDS = 8
+"""How often a pass runs at most; each round makes what the next one can see."""
+
+
+class Pass:
+    """A named function from Graph to Graph; the result's ``learned["rewrites"]`` is a Report.
+
+    ``numerics`` is "exact", "fast", "stable" or "final"; see ``ef.capture.passes``. The graph
+    that comes in does not change, and is returned where there is nothing to do. The result has
+    the same inputs, Variables, outputs, shapes and dtypes; CaptureError if not.
+
+    >>> ef.capture.passes.dead_code
+    <Pass dead_code, exact: nodes that no output and no assigned Variable needs are left out>
+    """
+
+    def __init__(
+        self, name: str, numerics: str, run: Callable[[Graph], tuple[Graph, list[Rewrite]]]
+    ) -> None:
+        self.name = name
+        self.numerics = numerics
+        self.run = run
+        self.__doc__ = run.__doc__
+
+    def __call__(self, graph: Graph) -> Graph:
+        """The graph after this pass."""
+        return self.apply(graph, [])
+
+    def apply(self, graph: Graph, rewrites: list[Rewrite]) -> Graph:
+        """The graph after this pass; what it did is added to ``rewrites``."""
+        found, done = self.run(graph)
+        if found is graph:
+            return graph
+        compare(graph, found, self.name)
+        rewrites.extend(done)
+        found.learned["rewrites"] = Report(rewrites)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Pass {self.name}, {self.numerics}: {_first_words(self.run)}>"
+
+
+def _first_words(run: Callable[..., Any]) -> str:
+    """What the module of a pass says that it does."""
+    import_text = run.__globals__["__doc__"] or ""
+    line = import_text.partition("\n")[0]
+    return line.partition(": ")[2].rstrip(".") or line
+
+
+class Report:
+    """What passes have done to a graph: a list of rewrites, in order, that prints well.
+
+    >>> graph = ef.capture.trace(lambda x: x * 1.0 - 0.0, ef.TensorSpec((3,), "float32"))
+    >>> graph.optimized().learned["rewrites"].counts
+    {'algebra': 2, 'dead_code': 2}
+    """
+
+    def __init__(self, rewrites: Iterable[Rewrite] = ()) -> None:
+        self.rewrites = tuple(rewrites)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rewrites each pass has made."""
+        found: dict[str, int] = {}
+        for rewrite in self.rewrites:
+            found[rewrite.name] = found.get(rewrite.name, 0) + 1
+        return found
+
+    def of(self, name: str) -> list[str]:
+        """The lines about one pass, such as ``stability: log(1 + x) -> log1p(x), train.py:12``."""
+        return [str(r) for r in self.rewrites if r.name == name]
+
+    def __iter__(self) -> Iterator[Rewrite]:
+        return iter(self.rewrites)
+
+    def __len__(self) -> int:
+        return len(self.rewrites)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {count}" for name, count in self.counts.items()]
+        return "\n".join([", ".join(lines) or "nothing to do", *self.of("stability")])
+
+    def __repr__(self) -> str:
+        return f"<Report {', '.join(f'{n} {c}' for n, c in self.counts.items()) or 'empty'}>"
+
+
+constants = Pass("constants", "exact", folded)
+no_ops = Pass("no_ops", "exact", without_no_ops)
+subexpressions = Pass("subexpressions", "exact", merged)
+stability = Pass("stability", "stable", stabilized)
+algebra = Pass("algebra", "fast", simplified)
+layout = Pass("layout", "fast", untransposed)
+dead_code = Pass("dead_code", "exact", without_dead_code)
+stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
+
+ALL: dict[str, Pass] = {
+    p.name: p
+    for p in (
+        constants, no_ops, subexpressions, stability, algebra, layout, stop_gradients, dead_code,
+    )
+}  # fmt: skip
+"""Every pass by its name, in the order in which they run."""
+
+_RUN = {"exact": ("exact",), "fast": ("exact", "fast", "stable")}
+
+
+def _chosen(numerics: str, only: Any, without: Any, final: bool) -> list[Pass]:
+    if numerics not in _RUN:
+        raise ArgumentError(
+            f"{numerics!r} is not a choice", argument="numerics", expected="'fast' or 'exact'"
+        )
+    for name in (*(only or ()), *without):
+        if name not in ALL:
+            raise ArgumentError(f"there is no pass {name!r}", expected="one of " + ", ".join(ALL))
+    kinds = (*_RUN[numerics], "final") if final else _RUN[numerics]
+    chosen = [p for p in ALL.values() if (p.numerics in kinds if only is None else p.name in only)]
+    return [p for p in chosen if p.name not in without]
+
+
+@graph_method
+def optimized(
+    self: Graph,
+    numerics: str = "fast",
+    *,
+    only: Iterable[str] | None = None,
+    without: Iterable[str] = (),
+    final: bool = False,
+) -> Graph:
+    """The graph after all passes that ``numerics`` allows, again and again until nothing changes.
+
+    ``numerics`` is "fast" or "exact" (bit for bit what eager calls give). ``only`` names the
+    passes to run, of any kind, and ``without`` those to leave out. ``final`` says that nobody
+    will ask the result for gradients, so that ``stop_gradient`` can go too. What was done is a
+    Report in ``learned["rewrites"]``; the result of a graph that is as good as can be is that
+    graph. Raises ArgumentError for a name that is no pass.
+
+    >>> graph = ef.capture.trace(lambda x: ef.log(1 + x), ef.TensorSpec((3,), "float32"))
+    >>> graph.optimized().nodes[0].op.name, graph.optimized("exact") is graph
+    ('log1p', True)
+    """
+    only = None if only is None else tuple(only)
+    chosen = _chosen(numerics, only, tuple(without), final)
+    rewrites: list[Rewrite] = []
+    graph = self
+    quiet = 0  # passes in a row that had nothing to do
+    for turn in range(ROUNDS * len(chosen)):
+        found = chosen[turn % len(chosen)].apply(graph, rewrites)
+        quiet = quiet + 1 if found is graph else 1
+        graph = found
+        if quiet > len(chosen):
+            break
+    return graph
+
+
+def compare(before: Graph, after: Graph, name: str) -> None:
+    """Raise CaptureError if a pass has changed what a graph takes, gives, reads or assigns."""
+    given = [_facts(g.inputs, g.inputs.names) for g in (before, after)]
+    results = [_facts(g.outputs, g.outputs.names) for g in (before, after)]
+    cells = [
+        [(c.name, id(c.variable), c.value, *_facts((c.assigned,), ("",))) for c in g.cells]
+        for g in (before, after)
+    ]
+    plain = [[x for x in g.results if type(x) is not Value] for g in (before, after)]
+    same_plain = len(plain[0]) == len(plain[1]) and all(a is b for a, b in zip(*plain, strict=True))
+    for what, (old, new) in (
+        ("inputs", given), ("outputs", results), ("Variables", cells),
+        ("order of inputs", [list(g.inputs) for g in (before, after)]),
+        ("results", [same_plain, True]),
+    ):  # fmt: skip
+        if old != new:
+            raise CaptureError(
+                f"the pass {name} has changed the {what} of {before.name}",
+                received=str(new)[:300], expected=str(old)[:300],
+                hint=f"graph.optimized(without=({name!r},)), and report it",
+            )  # fmt: skip
+
+
+def _facts(values: Iterable[Value | None], names: Iterable[str]) -> list[Any]:
+    return [
+        (name, None if v is None else (v.shape, v.dtype, v.device))
+        for name, v in zip(names, values, strict=True)
+    ]

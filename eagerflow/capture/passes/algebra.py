@@ -1,0 +1,343 @@
+"""Algebra: forms that are faster and no less accurate than the ops' stated bounds allow.
+
+The results may round otherwise than eager calls do, by no more than the units in the last place
+that the ops state for themselves. The sign of a zero, and that of a NaN, may change: ``x + 0`` is
+``x``. Divisions become multiplications only where that is exact, by powers of two, so that
+``x / 49 * 49`` is what it was; sums of constants are not merged, since that would undo rounding
+that was meant.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.passes.rewriting import (
+    Rewrite,
+    Sweep,
+    by_op,
+    is_float,
+    rule,
+    swept,
+    takes_numbers,
+)
+from eagerflow.dims import product, symbolic
+from eagerflow.dtypes import FLOATS, INTEGERS
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.spec import normalize_axes
+
+__all__ = ["simplified"]
+
+NAME = "algebra"
+_FEW = 4096  # elements of the largest result that becomes a constant
+
+
+def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph in simpler terms: cheap powers, merged factors, signs, sums and reshapes."""
+    return swept(NAME, graph, _RULES)
+
+
+def _fits(node: Node, x: Any) -> bool:
+    """Whether ``x`` has the shape and dtype of the node's result."""
+    value = node.outputs[0]
+    return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
+
+
+def _number(sweep: Sweep, node: Node, x: Any) -> Any:
+    """The Python number that can stand for an operand of a node that gives ``takes_numbers``."""
+    found = sweep.uniform(x)
+    if found is None or type(found) is complex or not takes_numbers(node.outputs[0].dtype):
+        return None
+    return found
+
+
+# Powers ------------------------------------------------------------------------------------------
+
+
+@rule(NAME, "power", "x ** n of a small integer n -> products")
+def _small_power(sweep: Sweep, node: Node) -> Any:
+    x, exponent = node.inputs
+    n = sweep.uniform(exponent)
+    if n not in (-2, -1, 0, 1, 2, 3, 4) or not _fits(node, x):
+        return None
+    if n == 2:
+        return sweep.make("square", x)
+    if not is_float(x) and (x.dtype not in INTEGERS or n < 0):
+        return None
+    if n == 0:
+        return sweep.make("ones_like", x)
+    if n == 1:
+        return x
+    if n < 0:  # the reciprocal first: the square of a large number would overflow
+        over = sweep.make("reciprocal", x)
+        return over if n == -1 else sweep.make("square", over)
+    square = sweep.make("square", x)
+    return sweep.make("multiply", square, x) if n == 3 else sweep.make("square", square)
+
+
+@rule(NAME, "divide", "1 / sqrt(x) -> rsqrt(x)")
+def _rsqrt(sweep: Sweep, node: Node) -> Any:
+    one, root = node.inputs
+    if not sweep.is_one(one) or not _fits(node, root):
+        return None
+    return _of_root(sweep, root)
+
+
+@rule(NAME, "reciprocal", "1 / sqrt(x) -> rsqrt(x)")
+def _reciprocal_of_root(sweep: Sweep, node: Node) -> Any:
+    return _of_root(sweep, node.inputs[0])
+
+
+def _of_root(sweep: Sweep, root: Value) -> Any:
+    x = sweep.argument(root, "sqrt")
+    if x is None or not is_float(x) or not sweep.used_once(root):
+        return None
+    return sweep.make("rsqrt", x)
+
+
+# Factors -----------------------------------------------------------------------------------------
+
+
+@rule(NAME, "divide", "x / c -> x * (1 / c) of a power of two")
+def _over_power_of_two(sweep: Sweep, node: Node) -> Any:
+    x, divisor = node.inputs
+    c = _number(sweep, node, divisor)
+    if c is None or not is_float(x) or not _fits(node, x) or not math.isfinite(c) or c == 0:
+        return None
+    exact = math.frexp(c)[0] in (0.5, -0.5) and _is_normal(1 / c, x.dtype)
+    return sweep.make("multiply", x, 1 / c) if exact else None
+
+
+def _is_normal(c: float, dtype: Any) -> bool:
+    """Whether a number is neither too large for a dtype nor so small that it loses digits."""
+    facts = np.finfo(dtype)
+    return float(facts.tiny) <= abs(c) <= float(facts.max)
+
+
+@rule(NAME, "multiply", "(x * a) * b -> x * (a * b) of numbers")
+def _two_factors(sweep: Sweep, node: Node) -> Any:
+    for inner, factor in (node.inputs, node.inputs[::-1]):
+        b = _number(sweep, node, factor)
+        pair = sweep.maker(inner, "multiply")
+        if b is None or pair is None or not _fits(node, inner) or not is_float(inner):
+            continue
+        for x, other in (pair.inputs, pair.inputs[::-1]):
+            a = _number(sweep, node, other)
+            if a is None or not _fits(node, x) or not sweep.used_once(inner):
+                continue
+            if _is_normal(a, x.dtype) and _is_normal(b, x.dtype) and _is_normal(a * b, x.dtype):
+                return sweep.make("multiply", x, a * b)
+    return None
+
+
+@rule(NAME, "multiply multiply_no_nan", "x * 1 -> x")
+def _times_one(sweep: Sweep, node: Node) -> Any:
+    for x, one in (node.inputs, node.inputs[::-1]):
+        if sweep.is_one(one) and _fits(node, x):
+            return x
+    return None
+
+
+@rule(NAME, "divide", "x / 1 -> x")
+def _over_one(sweep: Sweep, node: Node) -> Any:
+    x, one = node.inputs
+    return x if sweep.is_one(one) and _fits(node, x) else None
+
+
+@rule(NAME, "multiply_no_nan", "multiply_no_nan by a number that is not 0 -> multiply")
+def _plain_product(sweep: Sweep, node: Node) -> Any:
+    for x, factor in (node.inputs, node.inputs[::-1]):
+        c = _number(sweep, node, factor)
+        if c is not None and c != 0 and math.isfinite(c) and _fits(node, x) and is_float(x):
+            return sweep.make("multiply", x, c)
+    return None
+
+
+@rule(NAME, "multiply", "x * (1 / y) -> x / y")
+def _times_reciprocal(sweep: Sweep, node: Node) -> Any:
+    for x, over in (node.inputs, node.inputs[::-1]):
+        y = sweep.argument(over, "reciprocal")
+        if y is not None and sweep.used_once(over) and is_float(y):
+            return sweep.make("divide", x, y)
+    return None
+
+
+# Signs and zeros ---------------------------------------------------------------------------------
+
+
+@rule(NAME, "multiply", "x * -1 -> -x")
+def _times_minus_one(sweep: Sweep, node: Node) -> Any:
+    for x, factor in (node.inputs, node.inputs[::-1]):
+        if sweep.uniform(factor) == -1 and _fits(node, x):
+            return sweep.make("negative", x)
+    return None
+
+
+@rule(NAME, "add", "x + 0 -> x")
+def _plus_zero(sweep: Sweep, node: Node) -> Any:
+    for x, zero in (node.inputs, node.inputs[::-1]):
+        if sweep.is_zero(zero) and _fits(node, x):
+            return x
+    return None
+
+
+@rule(NAME, "subtract", "x - 0 -> x, 0 - x -> -x")
+def _difference_to_zero(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    if sweep.is_zero(b) and _fits(node, a):
+        return a
+    return sweep.make("negative", b) if sweep.is_zero(a) and _fits(node, b) else None
+
+
+@rule(NAME, "add", "a + (-b) -> a - b")
+def _plus_negative(sweep: Sweep, node: Node) -> Any:
+    for a, minus in (node.inputs, node.inputs[::-1]):
+        b = sweep.argument(minus, "negative")
+        if b is not None:
+            return sweep.make("subtract", a, b)
+    return None
+
+
+@rule(NAME, "subtract", "a - (-b) -> a + b")
+def _minus_negative(sweep: Sweep, node: Node) -> Any:
+    b = sweep.argument(node.inputs[1], "negative")
+    return None if b is None else sweep.make("add", node.inputs[0], b)
+
+
+@rule(NAME, "multiply multiply_no_nan divide", "(-a) * (-b) -> a * b, and of quotients")
+def _two_signs(sweep: Sweep, node: Node) -> Any:
+    a, b = (sweep.argument(x, "negative") for x in node.inputs)
+    return None if a is None or b is None else sweep.make(node.op.name, a, b)
+
+
+@rule(NAME, "negative", "-(a - b) -> b - a")
+def _turned(sweep: Sweep, node: Node) -> Any:
+    inner = sweep.maker(node.inputs[0], "subtract")
+    if inner is None or not sweep.used_once(node.inputs[0]):
+        return None
+    return sweep.make("subtract", *inner.inputs[::-1])
+
+
+@rule(NAME, "negative", "-(-x) -> x")
+def _two_negations(sweep: Sweep, node: Node) -> Any:
+    return sweep.argument(node.inputs[0], "negative")
+
+
+# Choices -----------------------------------------------------------------------------------------
+
+
+@rule(NAME, "where", "where(c, x, x) -> x, and of conditions that are known")
+def _known_choice(sweep: Sweep, node: Node) -> Any:
+    condition, a, b = node.inputs
+    known = sweep.uniform(condition)
+    chosen = a if a is b or known not in (None, False, 0) else b if known is not None else None
+    return chosen if chosen is not None and _fits(node, chosen) else None
+
+
+# Shapes ------------------------------------------------------------------------------------------
+
+
+@rule(NAME, "reshape", "reshape(reshape(x)) -> reshape(x), or x")
+def _reshaped_twice(sweep: Sweep, node: Node) -> Any:
+    x = sweep.argument(node.inputs[0], "reshape", "expand_dims", "squeeze")
+    if x is None:
+        return None
+    shape = node.outputs[0].shape
+    return x if x.shape == shape else sweep.make("reshape", x, shape=shape)
+
+
+@rule(NAME, "concat", "concat of one -> x")
+def _single(sweep: Sweep, node: Node) -> Any:
+    return node.inputs[0] if len(node.inputs) == 1 and _fits(node, node.inputs[0]) else None
+
+
+@rule(NAME, "pad", "pad by nothing -> x")
+def _unpadded(sweep: Sweep, node: Node) -> Any:
+    return node.inputs[0] if _fits(node, node.inputs[0]) and _all_zero(node) else None
+
+
+def _all_zero(node: Node) -> bool:
+    widths = node.attributes["pad_width"]
+    return bool(np.all(np.asarray(widths, object) == 0))
+
+
+_SPREADS_ITSELF = frozenset({
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "multiply_no_nan",
+})  # fmt: skip
+
+
+@rule(NAME, " ".join(sorted(_SPREADS_ITSELF)), "broadcast_to(x) op y -> x op y")
+def _spread_anyway(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    shape = node.outputs[0].shape
+    for i, (spread, other) in enumerate(((a, b), (b, a))):
+        x = sweep.argument(spread, "broadcast_to")
+        if x is not None and type(other) is Value and other.shape == shape:
+            return sweep.make(node.op.name, *((x, other) if i == 0 else (other, x)))
+    return None
+
+
+# Sums --------------------------------------------------------------------------------------------
+
+
+@rule(NAME, "sum mean max min", "reduction(broadcast_to(x)) -> reduction(x), times the count")
+def _of_repeated(sweep: Sweep, node: Node) -> Any:
+    spread = node.inputs[0]
+    x = sweep.argument(spread, "broadcast_to")
+    if x is None or (not is_float(x) and node.op.name in ("sum", "mean")):
+        return None
+    if node.attributes.get("dtype") is not None:
+        return None
+    own = x
+    if len(x.shape) < len(spread.shape):
+        shape = (1,) * (len(spread.shape) - len(x.shape)) + x.shape
+        x = sweep.make("reshape", x, shape=shape)
+    axes = normalize_axes(node.attributes["axis"], len(spread.shape))
+    repeated = tuple(i for i in axes if x.shape[i] != spread.shape[i])
+    count = product(spread.shape[i] for i in repeated)
+    if not repeated or symbolic((count,)) or count == 0 or not takes_numbers(own.dtype):
+        return None
+    if any(x.shape[i] != spread.shape[i] and i not in axes for i in range(len(x.shape))):
+        return None  # some of the repetition stays
+    kept = {"axis": axes, "keepdims": node.attributes["keepdims"]}
+    reduced = sweep.make(node.op.name, x, **kept)
+    return sweep.make("multiply", reduced, count) if node.op.name == "sum" else reduced
+
+
+@rule(NAME, "sum mean max min any all", "reduction(reduction(x)) -> reduction(x)")
+def _reduced_twice(sweep: Sweep, node: Node) -> Any:
+    inner = sweep.maker(node.inputs[0], node.op.name)
+    if inner is None or not sweep.used_once(node.inputs[0]):
+        return None
+    keepdims = inner.attributes["keepdims"]
+    if inner.attributes.get("dtype") is not None or node.attributes.get("dtype") is not None:
+        return None
+    if keepdims != node.attributes["keepdims"] or inner.inputs[0].dtype != node.outputs[0].dtype:
+        return None
+    x = inner.inputs[0]
+    rank = len(x.shape)
+    first = normalize_axes(inner.attributes["axis"], rank)
+    left = range(rank) if keepdims else [i for i in range(rank) if i not in first]
+    second = [left[i] for i in normalize_axes(node.attributes["axis"], len(left))]
+    if node.op.name == "mean" and set(first) & set(second):
+        return None
+    axes = tuple(sorted({*first, *second}))
+    return sweep.make(node.op.name, x, axis=axes, keepdims=keepdims)
+
+
+@rule(NAME, "sum", "sum of equal numbers -> the number times their count")
+def _sum_of_equal(sweep: Sweep, node: Node) -> Any:
+    x = node.inputs[0]
+    c = _number(sweep, node, x)
+    total = node.outputs[0]
+    if c is None or symbolic(x.shape) or x.dtype not in FLOATS or x.dtype != total.dtype:
+        return None
+    axes = normalize_axes(node.attributes["axis"], len(x.shape))
+    result = c * product(x.shape[i] for i in axes)
+    fits = math.isfinite(result) and abs(result) <= float(np.finfo(total.dtype).max)
+    return sweep.constant(float(result), total) if fits and total.size <= _FEW else None
+
+
+_RULES = by_op(NAME)

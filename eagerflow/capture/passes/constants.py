@@ -1,0 +1,97 @@
+"""Constants: what follows from values that are known is computed once, when the pass runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, bodies_of, swept
+from eagerflow.devices import current_device
+from eagerflow.dims import symbolic
+from eagerflow.errors import EagerflowError
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.op import ops, spec_of
+from eagerflow.recorder import under
+
+__all__ = ["folded"]
+
+NAME = "constants"
+LARGEST = 2**20
+"""Bytes of the largest result that is kept as a constant."""
+SMALL = 2**16
+"""Bytes up to which a result may be larger than what it is made from."""
+GROWTH = 4
+"""How much larger than its inputs a result above ``SMALL`` bytes may be."""
+WORK = 10_000_000
+"""Floating-point operations, as the op's cost counts them, that one node may take."""
+
+_LIKE = {"zeros_like": "zeros", "ones_like": "ones"}
+
+
+def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph with constants in place of the nodes that can be computed now.
+
+    The ops themselves compute them, so the bits are those of eager calls. What would be larger
+    than ``LARGEST`` bytes, grow by more than ``GROWTH``, or take more than ``WORK`` operations
+    stays, and so does what fails: it fails when the graph runs, with its line.
+    """
+    return swept(NAME, graph, {}, _Folding)
+
+
+class _Folding(Sweep):
+    def look(self, node: Node) -> bool:
+        for x in node.inputs:
+            if type(x) is Value and x.constant is None:
+                if node.op.name in _LIKE:
+                    break
+                return False
+        if not self._allowed(node):
+            return False
+        found = self._computed(node)
+        if found is None:
+            return False
+        for value, tensor in zip(node.outputs, found, strict=True):
+            constant = Value(value.name, value.shape, value.dtype, value.owner, constant=tensor)
+            self.replace(value, constant)
+        self.rewrites.append(Rewrite(NAME, f"{node.name} is computed once", node))
+        return True
+
+    def _allowed(self, node: Node) -> bool:
+        """Whether computing now is possible, cheap, and no loss."""
+        op = node.op
+        if op.family in ("custom", "communication") or any(True for _ in bodies_of(node)):
+            return False
+        here = str(current_device())
+        places = {node.device, node.attributes.get("device")}
+        places |= {str(x.constant.device) for x in node.inputs if _is_constant(x)}
+        if not here.startswith("cpu") or places - {None, here}:
+            return False
+        if any(symbolic(v.shape) for v in node.outputs):
+            return False
+        size = sum(v.size * v.dtype.itemsize for v in node.outputs)
+        given = sum(x.size * x.dtype.itemsize for x in node.inputs if type(x) is Value)
+        if size > LARGEST or size > max(SMALL, GROWTH * given):
+            return False
+        specs = [spec_of(x) if type(x) is Value else x for x in node.inputs]
+        return bool(op.cost(*specs, **node.attributes).flops <= WORK)
+
+    def _computed(self, node: Node) -> tuple[Any, ...] | None:
+        """The results of a node; None where it fails."""
+        op, attributes = node.op, node.attributes
+        inputs: tuple[Any, ...] = tuple(x.constant if type(x) is Value else x for x in node.inputs)
+        if op.name in _LIKE:
+            value = node.outputs[0]
+            op, inputs = ops[_LIKE[op.name]], ()
+            attributes = {"shape": value.shape, "dtype": value.dtype}
+        try:
+            found = under(None, op.call, *inputs, **attributes)
+        except EagerflowError:
+            return None
+        results = found if isinstance(found, tuple) else (found,)
+        for value, tensor in zip(node.outputs, results, strict=True):
+            if tensor.shape != value.shape or tensor.dtype != value.dtype:
+                return None  # the shape depends on values, and the graph says otherwise
+        return results
+
+
+def _is_constant(x: Any) -> bool:
+    return type(x) is Value and x.constant is not None

@@ -1,0 +1,94 @@
+"""Layout: transposes that undo each other across element-wise ops are taken out.
+
+Images lie channels last here. Code that was written for channels first puts transposes around
+each layer, and what is between them then works on strided views, which element-wise kernels read
+more slowly. Where an element-wise op stands between a transpose and its inverse, the transpose
+moves behind the op, so that the two meet and cancel. Other transposes stay where they are: they
+are views, and products read them as well as anything else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.capture.passes.no_ops import order_of
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.graph import Graph, Node, Value
+
+__all__ = ["untransposed"]
+
+NAME = "layout"
+_WORDS = "a transpose and its inverse around {} -> none"
+
+
+def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them."""
+    return swept(NAME, graph, {}, _Sinking)
+
+
+def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([order.index(i) for i in range(len(order))])
+
+
+class _Sinking(Sweep):
+    def run(self) -> Graph:
+        self.wanted = _wanted(self.graph)
+        return super().run() if self.wanted or self.bodies else self.graph
+
+    def look(self, node: Node) -> bool:
+        if node.op.family != "elementwise":
+            return False
+        (value,) = node.outputs
+        order = self.wanted.get(self._old.get(value, value))
+        if order is None:
+            return False
+        self.root = node
+        inputs = self._turned(node, _inverse(order))
+        if inputs is None:
+            return False
+        inner = self.make(node.op.name, *inputs, **node.attributes)
+        found = self.make("permute_dims", inner, axes=_inverse(order))
+        self.replace(value, found)
+        self.rewrites.append(Rewrite(NAME, _WORDS.format(node.op.name), node))
+        return True
+
+    def _turned(self, node: Node, order: tuple[int, ...]) -> list[Any] | None:
+        """The inputs as they are before a transpose of ``order``; None if some are not behind one.
+
+        What is repeated along axes is small: it is turned instead.
+        """
+        shape = node.outputs[0].shape
+        found: list[Any] = []
+        some = False
+        for x in node.inputs:
+            if type(x) is not Value or not x.shape:
+                found.append(x)
+                continue
+            inner = self.maker(x, "permute_dims")
+            if inner is not None and order_of(inner) == order:
+                found.append(inner.inputs[0])
+                some = True
+            elif x.shape == shape:
+                return None
+            else:
+                x = self.make("reshape", x, shape=(1,) * (len(shape) - len(x.shape)) + x.shape)
+                found.append(self.make("permute_dims", x, axes=_inverse(order)))
+        return found if some else None
+
+
+def _wanted(graph: Graph) -> dict[Value, tuple[int, ...]]:
+    """The transpose that waits for a value behind element-wise ops."""
+    found: dict[Value, tuple[int, ...]] = {}
+    for node in reversed(graph.nodes):
+        if node.op.name == "permute_dims":
+            order = order_of(node)
+            if order != tuple(range(len(order))):
+                found[node.inputs[0]] = order
+        elif found and node.op.family == "elementwise":
+            (value,) = node.outputs
+            order = found.get(value, ())
+            if order:
+                for x in node.inputs:
+                    if type(x) is Value and x.shape == value.shape:
+                        found.setdefault(x, order)
+    return found

@@ -1,0 +1,205 @@
+"""No-ops: nodes that give back one of their inputs, bit for bit and laid out alike.
+
+How a value lies in memory decides the order in which a reduction or a product adds, so a copy is
+left out only where its input is known to lie as the copy does. ``x + 0`` stays: it makes 0 of -0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, by_op, is_float, rule, swept
+from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, DType, is_complex
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.spec import normalize_axes
+
+__all__ = ["order_of", "without_no_ops"]
+
+NAME = "no_ops"
+
+
+def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without what changes nothing: neither the bits nor how they lie in memory.
+
+    That is views that show the whole, casts to the dtype that is there, chains of transposes
+    and of broadcasts, double negation, multiplication by 1 and the like.
+    """
+    return swept(NAME, graph, _RULES)
+
+
+# Views -------------------------------------------------------------------------------------------
+
+
+@rule(NAME, "reshape broadcast_to squeeze expand_dims", "a view of the same shape -> x")
+def _same_shape(sweep: Sweep, node: Node) -> Any:
+    x = node.inputs[0]
+    return x if x.shape == node.outputs[0].shape else None
+
+
+@rule(NAME, "squeeze expand_dims", "axes of size 1 added and removed -> x")
+def _back_and_forth(sweep: Sweep, node: Node) -> Any:
+    x = sweep.argument(node.inputs[0], "expand_dims", "squeeze")
+    return x if x is not None and x.shape == node.outputs[0].shape else None
+
+
+@rule(NAME, "broadcast_to", "broadcast_to(broadcast_to(x)) -> broadcast_to(x)")
+def _broadcast_twice(sweep: Sweep, node: Node) -> Any:
+    x = sweep.argument(node.inputs[0], "broadcast_to")
+    return None if x is None else sweep.make("broadcast_to", x, shape=node.outputs[0].shape)
+
+
+def order_of(node: Node) -> tuple[int, ...]:
+    """The order of axes that a permute_dims gives, counted from the front."""
+    rank = len(node.outputs[0].shape)
+    axes = node.attributes["axes"]
+    return tuple(range(rank))[::-1] if axes is None else normalize_axes(axes, rank)
+
+
+@rule(NAME, "permute_dims", "axes permuted into the order that they have -> x")
+def _in_order(sweep: Sweep, node: Node) -> Any:
+    order = order_of(node)
+    return node.inputs[0] if order == tuple(range(len(order))) else None
+
+
+@rule(NAME, "permute_dims", "permute_dims(permute_dims(x)) -> permute_dims(x), or x")
+def _permuted_twice(sweep: Sweep, node: Node) -> Any:
+    inner = sweep.maker(node.inputs[0], "permute_dims")
+    if inner is None:
+        return None
+    first = order_of(inner)
+    order = tuple([first[i] for i in order_of(node)])
+    x = inner.inputs[0]
+    in_order = order == tuple(range(len(order)))
+    return x if in_order else sweep.make("permute_dims", x, axes=order)
+
+
+@rule(NAME, "getitem", "an index that takes all -> x")
+def _takes_all(sweep: Sweep, node: Node) -> Any:
+    x, index = node.inputs[0], node.attributes["index"]
+    items = index if type(index) is tuple else (index,)
+    if len(node.inputs) > 1 or node.outputs[0].shape != x.shape:
+        return None
+    whole = [item for item in items if item is not Ellipsis]
+    ok = all(type(i) is slice and i.step in (None, 1) and i.start in (None, 0) for i in whole)
+    return x if ok else None  # from the start, in steps of 1, and as long as before
+
+
+# Casts -------------------------------------------------------------------------------------------
+
+
+@rule(NAME, "astype", "astype(x) to the dtype of x -> x")
+def _same_dtype(sweep: Sweep, node: Node) -> Any:
+    x = node.inputs[0]
+    return x if x.dtype == node.outputs[0].dtype else None
+
+
+@rule(NAME, "astype", "astype(astype(x)), the first without loss -> astype(x), or x")
+def _cast_twice(sweep: Sweep, node: Node) -> Any:
+    x = sweep.argument(node.inputs[0], "astype")
+    wanted = node.outputs[0].dtype
+    if x is None or not _keeps(x.dtype, node.inputs[0].dtype):
+        return None
+    if x.dtype == wanted:
+        return x if sweep.dense(x) else None
+    same_kind = wanted in FLOATS if x.dtype in FLOATS else wanted in INTEGERS
+    return sweep.make("astype", x, dtype=wanted) if same_kind else None
+
+
+_DIGITS = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
+
+
+def _keeps(narrow: DType, wide: DType) -> bool:
+    """Whether a dtype holds every value of another of its kind."""
+    if narrow in FLOATS and wide in FLOATS:
+        a, b = _DIGITS[narrow.name], _DIGITS[wide.name]
+        return a[0] <= b[0] and a[1] <= b[1]
+    if narrow in INTEGERS and wide in INTEGERS:
+        if narrow.kind == wide.kind:
+            return narrow.itemsize <= wide.itemsize
+        return narrow.kind == "u" and narrow.itemsize < wide.itemsize
+    return narrow in BOOL and wide in INTEGERS
+
+
+# Arithmetic --------------------------------------------------------------------------------------
+
+
+def _kept(sweep: Sweep, node: Node, x: Any) -> Any:
+    """``x`` if it can stand for the node's result."""
+    value = node.outputs[0]
+    fits = type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
+    return x if fits and sweep.dense(x) else None
+
+
+def _thin(sweep: Sweep, x: Any) -> bool:
+    """Whether an operand has no say in how the result lies in memory: it has no strides."""
+    if type(x) is not Value:
+        return True
+    spread = sweep.argument(x, "broadcast_to")
+    return bool((x if spread is None else spread).size == 1)
+
+
+@rule(NAME, "multiply multiply_no_nan", "x * 1 -> x")
+def _times_one(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    if sweep.is_one(b) and _thin(sweep, b):
+        return _kept(sweep, node, a)
+    if sweep.is_one(a) and _thin(sweep, a):
+        return _kept(sweep, node, b)
+    return None
+
+
+@rule(NAME, "divide", "x / 1 -> x")
+def _over_one(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    return _kept(sweep, node, a) if sweep.is_one(b) and _thin(sweep, b) else None
+
+
+@rule(NAME, "subtract", "x - 0 -> x")
+def _minus_zero(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    if not sweep.is_zero(b) or not _thin(sweep, b):
+        return None
+    if is_float(a) and math.copysign(1, sweep.uniform(b)) < 0:
+        return None  # -0 - -0 is 0
+    return None if is_complex(node.outputs[0].dtype) else _kept(sweep, node, a)
+
+
+@rule(NAME, "add", "x + -0.0 -> x, and x + 0 -> x of integers")
+def _plus_nothing(sweep: Sweep, node: Node) -> Any:
+    for x, zero in (node.inputs, node.inputs[::-1]):
+        if sweep.is_zero(zero) and _thin(sweep, zero):
+            dtype = node.outputs[0].dtype
+            if dtype in INTEGERS or dtype in BOOL:
+                return _kept(sweep, node, x)
+            if dtype in FLOATS and math.copysign(1, sweep.uniform(zero)) < 0:
+                return _kept(sweep, node, x)
+    return None
+
+
+@rule(NAME, "negative", "-(-x) -> x")
+@rule(NAME, "logical_not", "not not x -> x")
+@rule(NAME, "bitwise_invert", "~~x -> x")
+def _twice(sweep: Sweep, node: Node) -> Any:
+    x = sweep.argument(node.inputs[0], node.op.name)
+    return None if x is None else _kept(sweep, node, x)
+
+
+@rule(NAME, "positive", "+x -> x")
+def _positive(sweep: Sweep, node: Node) -> Any:
+    return _kept(sweep, node, node.inputs[0])
+
+
+@rule(NAME, "conj", "conj(x) -> x of real numbers")
+def _conjugate(sweep: Sweep, node: Node) -> Any:
+    x = node.inputs[0]
+    return None if is_complex(x.dtype) else _kept(sweep, node, x)
+
+
+@rule(NAME, "maximum minimum logical_and logical_or bitwise_and bitwise_or", "x and x -> x")
+def _with_itself(sweep: Sweep, node: Node) -> Any:
+    a, b = node.inputs
+    return _kept(sweep, node, a) if a is b else None
+
+
+_RULES = by_op(NAME)

@@ -1,0 +1,403 @@
+"""What all passes share: one sweep over a graph that replaces values by better ones.
+
+A pass never changes a graph. Where something is replaced, the nodes behind it are made anew, with
+their names, places and pins; everything else is shared with the graph that came in. Rules look at
+a node and at the nodes that made its inputs, so a sweep takes time proportional to the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS, INTEGERS, DType
+from eagerflow.errors import CaptureError
+from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.op import Op, ops, spec_of
+from eagerflow.recorder import under
+
+__all__ = [
+    "Rewrite", "Rule", "Rules", "Sweep", "by_op", "inside_out", "is_float", "rebuilt", "rule",
+    "swept", "takes_numbers",
+]  # fmt: skip
+
+
+class Rewrite(NamedTuple):
+    """One thing that a pass has done: its words, and the node that it was done to."""
+
+    name: str
+    words: str
+    node: Node
+
+    def __str__(self) -> str:
+        source = self.node.source
+        at = "" if source is None else f", {source[0].rpartition('/')[2]}:{source[1]}"
+        return f"{self.name}: {self.words}{at}"
+
+
+Rule = Callable[["Sweep", Node], Any]
+Rules = dict[str, tuple[tuple[str, Rule], ...]]
+
+_TABLE: dict[str, list[tuple[str, tuple[str, ...], Rule]]] = {}
+
+
+def rule(table: str, names: str, words: str) -> Callable[[Rule], Rule]:
+    """The decorator that puts a rule for the ops of these names into a pass's table.
+
+    A rule takes the sweep and a node and gives the Value that replaces the node's result, or
+    None where it does not apply. ``words`` say what it does, as reports show it.
+    """
+
+    def decorate(function: Rule) -> Rule:
+        _TABLE.setdefault(table, []).append((words, tuple(names.split()), function))
+        return function
+
+    return decorate
+
+
+def by_op(table: str) -> Rules:
+    """All rules of a table, by the name of the op that they look at, in the order of writing."""
+    found: dict[str, list[tuple[str, Rule]]] = {}
+    for words, names, function in _TABLE.get(table, ()):
+        for name in names:
+            found.setdefault(name, []).append((words, function))
+    return {name: tuple(rules) for name, rules in found.items()}
+
+
+_VIEWS = frozenset({"reshape", "permute_dims", "expand_dims", "squeeze", "stop_gradient"})
+_PARTS = frozenset({"real", "imag", "conj"})
+_FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
+_SPREAD = _VIEWS | {"broadcast_to"}
+_LOOK = 4096  # the largest constant whose elements are compared
+_ABSENT = object()
+
+
+class Sweep:
+    """One walk of a pass through a graph: the nodes made so far, and what stands for what."""
+
+    def __init__(self, name: str, graph: Graph, rules: Rules, bodies: dict[int, Graph]) -> None:
+        self.name = name
+        self.graph = graph
+        self.rules = rules
+        self.bodies = bodies
+        self.new: dict[Value, Value] = {}  # what stands for a value from now on
+        self.nodes: list[Node] = []
+        self.rewrites: list[Rewrite] = []
+        self.root: Node = None  # type: ignore[assignment]
+        self._names: set[str] | None = None
+        self._counts: dict[Value, int] | None = None
+        self._uniform: dict[Value, Any] = {}
+        self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
+        self._given = {v for v in graph.entries() if v.node is not None}
+
+    # What rules ask ----------------------------------------------------------------------------
+
+    def maker(self, x: Any, *names: str) -> Node | None:
+        """The node that makes ``x``, if its op is one of these and it runs where the root does."""
+        if type(x) is not Value or x.node is None or x in self._given:
+            return None
+        node = x.node
+        if node.op.name in names and node.device == self.root.device:
+            return node
+        return None
+
+    def argument(self, x: Any, *names: str) -> Any:
+        """The first input of the node that makes ``x``, if its op is one of these, else None."""
+        node = self.maker(x, *names)
+        return None if node is None else node.inputs[0]
+
+    def used_once(self, value: Value) -> bool:
+        """Whether nothing but one input of one node uses a value."""
+        if self._counts is None:
+            counts: dict[Value, int] = {}
+            for node in self.graph.nodes:
+                for x in node.inputs:
+                    if type(x) is Value:
+                        counts[x] = counts.get(x, 0) + 1
+            for x in self.graph.finals():
+                counts[x] = counts.get(x, 0) + 1
+            self._counts = counts
+        return self._counts.get(self._old.get(value, value)) == 1
+
+    def uniform(self, x: Any) -> Any:
+        """The number that all elements of ``x`` are, if that is known, else None."""
+        if type(x) is not Value:
+            return x
+        found = self._uniform.get(x, _ABSENT)
+        if found is _ABSENT:
+            found = self._uniform[x] = self._filled(x)
+        return found
+
+    def _filled(self, value: Value) -> Any:
+        while True:
+            if value.constant is not None:
+                return _element(value.constant)
+            node = value.node
+            if node is None or value in self._given:
+                return None
+            name = node.op.name
+            if name in _SPREAD:
+                value = node.inputs[0]
+            elif name in _FILLED:
+                return _FILLED[name]
+            else:
+                return _fill(node, value) if name == "full" else None
+
+    def is_one(self, x: Any) -> bool:
+        """Whether all elements of ``x`` are known to be 1."""
+        return bool(self.uniform(x) == 1)
+
+    def is_zero(self, x: Any) -> bool:
+        """Whether all elements of ``x`` are known to be 0, of either sign."""
+        return bool(self.uniform(x) == 0)
+
+    def dense(self, x: Any) -> bool:
+        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
+        while type(x) is Value and x.node is not None and x not in self._given:
+            if x.node.op.name not in _VIEWS:
+                op = x.node.op
+                return op.family == "elementwise" and op.name not in _PARTS
+            x = x.node.inputs[0]
+        return False
+
+    # What rules make ---------------------------------------------------------------------------
+
+    def make(self, name: str, *inputs: Any, **attributes: Any) -> Value:
+        """The result of a new node, which belongs to the place and pin of the root."""
+        op = ops[name]
+        specs = [spec_of(x) if type(x) is Value else x for x in inputs]
+        attributes = op.attributes | attributes
+        spec = op.infer(*specs, **attributes)
+        node = Node(op, inputs, attributes, self.unique(op), self.root.origin, self.root.device)
+        value = Value(node.name, tuple(spec.shape), spec.dtype, self.root.outputs[0].owner, node)
+        node.outputs = (value,)
+        self.nodes.append(node)
+        return value
+
+    def constant(self, number: float, like: Value) -> Value:
+        """A new constant of this shape and dtype, all elements of which are ``number``."""
+        facts = {"shape": like.shape, "fill_value": number, "dtype": like.dtype}
+        full = ops["full"]
+        tensor = under(None, full.call, **facts)
+        return Value(self.unique(full), like.shape, like.dtype, like.owner, constant=tensor)
+
+    def unique(self, op: Op) -> str:
+        """A name for a new node that belongs to the root."""
+        if self._names is None:
+            self._names = {node.name for node in self.graph.nodes}
+            self._names |= {v.name for v in self.graph.entries()}
+            self._names |= {v.name for v in self.graph.constants}
+        base = name = f"{self.root.name}/{op.name}"
+        number = 0
+        while name in self._names:
+            number += 1
+            name = f"{base}_{number}"
+        self._names.add(name)
+        return name
+
+    # The walk ----------------------------------------------------------------------------------
+
+    def run(self) -> Graph:
+        """The graph after the walk; the one that came in where nothing was replaced."""
+        new, look, nodes = self.new, self.look, self.nodes
+        holders: dict[Op, bool] = {}
+        for node in self.graph.nodes:
+            op = node.op
+            holds = holders.get(op)
+            if holds is None:
+                holds = holders[op] = any(True for _ in bodies_of(node))
+            if new or holds:
+                node = self.current(node, holds)
+            if not look(node):
+                nodes.append(node)
+        if not new:
+            return self.graph
+        return rebuilt(self.graph, nodes, new)
+
+    def current(self, node: Node, holds: bool = False) -> Node:
+        """The node with what now stands for its inputs and bodies."""
+        new = self.new
+        inputs = node.inputs
+        for x in inputs:
+            if x in new:
+                inputs = tuple([new.get(x, x) for x in inputs])
+                break
+        attributes = node.attributes
+        if holds:
+            attributes = with_bodies(attributes, self.bodies)
+        if inputs is node.inputs and attributes is node.attributes:
+            return node
+        made = remade(node, inputs, attributes)
+        for before, after in zip(node.outputs, made.outputs, strict=True):
+            new[before] = after
+            self._old[after] = before
+        return made
+
+    def look(self, node: Node) -> bool:
+        """Whether the results of this node have been replaced, here by a rule."""
+        rules = self.rules.get(node.op.name)
+        if rules is None:
+            return False
+        self.root = node
+        for words, function in rules:
+            before = len(self.nodes)
+            found = function(self, node)
+            if found is None:
+                del self.nodes[before:]
+                continue
+            (value,) = node.outputs
+            if found.shape != value.shape or found.dtype != value.dtype:
+                raise CaptureError(
+                    f"the pass {self.name} replaces {value.name} by something else: {words}",
+                    received=f"{found.spec}", expected=f"{value.spec}",
+                    hint=f"graph.optimized(without=({self.name!r},))",
+                )  # fmt: skip
+            if len(self.nodes) > before and found.node is self.nodes[-1]:
+                found.node.name = found.name = node.name
+                found.device = value.device
+            self.replace(value, found)
+            self.rewrites.append(Rewrite(self.name, words, node))
+            return True
+        return False
+
+    def replace(self, value: Value, found: Value) -> None:
+        """Let ``found`` stand for a value of the graph from now on."""
+        self.new[value] = found
+        before = self._old.get(value)
+        if before is not None:
+            self.new[before] = found
+
+
+def _fill(node: Node, value: Value) -> Any:
+    """The number that a ``full`` is filled with, as its dtype holds it."""
+    number = node.attributes["fill_value"]
+    if value.dtype in FLOATS and type(number) in (int, float):
+        return float(np.asarray(number, value.dtype))
+    return number if value.dtype in INTEGERS and type(number) is int else None
+
+
+def _element(constant: Any) -> Any:
+    """The number that all elements of a constant are, of one sign, else None."""
+    if not 0 < constant.size <= _LOOK:
+        return None
+    array = constant.numpy()
+    first = array.ravel()[0]
+    if not bool((array == first).all()):
+        return None
+    if first == 0 and array.dtype.kind not in "biuc":
+        signs = np.signbit(array.astype(np.float64))
+        if signs.any() != signs.all():
+            return None
+    return first.item()
+
+
+def remade(node: Node, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Node:
+    """A node like another, with results of its own."""
+    made = Node(node.op, inputs, attributes, node.name, node.origin, node.device)
+    made.outputs = tuple([
+        Value(v.name, v.shape, v.dtype, v.owner, made, v.index, None, v.device)
+        for v in node.outputs
+    ])  # fmt: skip
+    return made
+
+
+def bodies_of(node: Node) -> Iterator[Graph]:
+    """The graphs among the attributes of a node."""
+    for item in node.attributes.values():
+        if type(item) is Graph:
+            yield item
+        elif type(item) is tuple:
+            yield from (part for part in item if type(part) is Graph)
+
+
+def with_bodies(attributes: dict[str, Any], bodies: dict[int, Graph]) -> dict[str, Any]:
+    """Attributes with other graphs in place of those that have changed."""
+    changed = {}
+    for name, item in attributes.items():
+        if type(item) is Graph:
+            found: Any = bodies.get(id(item), item)
+        elif type(item) is tuple and any(type(part) is Graph for part in item):
+            found = tuple([bodies.get(id(part), part) for part in item])
+            if all(a is b for a, b in zip(found, item, strict=True)):
+                found = item
+        else:
+            continue
+        if found is not item:
+            changed[name] = found
+    return attributes | changed if changed else attributes
+
+
+def rebuilt(graph: Graph, nodes: Iterable[Node], new: dict[Value, Value]) -> Graph:
+    """The graph with these nodes, and new values in place of some that it gives or assigns."""
+    outputs = Values([new.get(v, v) for v in graph.outputs], graph.outputs.names)
+    results = tuple([new.get(x, x) if type(x) is Value else x for x in graph.results])
+    cells = []
+    for cell in graph.cells:
+        if cell.assigned is not None and cell.assigned in new:
+            made = Cell(cell.name, cell.variable, cell.value)
+            made.assigned = new[cell.assigned]
+            cell = made
+        cells.append(cell)
+    return Graph(
+        graph.name, graph.inputs, nodes, outputs, cells, graph.argument_structure,
+        graph.structure, results,
+    )  # fmt: skip
+
+
+def swept(
+    name: str, graph: Graph, rules: Rules, kind: type[Sweep] | None = None
+) -> tuple[Graph, list[Rewrite]]:
+    """The graph and its bodies after a sweep with these rules, and what was rewritten."""
+    rewrites: list[Rewrite] = []
+
+    def sweep(graph: Graph, bodies: dict[int, Graph]) -> Graph:
+        walk = (kind or Sweep)(name, graph, rules, bodies)
+        found = walk.run()
+        rewrites.extend(walk.rewrites)
+        return found
+
+    return inside_out(graph, sweep), rewrites
+
+
+def held(graph: Graph) -> Iterator[Graph]:
+    """The bodies of the nodes of a graph; an op holds graphs in all of its nodes, or in none."""
+    holders: dict[Op, bool] = {}
+    for node in graph.nodes:
+        holds = holders.get(node.op)
+        if holds is None:
+            holds = holders[node.op] = any(True for _ in bodies_of(node))
+        if holds:
+            yield from bodies_of(node)
+
+
+def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph]) -> Graph:
+    """``change`` applied to the bodies in a graph, innermost first, and then to the graph.
+
+    ``change`` takes a graph and what stands for the bodies in it by now, by their ids.
+    """
+    bodies: dict[int, Graph] = {}
+    done: set[int] = set()
+
+    def visit(one: Graph) -> None:
+        done.add(id(one))
+        for body in held(one):
+            if id(body) not in done:
+                visit(body)
+        found = change(one, bodies)
+        if found is not one:
+            bodies[id(one)] = found
+
+    visit(graph)
+    return bodies.get(id(graph), graph)
+
+
+def is_float(value: Any) -> bool:
+    """Whether a value holds real floats."""
+    return type(value) is Value and value.dtype in FLOATS
+
+
+def takes_numbers(dtype: DType) -> bool:
+    """Whether Python numbers stay numbers next to this dtype, as in eager calls."""
+    return dtype.isbuiltin == 1

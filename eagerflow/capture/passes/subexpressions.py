@@ -1,0 +1,77 @@
+"""Common subexpressions: what is computed twice from the same values is computed once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.graph import Graph, Node, Value
+
+__all__ = ["merged"]
+
+NAME = "subexpressions"
+_EXACT = frozenset({str, type(None), bool, int})
+_SMALL = 1024  # bytes of the largest constants that are compared by what they hold
+
+
+def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph with one node in place of several equal ones, and small equal constants as one.
+
+    Nodes are equal if they have one op, the same inputs, equal attributes and one pin; 1, 1.0
+    and True are different, and so are 0.0 and -0.0. Ops are pure, random ones too, since their
+    state is an input. The first of the nodes stays, with its name and line.
+    """
+    return swept(NAME, graph, {}, _Merging)
+
+
+class _Merging(Sweep):
+    def run(self) -> Graph:
+        self._known: dict[Any, Node] = {}
+        constants: dict[Any, Value] = {}
+        for value in self.graph.constants:
+            if value.size * value.dtype.itemsize <= _SMALL:
+                first = constants.setdefault(_content(value), value)
+                if first is not value:
+                    self.new[value] = first
+        return super().run()
+
+    def look(self, node: Node) -> bool:
+        inputs: Any = node.inputs
+        for x in inputs:
+            if type(x) is not Value:
+                inputs = tuple([x if type(x) is Value else exact(x) for x in inputs])
+                break
+        attributes = node.attributes
+        key = (
+            node.op, inputs, node.device,
+            tuple([(n, exact(x)) for n, x in attributes.items()]) if attributes else None,
+        )  # fmt: skip
+        first = self._known.setdefault(key, node)
+        if first is node or node.op.family == "communication":
+            return False
+        for value, found in zip(node.outputs, first.outputs, strict=True):
+            self.replace(value, found)
+        self.rewrites.append(Rewrite(NAME, f"{node.name} is {first.name}", node))
+        return True
+
+
+def exact(item: Any) -> Any:
+    """A key that two attributes or numbers share only if they mean the same in every way."""
+    cls = type(item)
+    if cls in _EXACT:
+        return cls, item
+    if cls is float or cls is complex:
+        return cls, repr(item)  # which shows the sign of 0
+    if cls is tuple:
+        return tuple([exact(part) for part in item])
+    if cls is slice:
+        return slice, exact(item.start), exact(item.stop), exact(item.step)
+    if cls is Graph:
+        return Graph, id(item)  # the sweep holds it meanwhile
+    return cls, item
+
+
+def _content(value: Value) -> Any:
+    tensor = value.constant
+    array = tensor.numpy()
+    return tensor.device, value.device, value.dtype, array.shape, array.strides, array.tobytes()
