@@ -1,6 +1,13 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
+from eagerflow.capture import checking as checking  # what is imported attaches its methods
+from eagerflow.capture import drawing as drawing
+from eagerflow.capture import passes as passes
+from eagerflow.capture import pruning as pruning
+from eagerflow.capture.costs import Costs
+from eagerflow.capture.difference import Difference, difference
+from eagerflow.capture.file import load
 from eagerflow.capture.trace import trace
 from eagerflow.recorder import scope
 
-__all__ = ["scope", "trace"]
+__all__ = ["Costs", "Difference", "difference", "load", "passes", "scope", "trace"]

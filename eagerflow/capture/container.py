@@ -1,0 +1,332 @@
+"""The safetensors format: named arrays and short texts in one file, without anything to run.
+
+Eight bytes with the length of the header, the header, which is JSON, and the bytes of the arrays.
+The header says of each array its dtype, its shape and where it begins and ends. Files are read
+here rather than by the library, since what they say is checked against what is there before any
+memory is taken for it, and since bfloat16 and float8 are among our dtypes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from math import prod
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import EagerflowError, FileFormatError, short_repr
+from eagerflow.spec import as_shape
+
+__all__ = ["MAX_HEADER", "Container", "Place", "fail", "pack", "parse"]
+
+MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
+MAX_ARRAYS = 200_000
+MAX_TEXTS = 64
+_WIDE = 12_000_000  # letters that may take four bytes each
+
+_CODES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "U16": "uint16", "I16": "int16", "F16": "float16",
+    "BF16": "bfloat16", "U32": "uint32", "I32": "int32", "F32": "float32", "U64": "uint64",
+    "I64": "int64", "F64": "float64", "C64": "complex64",
+}  # fmt: skip
+_DTYPES = {code: as_dtype(name) for code, name in _CODES.items()}
+_CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
+_COMPLEX128 = as_dtype("complex128")  # which the format lacks: pairs of float64 stand for it
+
+# Possessive, so that no text makes the search go back.
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"')
+_PLAIN_STRING = re.compile(r'"[ !#-\[\]-~]*+(?:\\["\\n][ !#-\[\]-~]*+)*+"')
+_BLANK = re.compile(r"[ \t\r\n]*+")
+_ENTRY = re.compile(r"\{[^{}]{0,4000}\}")
+
+_BEGINNINGS = {
+    b"PK": "a zip archive, as .npz, .keras and .pt files are",
+    b"\x80\x02": "a pickle", b"\x80\x03": "a pickle", b"\x80\x04": "a pickle",
+    b"\x80\x05": "a pickle",
+    b"\x89HDF": "HDF5, as .h5 files are",
+    b"\x93NUMPY": "a NumPy array, as .npy files are",
+    b"\x1f\x8b": "gzip",
+    b"GGUF": "GGUF",
+    b"{": "JSON",
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where an array is in a file, counted from the end of the header, and what it is."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+
+
+class Container(NamedTuple):
+    """What the header of a file says: texts, and the places of the arrays."""
+
+    texts: dict[str, str]
+    places: dict[str, Place]
+    begin: int  # of the arrays, in the file
+
+
+def fail(problem: str, **more: Any) -> NoReturn:
+    """Raise FileFormatError."""
+    raise FileFormatError(problem, **more)
+
+
+# Writing -----------------------------------------------------------------------------------------
+
+
+def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -> Iterator[Any]:
+    """The pieces of a file with these texts and arrays: the header, and each array's bytes.
+
+    The same contents give the same bytes: large items come first, so that all are aligned, and
+    those of one size in the order of their names. FileFormatError where the header is too large.
+    """
+    order = sorted(arrays, key=lambda name: (-_item(arrays[name].dtype), name))
+    header: dict[str, Any] = {"__metadata__": {name: texts[name] for name in sorted(texts)}}
+    start = 0
+    for name in order:
+        array = arrays[name]
+        shape = [*array.shape, 2] if array.dtype == _COMPLEX128 else [*array.shape]
+        dtype = as_dtype("float64") if array.dtype == _COMPLEX128 else array.dtype
+        stop = start + array.nbytes
+        header[name] = {
+            "dtype": _CODE_OF[dtype], "shape": shape, "data_offsets": [start, stop],
+        }  # fmt: skip
+        start = stop
+    words = json.dumps(header, separators=(",", ":")).encode()
+    words += b" " * (-len(words) % 8)
+    if len(words) > MAX_HEADER:
+        fail(
+            "the graph is too large for one file", received=f"a header of {len(words):,} bytes",
+            expected=f"at most {MAX_HEADER:,} bytes",
+        )  # fmt: skip
+    yield len(words).to_bytes(8, "little") + words
+    for name in order:
+        array = np.ascontiguousarray(arrays[name]).reshape(-1)
+        if sys.byteorder == "big":
+            array = array.byteswap()
+        yield array.view(np.uint8)
+
+
+def _item(dtype: DType) -> int:
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+
+
+# Reading -----------------------------------------------------------------------------------------
+
+
+def parse(size: int, read: Callable[[int, int], bytes | bytearray]) -> Container:
+    """What the header of a file of ``size`` bytes says; ``read(start, count)`` gives its bytes.
+
+    Raises FileFormatError unless the arrays fill the file after the header without gaps.
+    """
+    start = read(0, min(8, size))
+    length = int.from_bytes(start, "little")
+    if size < 8 or length > min(size - 8, MAX_HEADER):
+        _refuse_start(size, start, length)
+    words = read(8, length)
+    if not words.isascii() and length > _WIDE:
+        fail("the header is too large for one with letters beyond ASCII")
+    try:
+        text = words.decode()
+    except UnicodeDecodeError as error:
+        fail(f"the header is not UTF-8: {error.reason} at byte {error.start}")
+    del words
+    texts, places = _Header(text).parse()
+    _check_layout(places, size - 8 - length)
+    return Container(texts, places, 8 + length)
+
+
+def _refuse_start(size: int, start: bytes | bytearray, length: int) -> NoReturn:
+    known = next((what for mark, what in _BEGINNINGS.items() if start.startswith(mark)), None)
+    if known is not None:
+        fail(
+            f"this is not a saved graph: it begins like {known}",
+            expected="a file that graph.save wrote",
+        )
+    if size < 8:
+        fail(f"the file ends after {size} bytes", expected="a file that graph.save wrote")
+    fail(
+        "the file is no safetensors file, or it is cut off",
+        received=f"{size:,} bytes, of which the header is said to take {length:,}",
+        expected=f"a header of at most {MAX_HEADER:,} bytes within the file",
+    )
+
+
+class _Header:
+    """A reader of the one form that headers have, in which nothing is nested at will."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def parse(self) -> tuple[dict[str, str], dict[str, Place]]:
+        texts: dict[str, str] | None = None
+        places: dict[str, Place] = {}
+        for name in self._keys():
+            if name == "__metadata__":
+                if texts is not None:
+                    fail("the header has '__metadata__' twice")
+                texts = self._texts()
+                continue
+            if name in places:
+                fail(f"the header has {short_repr(name)} twice")
+            if len(places) == MAX_ARRAYS:
+                fail(f"the file has more than {MAX_ARRAYS:,} tensors")
+            places[name] = self._place(name)
+        self._blank()
+        if self.at < len(self.text):
+            self._fail("the end of the header")
+        return texts or {}, places
+
+    def _texts(self) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for name in self._keys():
+            if name in texts:
+                fail(f"the metadata have {short_repr(name)} twice")
+            if len(texts) == MAX_TEXTS:
+                fail(f"the metadata have more than {MAX_TEXTS} entries")
+            texts[name] = self._string(_PLAIN_STRING if name == "graph" else _STRING)
+        return texts
+
+    def _keys(self) -> Iterator[str]:
+        """The keys of an object; whoever asks for the next one has read the value."""
+        self._skip("{")
+        if self._peek() == "}":
+            self.at += 1
+            return
+        while True:
+            name = self._string(_STRING)
+            self._skip(":")
+            yield name
+            if self._peek() != ",":
+                break
+            self.at += 1
+        self._skip("}")
+
+    def _place(self, name: str) -> Place:
+        self._blank()
+        match = _ENTRY.match(self.text, self.at)
+        if match is None:
+            self._fail("a tensor's dtype, shape and data_offsets")
+        self.at = match.end()
+        try:
+            found = json.loads(match[0], object_pairs_hook=unique)
+        except (ValueError, RecursionError) as error:
+            fail(f"the entry of tensor {short_repr(name)} is not JSON: {short_repr(error)}")
+        if sorted(found) != ["data_offsets", "dtype", "shape"]:
+            fail(
+                f"the entry of tensor {short_repr(name)} has other keys than it should",
+                received=", ".join(map(short_repr, found)), expected="dtype, shape, data_offsets",
+            )  # fmt: skip
+        return _checked_place(name, found)
+
+    def _string(self, form: re.Pattern[str]) -> str:
+        self._blank()
+        match = form.match(self.text, self.at)
+        if match is None:
+            self._fail("a text" if form is _STRING else "a text as graph.save writes it")
+        self.at = match.end()
+        # Which decodes a text within a larger one without a copy of that.
+        text: str = scanstring(self.text, match.start() + 1)[0]
+        return text
+
+    def _blank(self) -> None:
+        self.at = _BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]  # may be empty
+
+    def _peek(self) -> str:
+        self._blank()
+        return self.text[self.at : self.at + 1]
+
+    def _skip(self, sign: str) -> None:
+        if self._peek() != sign:
+            self._fail(repr(sign))
+        self.at += 1
+
+    def _fail(self, expected: str) -> NoReturn:
+        fail(
+            f"the header is damaged at letter {self.at}",
+            received=short_repr(self.text[self.at : self.at + 30]), expected=expected,
+        )  # fmt: skip
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object's dict; ValueError where a key comes twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key comes twice")
+    return found
+
+
+def _checked_place(name: str, found: dict[str, Any]) -> Place:
+    code, sizes, ends = found["dtype"], found["shape"], found["data_offsets"]
+    dtype = _DTYPES.get(code) if isinstance(code, str) else None
+    if dtype is None:
+        fail(
+            f"tensor {short_repr(name)} has the dtype {short_repr(code)}",
+            expected="one of " + ", ".join(_DTYPES),
+        )
+    if not _counts(sizes) or not _counts(ends) or len(ends) != 2:
+        fail(f"tensor {short_repr(name)} has sizes or offsets that are none")
+    try:
+        shape: Any = as_shape(sizes)
+    except EagerflowError as error:
+        fail(f"tensor {short_repr(name)}: {error.problem}")
+    start, stop = ends
+    if stop - start != prod(shape) * dtype.itemsize:
+        fail(
+            f"tensor {short_repr(name)} does not fit its place in the file",
+            received=f"{stop - start:,} bytes from {start:,} to {stop:,}",
+            expected=f"{prod(shape) * dtype.itemsize:,} bytes for {dtype.name}{list(shape)}",
+        )
+    return Place(dtype, shape, start, stop)
+
+
+def _counts(found: Any) -> bool:
+    return isinstance(found, list) and all(type(x) is int and x >= 0 for x in found)
+
+
+def _check_layout(places: Mapping[str, Place], size: int) -> None:
+    """Tensors follow each other, from the header's end to that of the file."""
+    at = 0
+    for name, place in sorted(places.items(), key=lambda item: item[1][2:]):
+        if place.start != at:
+            fail(
+                f"tensor {short_repr(name)} does not begin where the one before it ends",
+                received=f"byte {place.start:,}", expected=f"byte {at:,}",
+            )  # fmt: skip
+        at = place.stop
+    if at != size:
+        fail(
+            "the file is cut off" if at > size else "there is something after the last tensor",
+            received=f"{size:,} bytes after the header", expected=f"{at:,} bytes",
+        )  # fmt: skip
+
+
+def as_array(place: Place, dtype: DType) -> np.ndarray[Any, Any]:
+    """Memory for an array of a file that is to have this dtype; FileFormatError if it cannot."""
+    whole = place.shape
+    if dtype == _COMPLEX128 and place.dtype.name == "float64" and whole[-1:] == (2,):
+        return np.empty(whole[:-1], dtype)
+    if dtype != place.dtype:
+        fail("a tensor has another dtype than the graph says", received=place.dtype.name)
+    return np.empty(whole, dtype)
+
+
+def finished(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array that was read, in this machine's order of bytes, with valid truth values."""
+    if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+        fail("a tensor of truth values holds other bytes than 0 and 1")
+    return array.byteswap() if sys.byteorder == "big" else array
+
+
+def concatenated(parts: Iterable[Any]) -> bytes:
+    """All pieces of a file in one."""
+    return b"".join(bytes(part) for part in parts)

@@ -1,0 +1,539 @@
+"""The text of a saved graph as a Graph again; it may come from anywhere and say anything.
+
+Each row is read on its own, checked field by field, and what it refers to has to exist before
+it. Ops come from the registry alone. Nothing that a row says is believed where taking it at its
+word would cost more than the text is long.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
+
+from eagerflow.capture.container import fail, unique
+from eagerflow.capture.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
+from eagerflow.capture.plain import decode_plain, decode_shape, decode_structure
+from eagerflow.devices import Device, as_device, current_device
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import EagerflowError, FileFormatError, short_repr
+from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.op import MAX_DEPTH, Op, ops
+from eagerflow.spec import as_shape
+
+__all__ = ["Decoder", "Entry"]
+
+_CACHED = 10_000  # rows of a table that are kept after they were read
+_WORK = 16  # items that one letter may stand for
+_MAX_ROWS = 4 * MAX_NODES
+_DEEP_JSON = 6 * MAX_DEPTH  # a level of ours takes several brackets
+_loads = json.JSONDecoder(object_pairs_hook=unique).decode
+
+
+class Entry(NamedTuple):
+    """A tensor that a graph asks for: its name in the file, what it has to be, and where."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    dtype: DType
+    device: Device
+
+
+class _Rows:
+    """The rows of one section; each is parsed when it is asked for."""
+
+    def __init__(self, name: str, text: str, start: int, stop: int) -> None:
+        self.name = name
+        self._text = text
+        self._starts = array("I", [start])
+        at = text.find("\n", start, stop)
+        while at >= 0:
+            self._starts.append(at + 1)
+            at = text.find("\n", at + 1, stop)
+        self._starts.append(stop + 1)
+        if start == stop:
+            self._starts = array("I")
+
+    def __len__(self) -> int:
+        return max(0, len(self._starts) - 1)
+
+    def text(self, number: int) -> str:
+        """A row without the comma that ends all but the last."""
+        start, stop = self._starts[number], self._starts[number + 1] - 1
+        if number < len(self) - 1:
+            stop -= 1
+            if self._text[stop] != ",":
+                fail(f"row {number} of {self.name} does not end in a comma")
+        return self._text[start:stop]
+
+    def read(self, number: int) -> tuple[Any, int]:
+        """A row, and how many items it has."""
+        row = self.text(number)
+        openings = row.count("[") + row.count("{")
+        items = openings + row.count(",")
+        if items > MAX_ITEMS:
+            self.fail(number, "it is too large", expected=f"at most {MAX_ITEMS:,} items")
+        if openings > _DEEP_JSON and _depth(row) > _DEEP_JSON:
+            self.fail(number, "it is nested too deeply", expected=f"at most {_DEEP_JSON} levels")
+        try:
+            return _loads(row), items
+        except (ValueError, RecursionError) as error:
+            self.fail(number, f"it is not JSON: {str(error)[:80]}")
+
+    def fail(self, number: int, problem: str, **more: Any) -> NoReturn:
+        """Raise FileFormatError that names the row."""
+        fail(f"row {number} of {self.name}: {problem}", **more)
+
+
+def _depth(row: str) -> int:
+    """How deep the brackets of a row are nested, with those in texts, which does no harm."""
+    depth = deepest = 0
+    for sign in row:
+        if sign in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif sign in "]}":
+            depth -= 1
+    return deepest
+
+
+def _sections(text: str) -> dict[str, _Rows]:
+    found: dict[str, _Rows] = {}
+    at = 0
+    for name in SECTIONS:
+        opening = f'{"," if found else "{"}{chr(10) if found else ""}"{name}":[\n'
+        if not text.startswith(opening, at):
+            fail(
+                f"the graph's section {name!r} is not where it has to be",
+                received=short_repr(text[at : at + 40]), expected=short_repr(opening),
+            )  # fmt: skip
+        start = at + len(opening)
+        stop = start if text.startswith("\n]", start - 1) else text.find("\n]", start)
+        if stop < 0:
+            fail(f"the graph's section {name!r} does not end")
+        if text.startswith("\n]", start - 1):
+            found[name], at = _Rows(name, text, start, start), start + 1
+        else:
+            found[name], at = _Rows(name, text, start, stop), stop + 2
+    if text[at:] != "}":
+        fail("there is something after the graph's last section")
+    return found
+
+
+class _Table:
+    """Rows that others refer to by number, decoded when needed."""
+
+    def __init__(self, rows: _Rows, decode: Callable[[Any], Any]) -> None:
+        self._rows = rows
+        self._decode = decode
+        self._known: dict[int, tuple[Any, int]] = {}
+
+    def __call__(self, number: Any) -> tuple[Any, int]:
+        found = self._known.get(number) if type(number) is int else None
+        if found is None:
+            rows = self._rows
+            if type(number) is not int or not 0 <= number < len(rows):
+                fail(f"{short_repr(number)} is not the number of one of the {rows.name}")
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            row, items = rows.read(number)
+            try:
+                found = self._known[number] = self._decode(row), items
+            except EagerflowError as error:
+                rows.fail(number, error.problem, received=error.received, expected=error.expected)
+        return found
+
+
+class _Attributes(NamedTuple):
+    given: dict[str, Any]
+    bodies: tuple[int, ...]  # the numbers of the graphs among them
+
+
+class Decoder:
+    """Reads the graphs of a text: ``graph()`` gives the program, ``wanted`` lists tensors.
+
+    Variables and constants are put in by ``fill`` when their tensors have been read.
+    """
+
+    def __init__(self, text: str) -> None:
+        if not text.isascii():
+            fail("the graph's text has letters beyond ASCII")
+        if text.count("\n") > _MAX_ROWS:
+            fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
+        self._rows = _sections(text)
+        self._left = _WORK * len(text) + 1_000_000
+        self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
+        self._types = _Table(self._rows["types"], _type)
+        self._sources = _Table(self._rows["sources"], _source)
+        self._attributes = _Table(self._rows["attributes"], self._decode_attributes)
+        self._graphs: list[Graph] = []
+        self._sizes: list[tuple[int, int]] = []  # of each graph: nodes with bodies, and depth
+        self._bodies: list[int] = []  # graphs that the row being read refers to
+        self._used: set[int] = set()
+        self._cells: list[tuple[int, Cell]] = []
+        self._constants: list[tuple[Entry, Value]] = []
+
+    def graph(self) -> Graph:
+        """The program: the last of the graphs, to which all others belong."""
+        rows = self._rows["graphs"]
+        at = 0
+        for number in range(len(rows)):
+            row, _ = rows.read(number)
+            graph = _Body(self, row, f"row {number} of graphs").read(at)
+            at += len(graph.nodes)
+            self._graphs.append(graph)
+        if at != len(self._rows["nodes"]):
+            fail("there are nodes that belong to no graph")
+        if len(self._used) != len(rows) - 1:
+            fail("there are graphs that nothing uses" if len(rows) else "there is no graph")
+        return self._graphs[-1]
+
+    def _op(self, number: int) -> tuple[str, Op]:
+        row, _ = self._rows["ops"].read(number)
+        if not _has_types(row, (str, int)):
+            self._rows["ops"].fail(number, "it is not a name and a version")
+        name, version = row
+        op = ops.get(name)
+        if op is None:
+            fail(
+                f"there is no op {short_repr(name)}", expected="ops that are registered",
+                hint="update eagerflow, or import the package that adds the op",
+            )  # fmt: skip
+        if version != op.version:
+            newer = version > op.version
+            fail(
+                f"the file has another version of the op {name!r}",
+                received=f"version {short_repr(version)}", expected=f"version {op.version}",
+                hint="update eagerflow" if newer else "save the graph anew with this eagerflow",
+            )  # fmt: skip
+        return name, op
+
+    # What rows are made of -------------------------------------------------------------------
+
+    def spend(self, items: int) -> None:
+        """Count work; a short text may not cause very much of it."""
+        self._left -= items
+        if self._left < 0:
+            fail("the graph refers to the same large rows too often")
+
+    def find(self, number: int) -> Graph:
+        """A graph before the one that is being read."""
+        if not 0 <= number < len(self._graphs):
+            fail(f"the graph {short_repr(number)} does not exist before its use")
+        self._used.add(number)
+        self._bodies.append(number)
+        return self._graphs[number]
+
+    def no_graph(self, number: int) -> NoReturn:
+        """Refuse a graph where only ops have some."""
+        fail(f"there is a graph, {short_repr(number)}, in place of a plain value")
+
+    def _decode_attributes(self, row: Any) -> _Attributes:
+        if type(row) is not dict:
+            fail("attributes are not an object with names")
+        self._bodies.clear()
+        given = {name: decode_plain(value, self.find) for name, value in row.items()}
+        return _Attributes(given, tuple(self._bodies))
+
+    def type(self, number: Any) -> tuple[tuple[Any, ...], DType]:
+        """Shape and dtype with this number."""
+        found, items = self._types(number)
+        self.spend(items)
+        return found
+
+    def op(self, name: Any) -> Op:
+        """The op with this name, of those that the file lists."""
+        op = self._ops.get(name) if type(name) is str else None
+        if op is None:
+            fail(f"the op {short_repr(name)} is not in the file's list of ops")
+        return op
+
+    def attributes(self, number: Any, op: Op) -> tuple[dict[str, Any], tuple[int, ...]]:
+        """The attributes with this number, in the order in which the op lists them."""
+        if number is None:
+            return {}, ()
+        (given, bodies), items = self._attributes(number)
+        self.spend(items)
+        if len(given) != len(op.attributes) or not given.keys() <= op.attributes.keys():
+            fail(
+                f"the attributes are not those of {op.name}",
+                received=", ".join(map(short_repr, list(given)[:20])) or "none",
+                expected=", ".join(op.attributes) or "none",
+            )
+        return {name: given[name] for name in op.attributes}, bodies
+
+    def source(self, number: Any) -> Any:
+        """The place in the user's code with this number."""
+        return None if number is None else self._sources(number)[0]
+
+    def node_row(self, number: int) -> Any:
+        """A row of the table of nodes."""
+        if number >= len(self._rows["nodes"]):
+            fail("a graph has more nodes than there are")
+        return self._rows["nodes"].read(number)[0]
+
+    def variable(self, number: Any, cell: Cell) -> tuple[tuple[Any, ...], DType]:
+        """Shape and dtype of a Variable, which the cell will hold."""
+        rows = self._rows["variables"]
+        if type(number) is not int or not 0 <= number < len(rows):
+            fail(f"{short_repr(number)} is not the number of one of the variables")
+        row, _ = rows.read(number)
+        if not _has_types(row, (str, str, int, bool, str)):
+            rows.fail(number, "it is not a name, tensor, type, flag and device")
+        self._cells.append((number, cell))
+        return self.type(row[2])
+
+    def constant(self, value: Value, tensor: str, device: str) -> None:
+        """Remember that a value is this tensor of the file."""
+        self._constants.append(
+            (Entry(tensor, _sized(value.shape), value.dtype, _home(device)), value)
+        )
+
+    # Tensors ---------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> int:
+        """How many Variables there are."""
+        return len(self._rows["variables"])
+
+    @property
+    def unused(self) -> int:
+        """How many Variables no graph has."""
+        return self.variables - len({number for number, _ in self._cells})
+
+    def wanted(self) -> list[Entry]:
+        """The tensors of the Variables, and then of the constants."""
+        return [*self._variable_entries(), *(entry for entry, _ in self._constants)]
+
+    def _variable_entries(self) -> Iterator[Entry]:
+        for i in range(self.variables):
+            _, tensor, kind, _, device = self._rows["variables"].read(i)[0]
+            shape, dtype = self.type(kind)
+            yield Entry(tensor, _sized(shape), dtype, _home(device))
+
+    def fill(self, tensors: list[Any], make: Callable[[Any, str, bool], Any]) -> None:
+        """Put in the tensors that were wanted; ``make`` makes a Variable of one."""
+        count = self.variables
+        variables = []
+        for i in range(count):
+            name, _, _, trainable, _ = self._rows["variables"].read(i)[0]
+            variables.append(make(tensors[i], name, trainable))
+        for number, cell in self._cells:
+            cell.variable = variables[number]
+            cell.value.device = str(cell.variable.device)
+        for (_, value), tensor in zip(self._constants, tensors[count:], strict=True):
+            value.constant = tensor
+
+
+class _Body:
+    """The reading of one graph."""
+
+    def __init__(self, decoder: Decoder, row: Any, where: str) -> None:
+        self.decoder = decoder
+        self.where = where
+        self.values: list[Value] = []
+        form = {
+            "arguments": object, "cells": list, "constants": list, "inputs": list, "name": str,
+            "nodes": int, "outputs": list, "results": list, "structure": object,
+        }  # fmt: skip
+        if type(row) is not dict or row.keys() != form.keys():
+            fail(f"{where}: it has other keys than a graph", expected=", ".join(form))
+        for name, kind in form.items():
+            if not isinstance(row[name], kind) or (kind is int and type(row[name]) is bool):
+                fail(f"{where}: {name} is {short_repr(row[name])}")
+        self.row = row
+
+    def read(self, first: int) -> Graph:
+        """The graph, whose nodes begin with this row of the table."""
+        row, decoder = self.row, self.decoder
+        if not 0 <= row["nodes"] <= MAX_NODES:
+            fail(f"{self.where}: it has {short_repr(row['nodes'])} nodes")
+        names, inputs = self._inputs()
+        cells = [self._cell(item) for item in row["cells"]]
+        for item in row["constants"]:
+            self._constant(item)
+        nodes, size, depth = [], row["nodes"] + 1, 0
+        for number in range(first, first + row["nodes"]):
+            node, bodies = self._read_node(number)
+            nodes.append(node)
+            for body in bodies:
+                size += decoder._sizes[body][0]
+                depth = max(depth, decoder._sizes[body][1] + 1)
+        if size > MAX_NODES + 1 or depth > MAX_DEPTH:
+            fail(
+                f"{self.where}: the graphs in it are too many or too deep",
+                expected=f"at most {MAX_NODES:,} nodes and {MAX_DEPTH} levels",
+            )
+        decoder._sizes.append((size, depth))
+        for cell, item in zip(cells, row["cells"], strict=True):
+            cell.assigned = None if item[3] is None else self._value(item[3])
+        return self._whole(names, inputs, nodes, cells)
+
+    def _whole(
+        self, names: list[str], inputs: list[Value], nodes: list[Node], cells: list[Cell]
+    ) -> Graph:
+        row = self.row
+        outputs = [self._output(item) for item in row["outputs"]]
+        results = tuple([self._result(leaf) for leaf in row["results"]])
+        return Graph(
+            row["name"], Values(inputs, names), nodes,
+            Values([v for _, v in outputs], [n for n, _ in outputs]), cells,
+            decode_structure(row["arguments"], self.decoder.no_graph),
+            decode_structure(row["structure"], self.decoder.no_graph), results,
+        )  # fmt: skip
+
+    def _fail(self, item: Any, what: str) -> NoReturn:
+        fail(f"{self.where}: {short_repr(item)} is no {what}")
+
+    def _value(self, number: Any) -> Value:
+        if type(number) is not int or not 0 <= number < len(self.values):
+            fail(f"{self.where}: the value {short_repr(number)} does not exist before its use")
+        return self.values[number]
+
+    def _add(
+        self, name: str, kind: Any, device: str | None = None, node: Node | None = None,
+        index: int = 0,
+    ) -> Value:  # fmt: skip
+        shape, dtype = self.decoder.type(kind)
+        value = Value(name, shape, dtype, None, node, index, None, device)
+        self.values.append(value)
+        return value
+
+    def _inputs(self) -> tuple[list[str], list[Value]]:
+        names, inputs = [], []
+        for item in self.row["inputs"]:
+            if not _has_types(item, (str, str, int, (str, None))):
+                self._fail(item, "input")
+            names.append(item[0])
+            inputs.append(self._add(item[1], item[2], item[3]))
+        return names, inputs
+
+    def _cell(self, item: Any) -> Cell:
+        if not _has_types(item, (str, int, str, (int, None))):
+            self._fail(item, "Variable of a graph")
+        value = Value(item[2], (), as_dtype("float32"))
+        cell = Cell(item[0], None, value)
+        value.shape, value.dtype = self.decoder.variable(item[1], cell)
+        self.values.append(value)
+        return cell
+
+    def _constant(self, item: Any) -> None:
+        if not _has_types(item, (str, int, str, str, (str, None))):
+            self._fail(item, "constant")
+        value = self._add(item[0], item[1], item[4])
+        self.decoder.constant(value, item[2], item[3])
+
+    def _output(self, item: Any) -> tuple[str, Value]:
+        if not _has_types(item, (str, int)):
+            self._fail(item, "output")
+        return item[0], self._value(item[1])
+
+    def _result(self, leaf: Any) -> Any:
+        if type(leaf) is dict and leaf.keys() == {"value"}:
+            return self._value(leaf["value"])
+        return decode_plain(leaf, self.decoder.no_graph)
+
+    # Nodes -----------------------------------------------------------------------------------
+
+    def _read_node(self, number: int) -> tuple[Node, tuple[int, ...]]:
+        row = self.decoder.node_row(number)
+        if not (
+            _has_types(row, (str, str, list, (int, None), (int, None), list))
+            or _has_types(row, (str, str, list, (int, None), (int, None), list, str))
+        ):
+            fail(f"row {number} of nodes: {short_repr(row)} is no node")
+        try:
+            return self._node(row)
+        except FileFormatError as error:
+            error.problem = f"row {number} of nodes, {short_repr(row[1])}: {error.problem}"
+            raise
+
+    def _node(self, row: list[Any]) -> tuple[Node, tuple[int, ...]]:
+        decoder = self.decoder
+        op = decoder.op(row[0])
+        attributes, bodies = decoder.attributes(row[3], op)
+        inputs = tuple([self._input(x) for x in row[2]])
+        device = row[6] if len(row) == 7 else None
+        node = Node(op, inputs, attributes, row[1], decoder.source(row[4]), device)
+        _few_results(node, len(row[5]))
+        made = row[5]
+        decoder.spend(len(made) * (1 + len(row[1]) // 8))
+        if len(made) == 1 and type(made[0]) is int:
+            node.outputs = (self._add(row[1], made[0], None, node),)
+        else:
+            usual = [f"{row[1]}:{i}" for i in range(len(made))] if len(made) != 1 else [row[1]]
+            pairs = zip(made, usual, strict=True)
+            node.outputs = tuple([
+                self._made(item, name, node, i) for i, (item, name) in enumerate(pairs)
+            ])  # fmt: skip
+        return node, bodies
+
+    def _made(self, item: Any, name: str, node: Node, index: int) -> Value:
+        if type(item) is int:
+            return self._add(name, item, None, node, index)
+        if not _has_types(item, (int, (str, None), (str, None))):
+            self._fail(item, "result of a node")
+        return self._add(name if item[1] is None else item[1], item[0], item[2], node, index)
+
+    def _input(self, item: Any) -> Any:
+        if type(item) is int:
+            return self._value(item)
+        if item is None:
+            return None
+        if type(item) is list and len(item) == 1:
+            return decode_plain(item[0], self.decoder.no_graph)
+        self._fail(item, "input of a node")
+
+
+# Small parts -------------------------------------------------------------------------------------
+
+
+def _has_types(row: Any, kinds: tuple[Any, ...]) -> bool:
+    """Whether a row is a list of items of these types; ``(kind, None)`` allows null."""
+    if type(row) is not list or len(row) != len(kinds):
+        return False
+    for item, kind in zip(row, kinds, strict=True):
+        if type(item) is not kind and (
+            type(kind) is not tuple or (item is not None and type(item) is not kind[0])
+        ):
+            return False
+    return True
+
+
+def _type(row: Any) -> tuple[tuple[Any, ...], DType]:
+    if not _has_types(row, (str, list)):
+        fail(f"{short_repr(row)} is no dtype and shape")
+    return as_shape(decode_shape(row[1])), as_dtype(row[0])
+
+
+def _source(row: Any) -> tuple[str, int, str]:
+    if not _has_types(row, (str, int, str)):
+        fail(f"{short_repr(row)} is no file, line and function")
+    return row[0], row[1], row[2]
+
+
+def _sized(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    if not all(type(size) is int for size in shape):
+        fail("a Variable or a constant has a size that is not a number")
+    return shape
+
+
+def _home(name: str) -> Device:
+    """The device of this name, or the current one where there is none such."""
+    try:
+        return as_device(name) if len(name) < 200 else current_device()
+    except (EagerflowError, ValueError):
+        return current_device()
+
+
+def _few_results(node: Node, count: int) -> None:
+    """Refuse an op that would make very many results, before it says what they are."""
+    x, axis = node.inputs[0] if node.inputs else None, node.attributes.get("axis")
+    many: Any = None
+    if node.op.name == "unstack" and type(x) is Value and type(axis) is int:
+        many = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else None
+    elif node.op.name == "split":
+        many = node.attributes["indices_or_sections"]
+    if type(many) is int and many != count:
+        fail(f"{node.op.name} gives {many} results, and the node has {count}")

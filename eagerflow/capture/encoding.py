@@ -1,0 +1,269 @@
+"""A graph as the text that its file holds: JSON in one order, with one row a line.
+
+The layout is described in ``docs/saved-graphs.md``. What is the same in many nodes (attributes,
+types, places in the code) stands once, in a table, and rows refer to it by number. Values are
+numbered within their graph: inputs, Variables' values, constants, results of nodes.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from json.encoder import encode_basestring_ascii as quoted
+from os.path import basename
+from typing import Any
+
+from eagerflow.capture.container import fail
+from eagerflow.capture.plain import encode_plain, encode_shape, encode_structure
+from eagerflow.errors import FileFormatError, short_repr
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.op import MAX_DEPTH, ops
+
+__all__ = ["FORMAT", "MAX_ITEMS", "MAX_NODES", "SECTIONS", "Encoder"]
+
+FORMAT = "1"  # of the text; a change that older versions cannot read needs a new one
+SECTIONS = ("attributes", "graphs", "nodes", "ops", "sources", "types", "variables")
+MAX_NODES = 1_000_000  # in all graphs together, a body counted wherever it is used
+MAX_ITEMS = 500_000  # brackets and commas in one row
+
+_dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+class _Table:
+    """Rows that are kept once each, and their numbers."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+
+    def add(self, row: Any) -> int:
+        """The number of a row, which is new or known."""
+        return self.rows.setdefault(_dumps(row), len(self.rows))
+
+
+class _Places:
+    """The places in the user's code of nodes; looks the lines of a function up once."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, tuple[list[int], list[int]]] = {}
+
+    def find(self, origin: Any) -> list[Any] | None:
+        """Name of the file, line and function of a node's origin."""
+        if origin is None:
+            return None
+        code, instruction = origin[:2]
+        if isinstance(code, str):
+            return [basename(code), instruction, origin[2]]
+        if id(code) not in self._lines:  # a code object's hash takes as long as it is
+            found = [(start, line) for start, _, line in code.co_lines() if line is not None]
+            self._lines[id(code)] = [s for s, _ in found], [n for _, n in found]
+        starts, lines = self._lines[id(code)]
+        at = bisect_right(starts, instruction) - 1
+        line = lines[at] if at >= 0 else code.co_firstlineno
+        return [basename(code.co_filename), line, code.co_name]
+
+
+class Encoder:
+    """Writes graphs down: ``graph(g)``, then ``text()``, and ``tensors`` to go with it.
+
+    Raises FileFormatError for what cannot be saved, such as a function of the user's in place
+    of an op.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Any] = {}
+        self._attributes, self._types, self._sources = _Table(), _Table(), _Table()
+        self._graphs: list[str] = []
+        self._nodes: list[str] = []
+        self._variables: list[str] = []
+        self._ops: dict[str, int] = {}
+        self._numbers: dict[int, int] = {}  # by identity of graphs and of Variables
+        self._known: dict[tuple[str, ...], int] = {}
+        self._names: dict[int, str] = {}  # of tensors, by identity
+        self._repeats: dict[str, int] = {}
+        self._type_numbers: dict[Any, int] = {}
+        self._source_numbers: dict[Any, int] = {}
+        self._places = _Places()
+        self._depth = 0
+
+    def text(self) -> str:
+        """The text for all graphs that were written down; the last one is the program."""
+        sections = {
+            "attributes": self._attributes.rows,
+            "graphs": self._graphs,
+            "nodes": self._nodes,
+            "ops": [_dumps([name, self._ops[name]]) for name in sorted(self._ops)],
+            "sources": self._sources.rows,
+            "types": self._types.rows,
+            "variables": self._variables,
+        }
+        parts = []
+        for name in SECTIONS:
+            rows = sections[name]
+            if any(len(row) > MAX_ITEMS and sum(map(row.count, "[{,")) > MAX_ITEMS for row in rows):
+                fail(f"the graph has {name} that are too large to be saved")
+            parts.append(f'"{name}":[\n' + ",\n".join(rows) + "\n]")
+        return "{" + ",\n".join(parts) + "}"
+
+    # Graphs ----------------------------------------------------------------------------------
+
+    def graph(self, graph: Graph) -> int:
+        """The number of a graph in the file; graphs that read the same have the same."""
+        number = self._numbers.get(id(graph))
+        if number is None:
+            if self._depth > MAX_DEPTH:
+                fail(f"graphs within graphs, more than {MAX_DEPTH} deep, cannot be saved")
+            self._depth += 1
+            number = self._numbers[id(graph)] = self._new(graph)
+            self._depth -= 1
+        return number
+
+    def _new(self, graph: Graph) -> int:
+        numbers: dict[Value, int] = {}
+        given = [
+            [name, value.name, self._type(value), value.device]
+            for name, value in zip(graph.inputs.names, graph.inputs, strict=True)
+        ]
+        constants = graph.constants
+        for value in (*graph.entries(), *constants):
+            numbers[value] = len(numbers)
+        nodes = [self._node(node, numbers) for node in graph.nodes]
+        cells = [
+            [cell.name, self._variable(cell.variable, cell.value), cell.value.name,
+             None if cell.assigned is None else numbers[cell.assigned]]
+            for cell in graph.cells
+        ]  # fmt: skip
+        row = {
+            "arguments": encode_structure(graph.argument_structure, self.graph),
+            "cells": cells,
+            "constants": [self._constant(value) for value in constants],
+            "inputs": given,
+            "name": str(graph.name),
+            "nodes": len(nodes),
+            "outputs": [
+                [name, numbers[v]]
+                for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
+            ],
+            "results": [self._result(leaf, numbers) for leaf in graph.results],
+            "structure": encode_structure(graph.structure, self.graph),
+        }
+        return self._kept(_dumps(row), nodes)
+
+    def _kept(self, row: str, nodes: list[str]) -> int:
+        key = (row, *nodes)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self._graphs)
+            self._graphs.append(row)
+            self._nodes += nodes
+            if len(self._nodes) > MAX_NODES:
+                fail(f"a graph of more than {MAX_NODES:,} nodes cannot be saved")
+        return number
+
+    def _result(self, leaf: Any, numbers: dict[Value, int]) -> Any:
+        if type(leaf) is Value:
+            return {"value": numbers[leaf]}
+        return encode_plain(leaf, self.graph)
+
+    # Nodes -----------------------------------------------------------------------------------
+
+    def _node(self, node: Node, numbers: dict[Value, int]) -> str:
+        op = node.op
+        if self._ops.get(op.name) is None:
+            if ops.get(op.name) is not op:
+                fail(
+                    f"{op.name!r} is a function of your own and cannot be saved",
+                    received=f"node {short_repr(node.name)}",
+                    expected="ops that are registered, as those of eagerflow are",
+                    hint="write it with ef ops alone, without ef.custom_gradient",
+                )
+            self._ops[op.name] = op.version
+        try:
+            given = [str(numbers[x]) if type(x) is Value else self._number(x) for x in node.inputs]
+            attributes: Any = "null"
+            if node.attributes:
+                attributes = self._attributes.add(
+                    {k: encode_plain(v, self.graph) for k, v in node.attributes.items()}
+                )
+        except FileFormatError as error:
+            error.received = error.received or f"node {short_repr(node.name)}"
+            raise
+        made = ",".join(self._results(node))
+        for value in node.outputs:
+            numbers[value] = len(numbers)
+        place = "" if node.device is None else f",{quoted(node.device)}"
+        return (
+            f"[{quoted(op.name)},{quoted(node.name)},[{','.join(given)}],{attributes},"
+            f"{self._source(node.origin)},[{made}]{place}]"
+        )
+
+    def _number(self, value: Any) -> str:
+        """An input that is no tensor: null, or a number in brackets."""
+        return "null" if value is None else _dumps([encode_plain(value, self.graph)])
+
+    def _results(self, node: Node) -> list[str]:
+        """The types of a node's results; with name and device where they are not the usual."""
+        made = []
+        several = len(node.outputs) > 1
+        for i, value in enumerate(node.outputs):
+            kind = self._type(value)
+            usual = f"{node.name}:{i}" if several else node.name
+            if value.name == usual and value.device is None:
+                made.append(str(kind))
+            else:
+                name = None if value.name == usual else value.name
+                made.append(_dumps([kind, name, value.device]))
+        return made
+
+    # What tables hold ------------------------------------------------------------------------
+
+    def _type(self, value: Any) -> int:
+        key = value.shape, value.dtype
+        number = self._type_numbers.get(key)
+        if number is None:
+            number = self._types.add([value.dtype.name, encode_shape(value.shape)])
+            self._type_numbers[key] = number
+        return number
+
+    def _source(self, origin: Any) -> Any:
+        if origin is None:
+            return "null"
+        key = origin if isinstance(origin[0], str) else (id(origin[0]), origin[1])
+        number = self._source_numbers.get(key)
+        if number is None:
+            number = self._sources.add(self._places.find(origin))
+            self._source_numbers[key] = number
+        return number
+
+    def _constant(self, value: Value) -> list[Any]:
+        tensor = value.constant
+        name = self._tensor(tensor, value.name)
+        return [value.name, self._type(value), name, str(tensor.device), value.device]
+
+    def _variable(self, variable: Any, value: Value) -> int:
+        if variable is None:
+            fail(f"the Variable {short_repr(value.name)} has no value that could be saved")
+        number = self._numbers.get(id(variable))
+        if number is None:
+            number = self._numbers[id(variable)] = len(self._variables)
+            tensor = self._new_tensor(variable.current, value.name)
+            kind, place = self._type(variable), str(variable.device)
+            row = [variable.name, tensor, kind, bool(variable.trainable), place]
+            self._variables.append(_dumps(row))
+        return number
+
+    def _tensor(self, tensor: Any, name: str) -> str:
+        """The name of a constant in the file, the same for all values that it stands for."""
+        found = self._names.get(id(tensor))
+        if found is None:
+            found = self._names[id(tensor)] = self._new_tensor(tensor, name)
+        return found
+
+    def _new_tensor(self, tensor: Any, name: str) -> str:
+        """A name for a tensor in the file: that of its value, if it can be read and is free."""
+        base = "".join(c if c.isprintable() else "_" for c in name)[:200]
+        found = base
+        while found in self.tensors or found == "__metadata__":
+            self._repeats[base] = count = self._repeats.get(base, 0) + 1
+            found = f"{base}.{count}"
+        self.tensors[found] = tensor
+        return found

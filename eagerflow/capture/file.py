@@ -1,0 +1,255 @@
+"""Graphs in files: ``graph.save(path)`` and ``ef.capture.load(path)``.
+
+A file is in the safetensors format: tensors as tensors, the graph as text in the metadata.
+Nothing in it is ever run, and a file that is not as it should be gives a FileFormatError.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eagerflow.capture.atomic import as_path, refuse, write_whole
+from eagerflow.capture.checking import check
+from eagerflow.capture.container import (
+    Container,
+    as_array,
+    concatenated,
+    fail,
+    finished,
+    pack,
+    parse,
+)
+from eagerflow.capture.decoding import Decoder, Entry
+from eagerflow.capture.encoding import FORMAT, Encoder
+from eagerflow.capture.gradient import gradient
+from eagerflow.convert import from_array
+from eagerflow.errors import (
+    EagerflowError,
+    FileFormatError,
+    OutOfMemoryError,
+    SessionError,
+    short_repr,
+)
+from eagerflow.graph import Graph, graph_method
+from eagerflow.recorder import under
+from eagerflow.variable import Variable
+
+__all__ = ["decode", "encode", "load", "save"]
+
+Fill = Callable[[int, memoryview], int]
+"""``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
+
+
+# Saving ------------------------------------------------------------------------------------------
+
+
+@graph_method
+def save(
+    self: Graph, path: str | os.PathLike[str], *, gradients: tuple[Any, Any] | None = None
+) -> None:
+    """Save the graph, with the values that its Variables have now, as one safetensors file.
+
+    ``path`` is a file name; a file that is there is replaced when the new one is complete, so
+    that nothing is lost if the process dies or the disk is full. ``gradients`` are targets and
+    sources as for ``graph.gradient``, whose larger graph is then saved. The same program gives
+    the same bytes. Raises FileFormatError for what cannot be saved or written.
+
+    >>> w = ef.Variable([2.0, 3.0], name="w")
+    >>> graph = ef.capture.trace(lambda x: {"y": (x * w).sum()}, ef.TensorSpec((2,), "float32"))
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     graph.save(f"{folder}/model.ef", gradients=("y", "w"))
+    ...     ef.capture.load(f"{folder}/model.ef").outputs.names
+    ('y', 'gradient/w')
+    """
+    name = as_path(path)
+    try:
+        graph = self if gradients is None else gradient(self, *_pair(gradients))
+        check(graph)
+        write_whole(name, under(None, lambda: _pieces(graph)))
+    except FileFormatError as error:
+        _tell(error, "save", name)
+        raise
+
+
+def _pair(gradients: Any) -> tuple[Any, Any]:
+    if not isinstance(gradients, tuple) or len(gradients) != 2:
+        raise SessionError(
+            f"{short_repr(gradients)} are no gradients to save", op="save",
+            expected='targets and sources, such as gradients=("loss", ["w", "b"])',
+        )  # fmt: skip
+    return gradients
+
+
+def _pieces(graph: Graph) -> list[Any]:
+    encoder = Encoder()
+    encoder.graph(graph)
+    texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
+    return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
+
+
+def encode(graph: Graph) -> bytes:
+    """What the file of a graph holds."""
+    return concatenated(under(None, lambda: _pieces(graph)))
+
+
+# Loading -----------------------------------------------------------------------------------------
+
+
+def load(path: str | os.PathLike[str]) -> Graph:
+    """The graph in a file that ``graph.save`` wrote, with new Variables that hold what was saved.
+
+    ``path`` is a file name; links are followed. Nothing in the file is run, and none of the
+    code that the graph was made with is needed. A device that does not exist here is replaced
+    by the current one for what the file holds. Raises FileFormatError for a file that is
+    damaged, of another format or from a newer version, and that cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> w = ef.Variable([2.0, 3.0], name="w")
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x * w), ef.TensorSpec((2,), "float32"))
+    >>> with TemporaryDirectory() as folder:
+    ...     graph.save(f"{folder}/model.ef")
+    ...     ef.capture.load(f"{folder}/model.ef").variables
+    {'w': Variable([2., 3.], name='w', float32, cpu:0)}
+    """
+    name = as_path(path)
+    try:
+        # A pipe without a writer is opened at once, and then refused.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(name, flags)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                fail("it is a folder, a pipe or a device", expected="a file that graph.save wrote")
+            file = io.FileIO(descriptor, closefd=False)
+            return under(None, _read, found.st_size, _reader(file))  # type: ignore[no-any-return]
+        finally:
+            os.close(descriptor)
+    except FileFormatError as error:
+        _tell(error, "load", name)
+        raise
+    except OSError as error:
+        refuse(error, "read", name)
+
+
+def _reader(file: io.FileIO) -> Fill:
+    def fill(start: int, memory: memoryview) -> int:
+        file.seek(start)
+        done = 0
+        while done < len(memory) and (count := file.readinto(memory[done:])):
+            done += count
+        return done
+
+    return fill
+
+
+def decode(data: bytes) -> Graph:
+    """The graph of a file that holds these bytes."""
+    whole = memoryview(data)
+
+    def fill(start: int, memory: memoryview) -> int:
+        part = whole[start : start + len(memory)]
+        memory[: len(part)] = part
+        return len(part)
+
+    graph: Graph = under(None, _read, len(data), fill)
+    return graph
+
+
+def _tell(error: FileFormatError, op: str, path: str) -> None:
+    error.op, error.argument = error.op or op, error.argument or path
+
+
+def _read(size: int, fill: Fill) -> Graph:
+    def read(start: int, count: int) -> bytes | bytearray:
+        memory = bytearray(count)
+        _fill_all(fill, start, memoryview(memory))
+        return memory
+
+    try:
+        container = parse(size, read)
+        decoder = Decoder(_graph_text(container))
+        graph = decoder.graph()
+        tensors = list(_tensors(container, decoder, fill))
+        decoder.fill(tensors, _variable)
+        del tensors
+        check(graph)
+    except FileFormatError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError("there is too little memory for the graph", op="load") from error
+    except EagerflowError as error:
+        raise FileFormatError(
+            "the graph breaks a rule: " + _readable(error.problem),
+            received=_readable(error.received), expected=_readable(error.expected),
+            at=_readable(error.at),
+        ) from error  # fmt: skip
+    return graph
+
+
+def _readable(words: str | None) -> str:
+    """What an error says of names in a file, short and on one line."""
+    return "".join(c if c.isprintable() else "?" for c in (words or "")[:300])
+
+
+def _graph_text(container: Container) -> str:
+    texts = container.texts
+    if "graph" not in texts or texts.get("format") != "eagerflow":
+        fail(
+            "the file holds tensors, but no graph",
+            received=", ".join(map(short_repr, list(container.places)[:5])) or "no tensors",
+            expected="a file that graph.save wrote",
+        )
+    if texts.get("version") != FORMAT:
+        fail(
+            "the file is of another version of the format",
+            received=f"version {short_repr(texts.get('version'))}",
+            expected=f"version {FORMAT}", hint="update eagerflow",
+        )  # fmt: skip
+    return texts.pop("graph")
+
+
+def _tensors(container: Container, decoder: Decoder, fill: Fill) -> Iterator[Any]:
+    """The tensors that the graph asks for, each read once; Variables share none."""
+    wanted = decoder.wanted()
+    strange = container.places.keys() - {entry.tensor for entry in wanted}
+    if strange or decoder.unused:
+        fail("the file holds tensors that no graph uses")
+    known: dict[str, tuple[int, Entry, Any]] = {}
+    for i, entry in enumerate(wanted):
+        if entry.tensor not in known:
+            known[entry.tensor] = i, entry, _tensor(container, entry, fill)
+        first, before, tensor = known[entry.tensor]
+        if before != entry or (first < i and first < decoder.variables):
+            fail(f"the tensor {short_repr(entry.tensor)} is used in two ways")
+        yield tensor
+
+
+def _tensor(container: Container, entry: Entry, fill: Fill) -> Any:
+    place = container.places.get(entry.tensor)
+    if place is None:
+        fail(f"the file has no tensor {short_repr(entry.tensor)}")
+    array = as_array(place, entry.dtype)
+    if array.shape != entry.shape:
+        fail(
+            f"the tensor {short_repr(entry.tensor)} has another shape than the graph says",
+            received=str(array.shape), expected=str(entry.shape),
+        )  # fmt: skip
+    if array.nbytes:
+        _fill_all(fill, container.begin + place.start, array.reshape(-1).view("uint8").data)
+    return from_array(finished(array), entry.device)
+
+
+def _fill_all(fill: Fill, start: int, memory: memoryview) -> None:
+    if fill(start, memory) < len(memory):
+        fail("the file was cut off while it was read")
+
+
+def _variable(tensor: Any, name: str, trainable: bool) -> Variable:
+    variable = Variable(tensor, name, trainable)
+    variable.name = name
+    return variable
