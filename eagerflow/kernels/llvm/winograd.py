@@ -7,17 +7,16 @@ and transformed back, all in memory that stays in a core's cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eagerflow.kernels.llvm.products import Shape, Sum, Vectors, block_shape, up
+from eagerflow.kernels.llvm.pieces import LINE, Pieces
+from eagerflow.kernels.llvm.products import Sum, block_shape, up
 
-__all__ = ["LINE", "SLOTS", "Form", "ForwardWriter", "Writer"]
+__all__ = ["SLOTS", "Form", "ForwardWriter", "Writer"]
 
 SLOTS = ("images", "other", "result", "weights", "flags")
 """What a frame holds after the numbers of the driver."""
 
-LINE = 64  # bytes of a cache line
 # Polynomials at the points 0, 1, -1 and infinity; for each result the signs of its terms.
 INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))
 RESULT = ((1, 1, 1, 0), (0, 1, -1, 1))
@@ -60,13 +59,12 @@ class Form(NamedTuple):
         return -(-self.columns // 2)
 
 
-class Writer:
+class Writer(Pieces):
     """What both kernels are made of; lengths are in bytes unless they count something."""
 
     def __init__(self, code: Any, form: Form, lanes: int, registers: int, slots: list[str]) -> None:
-        self.code, self.form, self.lanes = code, form, lanes
-        self.registers, self.slots = registers, slots
-        self.v = Vectors(code, "float32", lanes)
+        super().__init__(code, "float32", lanes, slots)
+        self.form, self.registers = form, registers
         # Channels of the copies and of the transformed tiles: whole vectors.
         self.channels = up(form.channels, lanes)
         self.filters = up(form.filters, lanes)
@@ -74,41 +72,6 @@ class Writer:
         self.tile_line, self.other_line = _apart(self.channels * 4), _apart(self.filters * 4)
         self.wide = 2 * form.tile_columns + 2
         self.patch = up((2 * form.band + 2) * self.wide * self.channels * 4, LINE)
-
-    def _argument(self, name: str) -> str:
-        return self.v.argument(self.slots.index(name))
-
-    def _pointer(self, name: str) -> str:
-        return self.v.pointer(self.slots.index(name))
-
-    def _open(self, name: str) -> None:
-        ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
-        self.code.lines.append(
-            f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
-        )
-        self.code.label("entry")
-
-    def _close(self) -> None:
-        self.code.line("ret void")
-        self.code.lines.append("}")
-
-    def _text(self) -> str:
-        return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
-
-    def _piece(self) -> str:
-        """The number of the piece that a function is called for."""
-        v, value = self.v, self.code.value
-        row = value(f"udiv i64 %r0, {self._argument('height')}")
-        column = value(f"udiv i64 %c0, {self._argument('span')}")
-        line = v.number("mul", row, self._argument("blocks"))
-        return v.number("add", line, column)
-
-    def _share(self) -> tuple[str, str, str, str]:
-        """The piece's number, how many there are, and which channels are its own."""
-        v, piece, count = self.v, self._piece(), self._argument("count")
-        ends = [v.number("mul", v.number("add", piece, i), self.form.channels) for i in (0, 1)]
-        first, last = (self.code.value(f"udiv i64 {end}, {count}") for end in ends)
-        return piece, count, first, last
 
     def _sum(self, terms: list[tuple[float, str]]) -> str:
         """A sum of values with factors of 1, -1, 1/2 and -1/2."""
@@ -200,12 +163,6 @@ class Writer:
     def _square_of(self, start: str, plane: int) -> list[list[str]]:
         return [[self.v.load(start, (4 * k + m) * plane) for m in range(4)] for k in range(4)]
 
-    def _store_block(self, block: Shape, sums: list[Any], to: str, line: int) -> None:
-        for i in range(block.rows):
-            for j in range(block.vectors):
-                text = sums[i * block.vectors + j].text
-                self.v.store(text, to, i * line + j * self.v.size)
-
     def _check(self, held: str, values: Any) -> None:
         """Add to ``held`` what is NaN where a value is not finite."""
         v = self.v
@@ -221,17 +178,8 @@ class Writer:
         bad = code.value(f"fcmp uno {v.type} {v.load(held)}, {v.zero}")
         bits = code.value(f"bitcast <{self.lanes} x i1> {bad} to i{self.lanes}")
         some = code.value(f"icmp ne i{self.lanes} {bits}, 0")
-        place = v.at(self._pointer("flags"), piece)
+        place = v.at(self.pointer("flags"), piece)
         code.line(f"store i8 {code.value(f'zext i1 {some} to i8')}, ptr {place}, align 1")
-
-    def _parts(self, size: int, one: Callable[[str, int], None]) -> None:
-        """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
-        whole = size // self.lanes
-        if whole:
-            with self.code.loop("part", "0", str(whole)) as (i, _):
-                one(self.v.number("mul", i, self.v.size), self.lanes)
-        if size % self.lanes:
-            one(str(whole * self.v.size), size % self.lanes)
 
 
 class _Tiles:
@@ -281,58 +229,58 @@ class ForwardWriter(Writer):
         """The text of the module, but for the driver."""
         self._weights()
         self._kernel()
-        return self._text()
+        return self.text()
 
     def _weights(self) -> None:
         """Each piece transforms its share of the channels."""
         v, form, code = self.v, self.form, self.code
-        self._open("weights")
-        _, _, first, last = self._share()
-        filters, to = self._pointer("other"), self._pointer("weights")
-        size = form.channels * form.filters * 4
-        panel = self.block.vectors * v.size
-        with code.loop("c", first, last) as (c, _):
-            for start in range(0, self.filters, self.lanes):
-                many = min(self.lanes, form.filters - start)
-                at, inside = divmod(start * 4, panel)
-                aim = v.at(v.step(to, c, panel), at * form.channels * panel + inside)
-                if form.turned:
-                    # From (3, 3, filters, channels), back to front.
-                    here = v.at(v.step(filters, c, 4), start * form.channels * 4)
-                    stride = form.channels * 4
-                    taps = [v.gather(v.at(here, (8 - k) * size), stride, many) for k in range(9)]
-                else:
-                    here = v.at(v.step(filters, c, form.filters * 4), start * 4)
-                    taps = [v.load(here, k * size, many) for k in range(9)]
-                square = self._transform(SPREAD, [taps[:3], taps[3:6], taps[6:]])
-                self._set_planes(square, aim, self.weight_plane)
-        self._close()
+        with self.function("weights"):
+            _, _, first, last = self.share(form.channels)
+            filters, to = self.pointer("other"), self.pointer("weights")
+            size = form.channels * form.filters * 4
+            panel = self.block.vectors * v.size
+            with code.loop("c", first, last) as (c, _):
+                for start in range(0, self.filters, self.lanes):
+                    many = min(self.lanes, form.filters - start)
+                    at, inside = divmod(start * 4, panel)
+                    aim = v.at(v.step(to, c, panel), at * form.channels * panel + inside)
+                    if form.turned:
+                        # From (3, 3, filters, channels), back to front.
+                        here = v.at(v.step(filters, c, 4), start * form.channels * 4)
+                        stride = form.channels * 4
+                        taps = [
+                            v.gather(v.at(here, (8 - k) * size), stride, many) for k in range(9)
+                        ]
+                    else:
+                        here = v.at(v.step(filters, c, form.filters * 4), start * 4)
+                        taps = [v.load(here, k * size, many) for k in range(9)]
+                    square = self._transform(SPREAD, [taps[:3], taps[3:6], taps[6:]])
+                    self._set_planes(square, aim, self.weight_plane)
 
     def _kernel(self) -> None:
         v, form, code = self.v, self.form, self.code
-        self._open("kernel")
-        held = code.entry(f"alloca {v.type}, align {v.size}")
-        v.store(v.zero, held)
-        tiles = v.at("%scratch", self.patch)
-        products = v.at(tiles, 16 * self.tile_plane)
-        rows = v.number("sub", "%c1", "%c0")
-        each = v.number("mul", rows, form.tile_columns)
-        x, y = self._pointer("images"), self._pointer("result")
-        with code.loop("image", "%r0", "%r1") as (image, _):
-            start = v.step(x, image, form.height * form.width * form.channels * 4)
-            first = v.number("sub", v.number("mul", "%c0", 2), form.top)
-            self._copy(start, first, v.number("add", v.number("mul", rows, 2), 2))
-            number = v.number("mul", v.number("sub", image, "%r0"), each)
-            self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
-        count = v.number("mul", v.number("sub", "%r1", "%r0"), each)
-        self._multiply(tiles, products, self._pointer("weights"), count)
-        with code.loop("image", "%r0", "%r1") as (image, _):
-            number = v.number("mul", v.number("sub", image, "%r0"), each)
-            start = v.step(y, image, form.rows * form.columns * form.filters * 4)
-            here = v.step(products, number, self.other_line)
-            self._results(here, start, rows, held)
-        self._report(held, self._piece())
-        self._close()
+        with self.function("kernel"):
+            held = code.entry(f"alloca {v.type}, align {v.size}")
+            v.store(v.zero, held)
+            tiles = v.at("%scratch", self.patch)
+            products = v.at(tiles, 16 * self.tile_plane)
+            rows = v.number("sub", "%c1", "%c0")
+            each = v.number("mul", rows, form.tile_columns)
+            x, y = self.pointer("images"), self.pointer("result")
+            with code.loop("image", "%r0", "%r1") as (image, _):
+                start = v.step(x, image, form.height * form.width * form.channels * 4)
+                first = v.number("sub", v.number("mul", "%c0", 2), form.top)
+                self._copy(start, first, v.number("add", v.number("mul", rows, 2), 2))
+                number = v.number("mul", v.number("sub", image, "%r0"), each)
+                self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
+            count = v.number("mul", v.number("sub", "%r1", "%r0"), each)
+            self._multiply(tiles, products, self.pointer("weights"), count)
+            with code.loop("image", "%r0", "%r1") as (image, _):
+                number = v.number("mul", v.number("sub", image, "%r0"), each)
+                start = v.step(y, image, form.rows * form.columns * form.filters * 4)
+                here = v.step(products, number, self.other_line)
+                self._results(here, start, rows, held)
+            self._report(held, self.piece())
 
     def _multiply(self, tiles: str, products: str, weights: str, count: str) -> None:
         v, form, code, block = self.v, self.form, self.code, self.block
@@ -356,7 +304,7 @@ class ForwardWriter(Writer):
                         lambda k, i, rows=rows: (v.step(rows, k, 4), i * line),
                         lambda k, own=own: v.step(own, k, panel),
                     )  # fmt: skip
-                    self._store_block(block, sums, to, self.other_line)
+                    self.store_block(block, [s.text for s in sums], to, self.other_line)
 
     def _clear_rest(self, tiles: str, count: str, blocks: str) -> None:
         """Zeros in the rows that fill the last block, lest slow numbers be there."""
@@ -384,33 +332,17 @@ class ForwardWriter(Writer):
                 aim = v.at(there, at)
                 for a in range(2):
                     for b in range(2):
-                        with self._inside(row, a, form.rows), self._inside(column, b, form.columns):
+                        down, across = (
+                            self._inside(row, a, form.rows),
+                            self._inside(column, b, form.columns),
+                        )
+                        with self.where(down), self.where(across):
                             v.store(found[a][b], aim, a * line + b * pixel, count)
 
-            self._parts(form.filters, one)
+            self.parts(form.filters, one)
 
-    def _inside(self, first: str, further: int, size: int) -> Any:
-        """A context for what is done where a place is within the result."""
-        return _If(self, first if further and size % 2 else "", size)
-
-
-class _If:
-    """A context: what is done where the next number after ``first`` is below ``size``."""
-
-    def __init__(self, writer: Writer, first: str, size: int) -> None:
-        self.writer, self.first, self.size = writer, first, size
-
-    def __enter__(self) -> None:
-        if self.first:
-            code = self.writer.code
-            after = self.writer.v.number("add", self.first, 1)
-            inside = code.value(f"icmp ult i64 {after}, {self.size}")
-            then, self.end = code.name("then_"), code.name("end_")
-            code.line(f"br i1 {inside}, label %{then}, label %{self.end}")
-            code.label(then)
-
-    def __exit__(self, *_: Any) -> None:
-        if self.first:
-            code = self.writer.code
-            code.line(f"br label %{self.end}")
-            code.label(self.end)
+    def _inside(self, first: str, further: int, size: int) -> str:
+        """The condition that a place is within the result; "" where it always is."""
+        if not further or size % 2 == 0:
+            return ""
+        return self.code.value(f"icmp ult i64 {self.v.number('add', first, 1)}, {size}")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.kernels.llvm.pieces import LINE
 from eagerflow.kernels.llvm.products import Sum, block_shape, up
-from eagerflow.kernels.llvm.winograd import LINE, Form, Writer
+from eagerflow.kernels.llvm.winograd import Form, Writer
 
 __all__ = ["FilterWriter"]
 
@@ -47,41 +48,36 @@ class FilterWriter(Writer):
         """The text of the module, but for the driver."""
         self._sums()
         self._join()
-        return self._text()
+        return self.text()
 
     def _sums(self) -> None:
         v, form, code = self.v, self.form, self.code
-        self._open("sums")
-        self.nothing = code.entry(f"alloca {v.type}, align {v.size}")
-        v.store(v.zero, self.nothing)
-        tiles = v.at("%scratch", self.patch)
-        others = v.at(tiles, 16 * self.tile_plane)
-        own = v.step(self._pointer("weights"), self._piece(), self.sums)
-        v.fill(own, self.sums // v.size)
-        x, g = self._pointer("images"), self._pointer("other")
-        with (
-            code.loop("first", "%r0", "%r1", self.group) as (first, _),
-            code.loop("row", "%c0", "%c1", form.band) as (row, _),
-        ):
-            last = self._least(v.number("add", first, self.group), "%r1")
-            end = self._least(v.number("add", row, form.band), "%c1")
-            rows = v.number("sub", end, row)
-            each = v.number("mul", rows, form.tile_columns)
-            with code.loop("image", first, last) as (image, _):
-                start = v.step(x, image, form.height * form.width * form.channels * 4)
-                above = v.number("sub", v.number("mul", row, 2), form.top)
-                self._copy(start, above, v.number("add", v.number("mul", rows, 2), 2))
-                number = v.number("mul", v.number("sub", image, first), each)
-                self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
-                given = v.step(g, image, form.rows * form.columns * form.filters * 4)
-                self._other_tiles(given, v.step(others, number, self.other_line), row, rows)
-            count = v.number("mul", v.number("sub", last, first), each)
-            self._add_products(tiles, others, own, count)
-        self._close()
-
-    def _least(self, a: str, b: str) -> str:
-        below = self.code.value(f"icmp ult i64 {a}, {b}")
-        return self.code.value(f"select i1 {below}, i64 {a}, i64 {b}")
+        with self.function("sums"):
+            self.nothing = code.entry(f"alloca {v.type}, align {v.size}")
+            v.store(v.zero, self.nothing)
+            tiles = v.at("%scratch", self.patch)
+            others = v.at(tiles, 16 * self.tile_plane)
+            own = v.step(self.pointer("weights"), self.piece(), self.sums)
+            v.fill(own, self.sums // v.size)
+            x, g = self.pointer("images"), self.pointer("other")
+            with (
+                code.loop("first", "%r0", "%r1", self.group) as (first, _),
+                code.loop("row", "%c0", "%c1", form.band) as (row, _),
+            ):
+                last = self.least(v.number("add", first, self.group), "%r1")
+                end = self.least(v.number("add", row, form.band), "%c1")
+                rows = v.number("sub", end, row)
+                each = v.number("mul", rows, form.tile_columns)
+                with code.loop("image", first, last) as (image, _):
+                    start = v.step(x, image, form.height * form.width * form.channels * 4)
+                    above = v.number("sub", v.number("mul", row, 2), form.top)
+                    self._copy(start, above, v.number("add", v.number("mul", rows, 2), 2))
+                    number = v.number("mul", v.number("sub", image, first), each)
+                    self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
+                    given = v.step(g, image, form.rows * form.columns * form.filters * 4)
+                    self._other_tiles(given, v.step(others, number, self.other_line), row, rows)
+                count = v.number("mul", v.number("sub", last, first), each)
+                self._add_products(tiles, others, own, count)
 
     def _other_tiles(self, image: str, first: str, above: str, rows: str) -> None:
         """Transform squares of 2 by 2 elements of g; beyond the edges are zeros."""
@@ -104,7 +100,7 @@ class FilterWriter(Writer):
                     square.append([v.load(p, 0, count) for p in places])
                 self._set_planes(self._transform(SPREAD, square), v.at(aim, at), self.other_plane)
 
-            self._parts(form.filters, one)
+            self.parts(form.filters, one)
 
     def _or_nothing(self, place: str, first: str, size: int) -> str:
         """An address, or that of zeros where the number after ``first`` is not below ``size``."""
@@ -128,46 +124,41 @@ class FilterWriter(Writer):
             ):
                 columns, rows = v.step(b, p, panel), v.step(a, i, block.rows * 4)
                 to = v.step(v.step(c, p, panel), i, block.rows * self.filters * 4)
-                sums = [
-                    Sum(v.load(to, m * self.filters * 4 + n * v.size), "float32", self.lanes)
-                    for m in range(block.rows)
-                    for n in range(block.vectors)
-                ]
+                sums = [Sum(v.zero, "float32", self.lanes)] * (block.rows * block.vectors)
                 sums = v.accumulate(
                     block, sums, count,
                     lambda t, m: (v.step(rows, t, line), 4 * m),
                     lambda t: v.step(columns, t, self.other_line),
                 )  # fmt: skip
-                self._store_block(block, sums, to, self.filters * 4)
+                self.add_block(block, [s.text for s in sums], to, self.filters * 4)
 
     def _join(self) -> None:
         """Each piece joins its share of the channels."""
         v, form, code = self.v, self.form, self.code
-        self._open("join")
-        held = code.entry(f"alloca {v.type}, align {v.size}")
-        v.store(v.zero, held)
-        piece, count, first, last = self._share()
-        known, to = self._pointer("weights"), self._pointer("result")
-        size = form.channels * form.filters * 4
-        with code.loop("c", first, last) as (c, _):
-            here = v.step(known, c, self.filters * 4)
-            there = v.step(to, c, form.filters * 4)
+        with self.function("join"):
+            held = code.entry(f"alloca {v.type}, align {v.size}")
+            v.store(v.zero, held)
+            piece, count, first, last = self.share(form.channels)
+            known, to = self.pointer("weights"), self.pointer("result")
+            size = form.channels * form.filters * 4
+            with code.loop("c", first, last) as (c, _):
+                here = v.step(known, c, self.filters * 4)
+                there = v.step(to, c, form.filters * 4)
 
-            def one(at: str, many: int) -> None:
-                start = v.at(here, at)
-                planes = [self.sum_plane * k for k in range(16)]
-                sums = [Sum(v.load(start, plane), "float32", self.lanes) for plane in planes]
-                with code.loop("piece", "1", count, 1, sums) as (i, carried):
-                    other = v.step(start, i, self.sums)
-                    for k, plane in enumerate(planes):
-                        total = v.add(carried[k].text, v.load(other, plane))
-                        carried[k] = carried[k]._replace(text=total)
-                texts = [s.text for s in carried]
-                found = self._transform(RESULT, [texts[k : k + 4] for k in range(0, 16, 4)])
-                self._check(held, [x for own in found for x in own])
-                for k in range(9):
-                    v.store(found[k // 3][k % 3], v.at(there, at), k * size, many)
+                def one(at: str, many: int) -> None:
+                    start = v.at(here, at)
+                    planes = [self.sum_plane * k for k in range(16)]
+                    sums = [Sum(v.load(start, plane), "float32", self.lanes) for plane in planes]
+                    with code.loop("piece", "1", count, 1, sums) as (i, carried):
+                        other = v.step(start, i, self.sums)
+                        for k, plane in enumerate(planes):
+                            total = v.add(carried[k].text, v.load(other, plane))
+                            carried[k] = carried[k]._replace(text=total)
+                    texts = [s.text for s in carried]
+                    found = self._transform(RESULT, [texts[k : k + 4] for k in range(0, 16, 4)])
+                    self._check(held, [x for own in found for x in own])
+                    for k in range(9):
+                        v.store(found[k // 3][k % 3], v.at(there, at), k * size, many)
 
-            self._parts(form.filters, one)
-        self._report(held, piece)
-        self._close()
+                self.parts(form.filters, one)
+            self._report(held, piece)
