@@ -100,11 +100,14 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
 
 
 _LAZY = ("capture", "nn", "testing")  # loaded when they are first used, to keep the import short
+_CAPTURE = ("function",)
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _CAPTURE:
+        return getattr(importlib.import_module(f"{__name__}.capture"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -119,7 +122,7 @@ __all__ = sorted(
         "errors", "grad", "hessian", "inf", "jacobian", "jvp", "linalg", "memory_stats", "nan",
         "newaxis", "pi", "random", "register_device_type", "set_logical_devices",
         "set_memory_limit", "tensor", "value_and_grad", "vjp", "vmap",
-        *_LAZY, *_DTYPES, *ops.__all__,
+        *_CAPTURE, *_LAZY, *_DTYPES, *ops.__all__,
     ]
 )  # fmt: skip
 

@@ -27,7 +27,7 @@ from eagerflow.errors import (
 )
 from eagerflow.number import Number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
-from eagerflow.recorder import next_key, now, process
+from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
@@ -313,6 +313,8 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
             data[i] = x.value
         elif type(x) not in SCALARS:
             data[i] = _converted(op, i, x, home)
+    if op.on_tensors:  # what it is made of says what fits
+        return tuple(as_tensor(x) if type(x) in SCALARS else x for x in data)
     tensors = [x for x in data if type(x) is Tensor]
     if not data:
         return args
@@ -406,6 +408,8 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Run the kernel of ``op`` on canonical arguments; a tuple of Tensors for several results."""
     if not op.trusted:
         check(op, data, attributes)
+    if op.on_tensors:
+        return under(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
     place = as_device(attributes["device"]) if "device" in attributes else None
     if first is None:
@@ -464,9 +468,13 @@ def _known_dtypes(data: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def record(
-    append: Any, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], out: Any
-) -> None:
-    """Append an entry for a call whose arguments are watched, and give its results keys."""
+    append: Any, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], out: Any,
+    origin: Any = None,
+) -> None:  # fmt: skip
+    """Append an entry for a call whose arguments are watched, and give its results keys.
+
+    ``origin`` is the code and instruction that it belongs to, where that is not the caller.
+    """
     keys = [x._key if type(x) is Tensor else None for x in data]
     if keys.count(None) == len(keys):
         return
@@ -480,8 +488,10 @@ def record(
         kept = out if "y" in op.saves else tuple(map(spec_of, out))
     else:
         named, kept = out._key, out if "y" in op.saves else None
-    frame = user_frame(_frame(2))
-    entry = [op, attributes, frame.f_code, frame.f_lasti, named, kept]
+    if origin is None:
+        frame = user_frame(_frame(2))
+        origin = frame.f_code, frame.f_lasti
+    entry = [op, attributes, origin[0], origin[1], named, kept]
     last = len(op.kept) - 1  # the fact of a variadic argument holds for all of its tensors
     for i, x in enumerate(data):
         entry += (keys[i], x if op.kept[i if i < last else last] else _spec(x))

@@ -19,7 +19,7 @@ from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
 from eagerflow.tree import Structure, unflatten
 
-__all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method"]
+__all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method", "source_of"]
 
 Source = tuple[str, int, str]
 """A place in somebody's code: file, line, and the name of the function."""
@@ -59,6 +59,8 @@ class Value:
 
     def refuse(self, how: str) -> NoReturn:
         """Raise the error of code that wants the number behind this value."""
+        if self.owner is None:
+            raise CaptureError(f"{how} needs a number, and {self.name} is a value of a graph")
         error: CaptureError = self.owner.refusal(self, how)
         raise error
 
@@ -91,14 +93,7 @@ class Node:
     @property
     def source(self) -> Source | None:
         """The user's file, line and function that this call comes from, where that is known."""
-        origin = self.origin
-        if origin is None or isinstance(origin[0], str):
-            return origin
-        code, instruction = origin
-        for start, end, line in code.co_lines():
-            if start <= instruction < end and line is not None:
-                return code.co_filename, line, code.co_name
-        return code.co_filename, code.co_firstlineno, code.co_name
+        return None if self.origin is None else source_of(self.origin)
 
     def values(self) -> Iterator[Value]:
         """The inputs that are Values."""
@@ -112,6 +107,18 @@ class Node:
     def __repr__(self) -> str:
         given = ", ".join(x.name if type(x) is Value else repr(x) for x in self.inputs)
         return f"<Node {self.name} = {self.op.name}({given})>"
+
+
+def source_of(origin: Any) -> Source:
+    """The Source that an origin is, or that a code object and an instruction in it stand for."""
+    if isinstance(origin[0], str):
+        place: Source = origin
+        return place
+    code, instruction = origin
+    for start, end, line in code.co_lines():
+        if start <= instruction < end and line is not None:
+            return code.co_filename, line, code.co_name
+    return code.co_filename, code.co_firstlineno, code.co_name
 
 
 class Cell:

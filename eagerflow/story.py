@@ -21,7 +21,9 @@ def caller() -> tuple[Any, int]:
 
 
 def line_of(code: Any, instruction: int) -> tuple[str, int]:
-    """File and line of an instruction."""
+    """File and line of an instruction; ``code`` may also be the place itself."""
+    if isinstance(code, tuple):
+        return code[0], code[1]
     positions = list(code.co_positions())
     at = instruction // 2
     line = positions[at][0] if 0 <= at < len(positions) else None

@@ -129,6 +129,7 @@ class GradientTape(Recorder):
             return parts
 
         vjp.kept = getattr(backward, "kept", ())  # type: ignore[attr-defined]
+        vjp.takes_none = getattr(backward, "takes_none", False)  # type: ignore[attr-defined]
         record(self._entries.append, custom_op(name, vjp), tuple(args), {}, tuple(outs))
         return tree.unflatten(structure, outs)
 
@@ -435,6 +436,8 @@ def _gather(grads: dict[int, Any], entry: Any, keep: set[int]) -> tuple[Any, ...
     found = [grads.get(k) if k in keep else grads.pop(k, None) for k in entry[OUT]]
     if all(g is None for g in found):
         return None
+    if getattr(entry[OP].vjp, "takes_none", False):
+        return tuple(found)
     return tuple(
         zeros(y.shape, y.dtype, device=str(y.device)) if g is None else g
         for g, y in zip(found, entry[RESULT], strict=True)

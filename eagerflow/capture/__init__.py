@@ -7,6 +7,9 @@ from eagerflow.capture import pruning as pruning
 from eagerflow.capture.costs import Costs
 from eagerflow.capture.difference import Difference, difference
 from eagerflow.capture.file import load
+from eagerflow.capture.function import Function, function
+from eagerflow.capture.gradient import gradient as gradient
+from eagerflow.capture.plan import Plan
 from eagerflow.capture.trace import trace
 from eagerflow.recorder import scope
 

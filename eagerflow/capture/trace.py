@@ -21,7 +21,7 @@ from eagerflow.dims import Dim
 from eagerflow.dispatch import check, user_frame
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, EagerflowError
-from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.graph import Cell, Graph, Node, Value, Values, source_of
 from eagerflow.number import Number
 from eagerflow.op import Op
 from eagerflow.recorder import Recorder, scopes, under
@@ -43,6 +43,16 @@ def place(node: Node) -> str:
     return "" if source is None else f"{source[0]}:{source[1]} in {source[2]}"
 
 
+def _place(origin: Any) -> str:
+    return "{}:{} in {}".format(*source_of(origin))
+
+
+def _here(depth: int) -> str:
+    """The user's line that runs now, seen from so many frames down."""
+    frame = user_frame(_frame(depth))
+    return _place((frame.f_code, frame.f_lasti))
+
+
 class Trace(Recorder):
     """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
 
@@ -58,6 +68,7 @@ class Trace(Recorder):
         self.cells: dict[int, Cell] = {}
         self.made: list[Variable] = []  # Variables created by the code that is traced
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
+        self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self._names: dict[str, int] = {}
         self._constants: dict[int, Value] = {}
         self._tensors: list[ref[Tensor]] = []
@@ -95,7 +106,7 @@ class Trace(Recorder):
     def value_of(self, tensor: Tensor) -> Value:
         """The Value that a Tensor stands for here: one's own, a constant, or one from outside."""
         array = tensor._array
-        if type(array) is Value and array.owner is self:
+        if type(array) is Value and (array.owner is self or array in self.adopted):
             return array
         concrete = type(array) is tensor._kind.array_type
         known = self.captured.get(id(tensor))
@@ -103,7 +114,7 @@ class Trace(Recorder):
             return known[1]
         if concrete and not self.lifts:
             return self._constant(tensor)
-        if type(array) is Value and not array.owner._open:
+        if type(array) is Value and not (array.owner and array.owner._open):
             array.refuse("an op")
         value = Value(self.unique("captured"), tensor.shape, tensor.dtype, self)
         self.captured[id(tensor)] = (tensor, value)
@@ -164,23 +175,18 @@ class Trace(Recorder):
     def created(self, variable: Any) -> None:
         self.made.append(variable)
 
-    def follow(self, origin: tuple[Any, int] | None) -> None:
-        self._origin = origin
+    def follow(self, origin: tuple[Any, Any] | None) -> None:
+        self._origin = origin[0] if origin and isinstance(origin[0], tuple) else origin
 
     def explain(self, error: EagerflowError) -> None:
         if error.at is None:
-            code, instruction = self._origin or (None, 0)
-            if code is None:
-                frame = user_frame(_frame(2))
-                code, instruction = frame.f_code, frame.f_lasti
-            error.at = place(Node(None, (), {}, "", (code, instruction)))  # type: ignore[arg-type]
+            error.at = _place(self._origin) if self._origin else _here(3)
 
     def refusal(self, value: Value, how: str) -> CaptureError:
         """The error of code that wants a number that is not known, in words that fit the case."""
         made = "" if value.node is None else f", computed at {place(value.node)}"
         what = f"{value.name}: {TensorSpec(value.shape, value.dtype)}{made}"
-        frame = user_frame(_frame(2))
-        at = place(Node(None, (), {}, "", (frame.f_code, frame.f_lasti)))  # type: ignore[arg-type]
+        at = _here(3)
         if not self._open:
             return CaptureError(
                 f"a value of the captured {self.name!r} is used after its tracing has ended",

@@ -98,7 +98,7 @@ PARTS = 8
 
 def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     if a.ndim == 2 == b.ndim:
-        return _product(a, b)
+        return product(a, b)
     if not a.ndim or not b.ndim or (a.ndim < 3 and b.ndim > 2):
         return np.matmul(a, b)
     if b.ndim > 2:
@@ -109,12 +109,15 @@ def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     return rows.dot(b).reshape(a.shape[:-1] + b.shape[1:])
 
 
-def _product(a: Any, b: Any) -> Any:
-    """Product of two matrices; ``dot`` needs a third of np.matmul's time before it computes."""
+def product(a: Any, b: Any, out: Any = None) -> Any:
+    """Product of two matrices; ``dot`` needs a third of np.matmul's time before it computes.
+
+    ``out`` is C-contiguous memory for it, of its dtype.
+    """
     if SMALLEST_SHARED < a.size * b.shape[1] < WORTH_SHARING:
         with threads.single_threaded_blas:
-            return a.dot(b)
-    return a.dot(b)
+            return a.dot(b, out)
+    return a.dot(b, out)
 
 
 def _stacked(a: Any, b: Any) -> Any:

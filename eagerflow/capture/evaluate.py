@@ -1,0 +1,57 @@
+"""Running a graph op by op: the plainest way, which any recorder can watch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow.convert import as_tensor
+from eagerflow.errors import EagerflowError
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.recorder import now
+from eagerflow.tensor import Tensor
+
+__all__ = ["call_node", "evaluate"]
+
+
+def evaluate(graph: Graph, entries: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """The outputs of a graph, and what its assigned Variables are to have.
+
+    ``entries`` are Tensors for the inputs and then for the Variables' values, in the order of
+    ``graph.entries()``. Each node is an op call like any other, so tapes, traces and vmap see
+    it. Nothing is assigned. Errors name the user's file and line of the node that failed.
+    """
+    known: dict[Value, Any] = dict(zip(graph.entries(), entries, strict=True))
+    recorder = now()[1]
+    try:
+        for node in graph.nodes:
+            if recorder is not None:
+                recorder.follow(node.origin)
+            out = call_node(node, known)
+            results = out if isinstance(out, tuple) else (out,)
+            known.update(zip(node.outputs, results, strict=True))
+    finally:
+        if recorder is not None:
+            recorder.follow(None)
+    outputs = [find(known, v) for v in graph.outputs]
+    assigned = [find(known, c.assigned) for c in graph.cells if c.assigned is not None]
+    return outputs, assigned
+
+
+def call_node(node: Node, known: dict[Value, Any]) -> Any:
+    """The result of a node, from the Tensors of the values before it."""
+    args = [find(known, x) if type(x) is Value else x for x in node.inputs]
+    try:
+        return node.op.call(*args, **node.attributes)
+    except EagerflowError as error:
+        if error.at is None and (source := node.source) is not None:
+            error.at = "{}:{} in {}".format(*source)
+        raise
+
+
+def find(known: dict[Value, Any], value: Any) -> Tensor:
+    """The Tensor of a value: computed before, or a constant."""
+    found = known.get(value)
+    if found is None:
+        found = known[value] = as_tensor(value.constant)
+    return found

@@ -1,0 +1,447 @@
+"""Function: a Python callable with its cache from signature to graph.
+
+A call looks its arguments' signature up, asks the ledger whether anything in Python that the
+trace relied on has changed, and replays the graph's plan. What does not fit is traced again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.capture.calling import call_recorded
+from eagerflow.capture.ledger import Ledger
+from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
+from eagerflow.capture.trace import Trace, number, plain_name, refuse_leaks
+from eagerflow.convert import as_tensor
+from eagerflow.devices import current_device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, CaptureError
+from eagerflow.graph import Graph, Value, Values
+from eagerflow.recorder import now, process
+from eagerflow.spec import TensorSpec
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+
+__all__ = ["Function", "function"]
+
+try:
+    from eagerflow.capture.watching import Watch
+except ImportError:
+    class Watch:
+        def __init__(self, f): pass
+        def __enter__(self): return self
+        def __exit__(self, *a): pass
+        def ledger(self): return Ledger()
+
+MANY = 64  # graphs of one function from which on it is told that it traces too often
+_NUMBERS = frozenset({int, float, complex})
+_PLAIN = frozenset({bool, str, bytes, type(None)})
+
+
+class Captured:
+    """One graph of a function: what it was traced for, what it relied on, and its replay."""
+
+    __slots__ = ("graph", "kept", "ledger", "places", "reason", "replay", "seconds", "signature")
+
+    def __init__(
+        self, graph: Graph, ledger: Ledger, numerics: str, places: tuple[int, ...], kept: Any,
+        signature: str, reason: str, seconds: float,
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self.ledger = ledger
+        self.replay: Replay = replay_of(graph, numerics)
+        self.places = places  # which leaves of the arguments are inputs
+        self.kept = kept  # objects that the signature knows by identity
+        self.signature = signature
+        self.reason = reason
+        self.seconds = seconds
+
+
+class Function:
+    """A Python function that is captured once for each signature, and then replayed.
+
+    Made by ``ef.function``. ``graphs`` are the graphs so far, ``graph(*args)`` the one for these
+    arguments or TensorSpecs, ``ledger()`` what the traces relied on, and ``explain()`` why each
+    of them was made.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], input_signature: Any = None, static: Any = (),
+        numerics: str = "fast",
+    ) -> None:  # fmt: skip
+        if not callable(f):
+            raise ArgumentError(
+                f"a {type(f).__name__} cannot be captured", op="ef.function", expected="a function"
+            )
+        if numerics not in NUMERICS:
+            raise ArgumentError(
+                f"{numerics!r} is not a choice", op="ef.function", argument="numerics",
+                expected="'fast' or 'exact'",
+            )  # fmt: skip
+        self.python = f
+        self.numerics = numerics
+        self.static = (static,) if isinstance(static, str | int) else tuple(static)
+        self.input_signature = None if input_signature is None else tuple(input_signature)
+        self._entries: dict[Any, Captured] = {}
+        self._history: list[Captured] = []
+        self._lock = threading.RLock()
+        self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        self._read_signature()
+        update_wrapper(self, f, updated=())
+
+    def _read_signature(self) -> None:
+        f = getattr(self.python, "__func__", self.python)
+        self._defaults = getattr(f, "__defaults__", None), getattr(f, "__kwdefaults__", None)
+        try:
+            self._signature = inspect.signature(self.python)
+        except (ValueError, TypeError):
+            raise CaptureError(
+                "the arguments of the function are not known", op="ef.function",
+                hint="wrap it in a Python function: lambda x: f(x)",
+            ) from None  # fmt: skip
+        parameters = self._signature.parameters
+        self._names = list(parameters)
+        self._fixed = all(
+            p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
+        )
+        unknown = [
+            s for s in self.static
+            if (s not in parameters if isinstance(s, str) else not 0 <= s < len(parameters))
+        ]  # fmt: skip
+        if unknown:
+            raise ArgumentError(
+                f"there is no argument {unknown[0]!r}", op=self._name(), argument="static",
+                expected="one of " + ", ".join(parameters),
+            )  # fmt: skip
+        self._static = {s if isinstance(s, str) else self._names[s] for s in self.static}
+
+    def _name(self) -> str:
+        return getattr(self.python, "__name__", type(self.python).__name__).strip("<>")
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        try:
+            found = self._methods.get(instance)
+            if found is None:
+                bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
+                found = Function(bound, self.input_signature, (), self.numerics)
+                found._static = self._static
+                self._methods[instance] = found
+        except TypeError:  # the instance is not hashable, or takes no weak references
+            bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
+            return Function(bound, self.input_signature, (), self.numerics)
+        return found
+
+    # Calls -----------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if process.recorders and not _only_tapes():
+            return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
+        args, kwargs = self._bound(args, kwargs)
+        leaves, structure = tree.flatten((args, kwargs))
+        entry = self._captured(args, kwargs, leaves, structure)
+        inputs = [leaves[i] for i in entry.places]
+        if self.input_signature is not None:
+            inputs = check_inputs(entry.graph, inputs)
+        else:
+            inputs = [x if type(x) is Tensor else _as_input(x) for x in inputs]
+        if process.recorders and now()[1] is not None:
+            outputs = call_recorded(entry.graph, self.numerics, inputs)
+        else:
+            outputs = entry.replay.run(inputs)
+        return entry.graph.nest(outputs)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """All arguments, those left out with their defaults of now."""
+        f = getattr(self.python, "__func__", self.python)
+        if (getattr(f, "__defaults__", None), getattr(f, "__kwdefaults__", None)) != self._defaults:
+            self._read_signature()
+        if not kwargs and self._fixed and len(args) == len(self._names):
+            return args, kwargs
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
+    def _captured(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Captured:
+        key = self._key(args, kwargs, leaves, structure)
+        entry = self._entries.get(key)
+        if entry is not None and entry.ledger.changed() is None:
+            return entry
+        with self._lock:
+            entry = self._entries.get(key)
+            fact = None if entry is None else entry.ledger.changed()
+            if entry is None or fact is not None:
+                reason = self._reason(leaves) if fact is None else f"{fact.told()}"
+                entry = self._trace(args, kwargs, leaves, structure, reason)
+                self._entries[key] = entry
+            return entry
+
+    def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
+        """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
+        if self.input_signature is not None:
+            return None
+        parts: list[Any] = [structure]
+        static = self._static_leaves(args, kwargs) if self._static else ()
+        for i, x in enumerate(leaves):
+            cls = type(x)
+            if cls is Tensor:
+                parts.append(x._kind)
+                parts.append(x._array.shape)
+            elif cls is np.ndarray or isinstance(x, np.generic):
+                parts.append(x.dtype)
+                parts.append(x.shape)
+            elif cls in _NUMBERS and i not in static:
+                parts.append(cls)
+            else:
+                parts.append(_identity(x))
+        parts.append(current_device())
+        return tuple(parts)
+
+    def _static_leaves(self, args: Any, kwargs: Any) -> set[int]:
+        """Positions among the leaves of those that belong to static arguments."""
+        found: set[int] = set()
+        at = 0
+        for name, value in (*zip(self._names, args), *kwargs.items()):  # noqa: B905
+            count = len(tree.flatten(value)[0])
+            if name in self._static:
+                found.update(range(at, at + count))
+            at += count
+        return found
+
+    def _reason(self, leaves: list[Any]) -> str:
+        if not self._history:
+            return "the first call"
+        return "arguments of another signature"
+
+    # Tracing ---------------------------------------------------------------------------------
+
+    def _trace(self, args: Any, kwargs: Any, leaves: Any, structure: Any, reason: str) -> Captured:
+        started = time.perf_counter()
+        made = self._traced(args, kwargs, leaves, structure)
+        if made[0].made:  # Variables: they belong to the first call, or to each of them
+            made = self._traced(args, kwargs, leaves, structure)
+            if made[0].made:
+                raise CaptureError(
+                    "a Variable is created each time that the function runs",
+                    op=self._name(), received=f"Variable {made[0].made[0].name!r}",
+                    hint="create it once, outside or if there is none yet, and keep it in an "
+                    "attribute or a global",
+                )  # fmt: skip
+        _, graph, ledger, places = made
+        fact = ledger.changed()
+        if fact is not None:
+            raise CaptureError(
+                f"the function itself changes what it reads: {fact.told()}", op=self._name(),
+                hint="keep what changes from call to call in an ef.Variable",
+            )  # fmt: skip
+        kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
+        seconds = time.perf_counter() - started
+        entry = Captured(
+            graph, ledger, self.numerics, places, kept, _describe(leaves, places), reason, seconds
+        )
+        self._history.append(entry)
+        return entry
+
+    def _traced(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
+        """The trace of one run, its graph and ledger, and which leaves are inputs."""
+        device = next((x.device for x in leaves if type(x) is Tensor), None)
+        recorder = Trace(self._name(), device)
+        static = self._static_leaves(args, kwargs) if self._static else set()
+        names = [plain_name(p) for p in _paths(self._names, args, kwargs)]
+        specs = self._specs(leaves)
+        inputs: list[Value] = []
+        given: list[Any] = []
+        places: list[int] = []
+        for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
+            made = self._argument(recorder, x, name, i in static, inputs, specs[i])
+            if made is not x:
+                places.append(i)
+            given.append(made)
+        own_args, own_kwargs = tree.unflatten(structure, given)
+        with Watch(self.python) as watch, recorder:
+            result = self.python(*own_args, **own_kwargs)
+        graph = recorder.finish(Values(inputs), result, structure)
+        del result
+        refuse_leaks(recorder, (own_args, own_kwargs))
+        return recorder, graph, watch.ledger(), tuple(places)
+
+    def _specs(self, leaves: list[Any]) -> list[Any]:
+        if self.input_signature is None:
+            return [None] * len(leaves)
+        specs = tree.flatten(self.input_signature)[0]
+        if len(specs) != len(leaves):
+            raise ArgumentError(
+                f"{len(leaves)} arguments came, and the signature has {len(specs)}",
+                op=self._name(), expected=", ".join(map(str, specs)),
+            )  # fmt: skip
+        return specs
+
+    def _argument(
+        self, recorder: Trace, x: Any, name: str, static: bool, inputs: list[Value], spec: Any
+    ) -> Any:
+        if spec is not None:
+            shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape))
+            return _added(recorder.input(spec.like(shape), spec.name or name), inputs)
+        if isinstance(x, TensorSpec):
+            shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(x.shape))
+            return _added(recorder.input(x.like(shape), x.name or name), inputs)
+        if type(x) is Tensor or isinstance(x, np.ndarray | np.generic):
+            return _added(recorder.input(TensorSpec(x.shape, x.dtype), name), inputs)
+        if type(x) in _NUMBERS and not static:
+            return number(recorder, type(x), name, inputs)
+        return x
+
+    # Looking ---------------------------------------------------------------------------------
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs that calls are replayed from now, the latest last."""
+        return [entry.graph for entry in self._entries.values()]
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for arguments like these, or for TensorSpecs; traced if there is none.
+
+        >>> double = ef.function(lambda x: x * 2.0)
+        >>> len(double.graph(ef.TensorSpec(("n",), "float32")).nodes)
+        1
+        """
+        args, kwargs = self._bound(args, kwargs)
+        leaves, structure = tree.flatten((args, kwargs))
+        if any(isinstance(x, TensorSpec) for x in leaves) and self.input_signature is None:
+            key = ("specs", self._key(args, kwargs, [_spec_key(x) for x in leaves], structure))
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is None or entry.ledger.changed() is not None:
+                    entry = self._trace(args, kwargs, leaves, structure, "asked for by graph()")
+                    self._entries[key] = entry
+                return entry.graph
+        return self._captured(args, kwargs, leaves, structure).graph
+
+    def ledger(self) -> str:
+        """What the graphs rely on in Python: globals, closures, attributes, with their values."""
+        return "\n\n".join(
+            f"{entry.signature}\n{entry.ledger}" for entry in self._entries.values()
+        )
+
+    def explain(self) -> str:
+        """Why each trace was made, how long it took, and how large the graph is.
+
+        >>> double = ef.function(lambda x: x * 2.0)
+        >>> y = double(ef.ones((3,)))
+        >>> print(double.explain())
+        lambda was traced 1 time
+          1. (float32(3,)): the first call; 1 nodes, ... ms
+        """
+        count = len(self._history)
+        lines = [f"{self._name()} was traced {count} time{'s' * (count != 1)}"]
+        for i, entry in enumerate(self._history, 1):
+            lines.append(
+                f"  {i}. {entry.signature}: {entry.reason}; {len(entry.graph.nodes)} nodes, "
+                f"{entry.seconds * 1e3:.1f} ms"
+            )
+        if count >= MANY:
+            lines.append(
+                "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
+                "in input_signature, needs one graph"
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Function {self._name()}: {len(self._entries)} graphs>"
+
+
+def _added(tensor: Tensor, inputs: list[Value]) -> Tensor:
+    inputs.append(tensor._array)
+    return tensor
+
+
+def _only_tapes() -> bool:
+    """Whether nothing but tapes records the calls of this thread."""
+    recorder = now()[1]
+    while recorder is not None:
+        if type(recorder) is not GradientTape:
+            return False
+        recorder = recorder.outer
+    return True
+
+
+def _as_input(x: Any) -> Tensor:
+    """A NumPy array or a Python number as a tensor of full precision."""
+    if type(x) is float:
+        return as_tensor(x, "float64")
+    if type(x) is complex:
+        return as_tensor(x, "complex128")
+    return as_tensor(x, copy=True)
+
+
+def _identity(x: Any) -> Any:
+    """What stands for an object in a signature: plain values themselves, others who they are."""
+    cls = type(x)
+    if cls in _PLAIN or cls in _NUMBERS:
+        return cls, repr(x) if cls is float or cls is complex else x
+    if isinstance(x, np.dtype | type | Dim | TensorSpec):
+        return x
+    return cls, id(x)
+
+
+def _spec_key(x: Any) -> Any:
+    return (x.shape, x.dtype) if isinstance(x, TensorSpec) else x
+
+
+def _paths(names: Sequence[str], args: Any, kwargs: Any) -> list[str]:
+    """A readable name for each leaf of the arguments."""
+    found = []
+    for i, arg in enumerate(args):
+        label = names[i] if i < len(names) else f"{names[-1] if names else 'argument'}_{i}"
+        found += tree.paths(tree.flatten(arg)[1], label)
+    for key, value in kwargs.items():
+        found += tree.paths(tree.flatten(value)[1], key)
+    return found
+
+
+def _describe(leaves: Sequence[Any], places: Sequence[int]) -> str:
+    parts = [
+        (x.__name__ if isinstance(x, type) else type(x).__name__)
+        if type(x) in _NUMBERS and i in places
+        else str(TensorSpec(x.shape, x.dtype)) if i in places else summary(x)
+        for i, x in enumerate(leaves)
+    ]
+    return f"({', '.join(parts)})"
+
+
+def function(
+    f: Callable[..., Any] | None = None, *, input_signature: Any = None, static: Any = (),
+    numerics: str = "fast",
+) -> Any:  # fmt: skip
+    """A function that is captured as a graph at its first call, and replayed from then on.
+
+    ``f`` takes and returns nests of tensors; Python numbers are inputs unless their arguments
+    are named in ``static``; bools, strings and other objects are part of the signature.
+    ``input_signature`` is a sequence of TensorSpecs, whose sizes may be free (None) or named:
+    then one graph serves all. ``numerics="exact"`` replays the very kernels of eager, bit for
+    bit; ``"fast"`` compiles regions, each op within its stated accuracy. Works as a decorator,
+    with or without arguments, and on methods. Raises CaptureError for code that needs values
+    which are not known while tracing, with the user's line.
+
+    >>> @ef.function
+    ... def squared_distance(a, b):
+    ...     return ((a - b) ** 2).sum()
+    >>> squared_distance(ef.tensor([1.0, 2.0]), ef.tensor([3.0, 5.0]))
+    Tensor(13., float32, cpu:0)
+    """
+    if f is None:
+        return lambda g: Function(g, input_signature, static, numerics)
+    return Function(f, input_signature, static, numerics)
+
+

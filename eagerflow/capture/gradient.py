@@ -1,0 +1,154 @@
+"""Gradients of graphs: a larger graph, made by the same tape and rules as eager gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.capture.trace import Trace
+from eagerflow.dispatch import record
+from eagerflow.errors import GradientError, SessionError
+from eagerflow.graph import Graph, Value, Values, graph_method
+from eagerflow.recorder import scope
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["Extension", "find_value", "find_values", "gradient", "replay_nodes", "table"]
+
+
+class Extension(Trace):
+    """A trace that goes on where a graph ends; the graph's nodes stay what they are."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph.name)
+        self.nodes = list(graph.nodes)
+        self.cells = {id(cell.variable): cell for cell in graph.cells}
+        self.tensors: dict[Value, Tensor] = {}
+        for value in (*graph.entries(), *graph.constants):
+            self.adopt(value)
+        for node in graph.nodes:
+            for value in node.outputs:
+                self.adopt(value)
+
+    def adopt(self, value: Value) -> None:
+        """Make a value of the graph one's own."""
+        self.adopted.add(value)
+        self.unique(value.name)
+        if value.constant is None:
+            self.tensors[value] = self.symbol(value)
+        else:
+            self.tensors[value] = value.constant
+            self._constants[id(value.constant)] = value
+
+
+@graph_method
+def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise") -> Graph:
+    """A larger graph that also gives the gradients of ``targets`` by ``sources``.
+
+    ``targets`` and ``sources`` are names, Values or Variables, or nests of them; any value of
+    the graph can be either. The new outputs are called ``gradient/<source>``. The graph's own
+    nodes are shared, and what it computed it still does. ``unconnected`` is as for
+    ``GradientTape.gradient``; GradientError and SessionError as there and for unknown names.
+
+    >>> graph = ef.capture.trace(lambda x: (x * x).sum(), ef.TensorSpec((3,), "float32"))
+    >>> graph.gradient("output", "x").outputs.names
+    ('output', 'gradient/x')
+    """
+    extension = Extension(self)
+    wanted = [find_value(self, name) for name in tree.flatten(sources)[0]]
+    goals = [find_value(self, name) for name in tree.flatten(targets)[0]]
+    if not goals or not wanted:
+        raise GradientError("a gradient needs targets and sources", op="graph.gradient")
+    tape = GradientTape(persistent=True)
+    with extension, scope("gradient"):
+        with tape:
+            replay_nodes(extension, tape, self, set(wanted))
+        found = tape.gradient(
+            [extension.tensors[v] for v in goals], [extension.tensors[v] for v in wanted],
+            unconnected=unconnected,
+        )  # fmt: skip
+        tape.reset()
+    pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
+    values = [extension.value_of(g) for _, g in pairs]
+    names = [f"gradient/{_name(self, v)}" for v, _ in pairs]
+    outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
+    return Graph(
+        self.name, self.inputs, extension.nodes, outputs, self.cells, self.argument_structure
+    )
+
+
+def replay_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]) -> None:
+    """Let the tape see the graph's nodes, as if they were called now."""
+    tensors = extension.tensors
+    for value in graph.entries():
+        if value in wanted:
+            tape.watch(tensors[value])
+    for value in graph.constants:
+        if value in wanted:
+            tape.watch(tensors[value])
+    for node in graph.nodes:
+        args = tuple(tensors[x] if type(x) is Value else x for x in node.inputs)
+        outs = tuple(tensors[v] for v in node.outputs)
+        several = node.op.outputs != 1 or len(outs) != 1
+        record(
+            tape._entries.append, node.op, args, node.attributes, outs if several else outs[0],
+            (node.origin, None) if node.origin and isinstance(node.origin[0], str) else node.origin,
+        )  # fmt: skip
+        for value in node.outputs:
+            if value in wanted:
+                tape.watch(tensors[value])
+
+
+def _name(graph: Graph, value: Value) -> str:
+    for given, names in ((graph.inputs, graph.inputs.names), (graph.outputs, graph.outputs.names)):
+        if value in given and given is graph.inputs:
+            return names[given.index(value)]
+    return value.name
+
+
+def find_values(graph: Graph, nest: Any) -> list[Value]:
+    """The Values that names, Values and Variables in a nest stand for."""
+    return [find_value(graph, name) for name in tree.flatten(nest)[0]]
+
+
+def find_value(graph: Graph, name: Any) -> Value:
+    """The Value that a name, a Value or a Variable stands for; SessionError if there is none."""
+    if type(name) is Value:
+        return name
+    if isinstance(name, Variable):
+        for cell in graph.cells:
+            if cell.variable is name:
+                return cell.value
+        raise GradientError(
+            "the graph does not read this Variable", argument=name.name, op=graph.name,
+            expected="one of " + ", ".join(graph.variables),
+        )  # fmt: skip
+    found: Value = table(graph)[name] if name in table(graph) else _unknown(graph, name)
+    return found
+
+
+def table(graph: Graph) -> dict[str, Value]:
+    """All values of a graph by name; inputs and outputs by the names that they have there."""
+    names: dict[str, Value] | None = graph.learned.get("names")
+    if names is None:
+        values: Iterable[Value] = (v for node in graph.nodes for v in node.outputs)
+        names = {v.name: v for v in (*graph.constants, *values, *graph.entries())}
+        names |= {
+            f"{cell.name}/assign": cell.assigned for cell in graph.cells if cell.assigned is not None
+        }
+        names |= dict(zip(graph.outputs.names, graph.outputs, strict=True))
+        names |= dict(zip(graph.inputs.names, graph.inputs, strict=True))
+        graph.learned["names"] = names
+    return names
+
+
+def _unknown(graph: Graph, name: Any) -> Value:
+    close = get_close_matches(str(name), table(graph), 3)
+    raise SessionError(
+        f"{graph.name} has no value named {name!r}",
+        expected="one of " + ", ".join(list(table(graph))[:12]),
+        hint=", ".join(close) or "print(graph) lists all names",
+    )

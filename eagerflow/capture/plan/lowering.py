@@ -1,0 +1,320 @@
+"""Lowering: the steps of a plan as the lines of a straight-line Python program over arrays.
+
+    def replay(buffers, x, labels, W):
+        b0, b1 = buffers
+        matmul = _matmul(x, W, b0)                       # train.py:12
+        tanh = _tanh(matmul, b1)                         # train.py:12
+        ...
+        return loss, W_assign
+
+Names are those of the graph's values. What a step writes lies in a buffer of the plan where it
+can; what leaves the plan is allocated anew on each run.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.devices import Device, Kind
+from eagerflow.dtypes import default_dtype
+from eagerflow.errors import CaptureError
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.kernels import buffers as memory
+from eagerflow.ops.contraction import product
+
+__all__ = ["Program", "lower"]
+
+LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
+RESERVED = frozenset({*keyword.kwlist, "buffers", "empty", "asarray", "replay"})
+
+
+class Program:
+    """The text of a plan in the making: lines, where they come from, and what they refer to."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.lines: list[str] = []
+        self.places: list[Any] = []  # the node or cluster of each line
+        self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
+        self.globals["empty"] = memory.empty if device.type == "cpu" else device.backend.xp.empty
+        self.pool = Pool()
+        self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
+        self.names: dict[Value, str] = {}
+        self.kernels: list[Any] = []  # clusters with code of their own
+        self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
+        self._known: dict[Any, str] = {}
+
+    def name(self, base: str) -> str:
+        """A free identifier like ``base``."""
+        if not base.isidentifier():
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
+            base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
+        number = self._taken.get(base)
+        if number is None:
+            self._taken[base] = 0
+            return base
+        found = base
+        while found in self._taken:
+            number += 1
+            found = f"{base}_{number}"
+        self._taken[base] = number
+        self._taken[found] = 0
+        return found
+
+    def local(self, value: Value) -> str:
+        """The local name of a value, which is given now."""
+        found = self.names[value] = self.name(value.name.lstrip("_").replace(":", "_"))
+        return found
+
+    def known(self, base: str, thing: Any, key: Any = None) -> str:
+        """The global name of an object that the program refers to."""
+        key = id(thing) if key is None else key
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.name(base)
+            self.globals[found] = thing
+        return found
+
+    def write(self, line: str, place: Any = None, depth: int = 1) -> None:
+        """Append a line of the program."""
+        self.lines.append("    " * depth + line)
+        self.places.append(place)
+
+    def buffer(self, value: Value, buffer: Buffer) -> str:
+        """The name of the array of a buffer that holds a value of this shape and dtype."""
+        key = value.shape, value.dtype
+        found = buffer.arrays.get(key)
+        if found is None:
+            base = f"b{buffer.number}" if not buffer.arrays else f"b{buffer.number}_0"
+            found = buffer.arrays[key] = self.name(base)
+            self.arrays[found] = (buffer, value.shape, value.dtype)
+        return found
+
+
+class Lowering:
+    """Writes the steps of one graph, or of the body of a loop or branch, into a program."""
+
+    def __init__(
+        self, program: Program, graph: Graph, steps: Sequence[Any], depth: int = 1
+    ) -> None:
+        self.program = program
+        self.graph = graph
+        self.steps = steps
+        self.depth = depth
+        self.lifetimes = Lifetimes(steps, graph.entries(), graph.finals())
+        self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
+        self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
+
+    def run(self) -> None:
+        """Write all steps."""
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Node):
+                self._node(step, number)
+            else:
+                self._cluster(step, number)
+            self._release(number)
+
+    # Values --------------------------------------------------------------------------------------
+
+    def text(self, x: Any) -> str:
+        """How a node's input is written."""
+        if type(x) is not Value:
+            return _literal(x) or self.program.known("number", x, ("number", repr(x), type(x)))
+        found = self.program.names.get(x)
+        if found is None:
+            if x.constant is None:
+                raise CaptureError(f"{x.name} is used before it is computed", op=self.graph.name)
+            found = self.program.known(_plain(x.name), x.constant._array, ("constant", x))
+            self.program.names[x] = found
+        return found
+
+    def place_for(self, value: Value, number: int, reuse: Sequence[Any] = ()) -> str | None:
+        """Memory of the plan for a value that a step writes; None where it leaves the plan.
+
+        ``reuse`` are inputs in whose place it may be written, if nobody needs them any more.
+        """
+        lifetimes = self.lifetimes
+        root = lifetimes.root(value)
+        if root in lifetimes.kept or value.dtype.hasobject:
+            return None
+        for given in reuse:
+            if type(given) is not Value or (given.shape, given.dtype) != (value.shape, value.dtype):
+                continue
+            above = lifetimes.root(given)
+            held = self.held.get(above)
+            if held is not None and lifetimes.last[above] == number:
+                del self.held[above]
+                self.held[root] = held
+                return self.program.buffer(value, held)
+        buffer = self.program.pool.take(max(value.size * value.dtype.itemsize, 1))
+        self.held[root] = buffer
+        return self.program.buffer(value, buffer)
+
+    def _release(self, number: int) -> None:
+        """Give back the memory of what no later step needs."""
+        gone: list[str] = []
+        for root in self.lifetimes.ending[number]:
+            if root in self.lifetimes.kept:
+                continue
+            buffer = self.held.pop(root, None)
+            if buffer is not None:
+                self.program.pool.give(buffer)
+            gone += self.loose.pop(root, ())
+        if gone:
+            self.program.write(f"del {', '.join(gone)}", None, self.depth)
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _kind(self, node: Node) -> Kind:
+        like = next(node.values(), None)
+        place = self.program.device
+        return place.kind(default_dtype(float) if like is None else like.dtype)
+
+    def _node(self, node: Node, number: int) -> None:
+        special = CONTROL.get(node.op.name)
+        if special is not None:
+            special(self, node, number)
+            return
+        program = self.program
+        kind = self._kind(node)
+        kernel = kind.device.backend.bind(node.op, kind.dtype)
+        given = [self.text(x) for x in node.inputs]
+        if type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
+            reuse = node.inputs if node.op.family == "elementwise" else ()
+            self._into(node, number, kernel, given, reuse)
+            return
+        into = INTO.get(node.op.name)
+        if into is not None and type(kernel).__name__ == "partial" and self._plain(node):
+            found = into(node)
+            if found is not None:
+                self._into(node, number, found, given, ())
+                return
+        method = METHODS.get(node.op.name)
+        if method is not None and kind.device.type == "cpu":
+            call = method(given, node.attributes)
+        else:
+            name = program.known(f"_{node.op.name}", kernel, ("kernel", node.op, kind))
+            attributes = [
+                f"{key}={self._attribute(key, value)}" for key, value in node.attributes.items()
+            ]
+            call = f"{name}({', '.join([*given, *attributes])})"
+        self._assign(node, call)
+
+    def _plain(self, node: Node) -> bool:
+        return self.program.device.type == "cpu" and all(
+            type(x) is Value and x.dtype.char in "fd" for x in node.inputs
+        )
+
+    def _attribute(self, key: str, value: Any) -> str:
+        return _literal(value) or self.program.known(f"{key}_", value, ("attribute", id(value)))
+
+    def _into(
+        self, node: Node, number: int, kernel: Any, given: list[str], reuse: Sequence[Any]
+    ) -> None:
+        """A call of a function that writes into the memory it is given."""
+        (value,) = node.outputs
+        name = self.program.known(f"_{node.op.name}", kernel, ("into", id(kernel)))
+        place = self.place_for(value, number, reuse)
+        if place is None:
+            self._assign(node, f"{name}({', '.join(given)})")
+            return
+        call = f"{name}({', '.join([*given, place])})"
+        self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
+
+    def _assign(self, node: Node, call: str) -> None:
+        """A line that gives names to what a call returns."""
+        program = self.program
+        names = [program.local(v) for v in node.outputs]
+        if len(names) == 1 and node.op.outputs == 1:
+            (value,) = node.outputs
+            if not value.shape and node.op.family != "shape":
+                call = f"asarray({call})"  # NumPy gives scalars where no axis is left
+            program.write(f"{names[0]} = {call}", node, self.depth)
+        else:
+            program.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {call}", node, self.depth)
+        for value, name in zip(node.outputs, names, strict=True):
+            if value.size * value.dtype.itemsize >= LARGE:
+                self.loose.setdefault(self.lifetimes.root(value), []).append(name)
+
+    def _cluster(self, cluster: Any, number: int) -> None:
+        """A call of a region, which writes into the memory it is given."""
+        program = self.program
+        given = [self.text(x) for x in cluster.inputs]
+        made = []
+        for value in cluster.outputs:
+            place = self.place_for(value, number)
+            if place is None:
+                dtype = program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
+                place = program.local(value)
+                program.write(f"{place} = empty({value.shape}, {dtype})", cluster, self.depth)
+            else:
+                program.names[value] = place
+            made.append(place)
+        call = cluster.prepare()
+        program.kernels.append(cluster)
+        name = program.known(f"_{cluster.name}", call)
+        program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+
+
+def _row(names: list[str]) -> str:
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("_").replace(":", "_")
+
+
+_LITERALS = frozenset({int, float, bool, str, type(None), complex})
+
+
+def _literal(value: Any) -> str | None:
+    """A value as it is written in a program, None where it cannot be."""
+    if type(value) in _LITERALS:
+        text = repr(value)
+        return None if "nan" in text or "inf" in text else text
+    if type(value) is tuple:
+        parts = [_literal(item) for item in value]
+        return None if None in parts else _row([p for p in parts if p is not None])
+    return None
+
+
+METHODS: dict[str, Callable[[list[str], dict[str, Any]], str]] = {
+    "reshape": lambda given, more: f"{given[0]}.reshape({_literal(more['shape'])})",
+    "stop_gradient": lambda given, more: given[0],
+}
+"""Ops that are written as what NumPy's arrays offer."""
+
+
+def _product_of(node: Node) -> Any:
+    one, other = node.inputs
+    return product if len(one.shape) == len(other.shape) == 2 else None
+
+
+INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
+"""Ops with a function that writes into memory it is given, where the node's shapes fit."""
+
+CONTROL: dict[str, Callable[[Lowering, Node, int], None]] = {}
+"""Ops whose attributes are graphs, with what writes them as Python's own control flow."""
+
+
+def lower(graph: Graph, steps: Sequence[Any], device: Device) -> Program:
+    """The program of a concrete graph's steps."""
+    program = Program(device)
+    names = [program.local(v) for v in graph.entries()]
+    lowering = Lowering(program, graph, steps)
+    lowering.run()
+    results = [lowering.text(v) for v in graph.finals()]
+    program.write(f"return {_row(results) if results else '()'}")
+    head = [f"def replay({', '.join(['buffers', *names])}):"]
+    if program.arrays:
+        head.append(f"    {_row(list(program.arrays))[1:-1]} = buffers")
+    program.lines[:0] = head
+    program.places[:0] = [None] * len(head)
+    return program
+
+

@@ -1,0 +1,157 @@
+"""Plan: a graph made ready for given shapes, and run."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.backends.numpy import quiet_runner
+from eagerflow.capture.plan.lowering import Program, lower
+from eagerflow.devices import Device
+from eagerflow.errors import (
+    ArgumentError,
+    DTypeError,
+    EagerflowError,
+    OutOfMemoryError,
+    ShapeError,
+)
+from eagerflow.graph import Graph, Node
+from eagerflow.kernels import buffers as memory
+
+__all__ = ["Plan"]
+
+_numbers = itertools.count()
+PAGE = 64  # bytes; where arrays in a buffer begin
+
+
+class Frame:
+    """What one run at a time needs: the plan's buffers, and a quiet context of its own."""
+
+    __slots__ = ("buffers", "run")
+
+    def __init__(self, program: Program) -> None:
+        self.run = quiet_runner()
+        blocks = {b.number: memory.empty((b.size,), np.uint8) for b in program.pool.buffers}
+        self.buffers = tuple(
+            _array_in(blocks[buffer.number], shape, dtype)
+            for buffer, shape, dtype in program.arrays.values()
+        )
+
+
+def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    count = int(np.prod(shape, dtype=np.int64))
+    return block[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+class Plan:
+    """A graph as a straight-line program for concrete shapes on one device.
+
+    ``steps`` are the graph's nodes, some of them grown into regions, in the order in which they
+    run. ``run`` takes arrays for the graph's entries and gives those of its finals. Several
+    threads may run a plan at once: each run has buffers of its own.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[Any], device: Device) -> None:
+        self.graph = graph
+        self.steps = tuple(steps)
+        self.device = device
+        self._program = lower(graph, self.steps, device)
+        self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        self._function = self._compile()
+        self._frames: list[Frame] = []
+        self._lock = threading.Lock()
+
+    def _compile(self) -> Any:
+        text = self.source()
+        lines = text.splitlines(keepends=True)
+        # So that tracebacks show the lines, and debuggers step through them.
+        linecache.cache[self.file] = (len(text), None, lines, self.file)
+        weakref.finalize(self, linecache.cache.pop, self.file, None)
+        exec(compile(text, self.file, "exec"), self._program.globals)
+        return self._program.globals["replay"]
+
+    def source(self) -> str:
+        """The program as text, with the user's line beside each step.
+
+        >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+        >>> print(graph.plan(numerics="exact").source())
+        def replay(buffers, x):
+            b0 = buffers
+            ...
+        """
+        width = min(max((len(line) for line in self._program.lines), default=0), 68)
+        rows = []
+        for line, place in zip(self._program.lines, self._program.places, strict=True):
+            where = _where(place)
+            rows.append(f"{line:<{width}}  # {where}" if where else line)
+        return "\n".join(rows) + "\n"
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The regions that have machine code of their own, in the order in which they run."""
+        return list(self._program.kernels)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the memory that one run of the plan uses for what it computes on the way."""
+        return sum(b.size for b in self._program.pool.buffers)
+
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays of the graph's finals, from those of its entries."""
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = Frame(self._program)
+        try:
+            found: tuple[Any, ...] = frame.run(self._function, frame.buffers, *arrays)
+        except Exception as error:
+            raise self._explained(error) from error
+        self._frames.append(frame)
+        return found
+
+    def release(self) -> None:
+        """Give the buffers back; the next run takes new ones."""
+        self._frames.clear()
+
+    def _explained(self, error: Exception) -> EagerflowError:
+        """The error of a step, with the op and the user's line."""
+        node = self._failed(error)
+        if isinstance(error, EagerflowError):
+            told: EagerflowError = error
+        else:
+            kinds = (MemoryError, OutOfMemoryError), (TypeError, DTypeError), (ValueError, ShapeError)
+            cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
+            told = cls(f"{type(error).__name__}: {error}")
+        if node is not None:
+            told.op = told.op or getattr(node, "op", node).name
+            told.at = told.at or _where(node, whole=True)
+        return told
+
+    def _failed(self, error: Exception) -> Any:
+        trace = error.__traceback__
+        found = None
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self.file:
+                found = self._program.places[trace.tb_lineno - 1]
+            trace = trace.tb_next
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Plan of {self.graph.name}: {len(self.steps)} steps on {self.device}>"
+
+
+def _where(place: Any, whole: bool = False) -> str:
+    """The user's line of a step; of a region, that of its last node."""
+    node = place if isinstance(place, Node) else getattr(place, "nodes", (None,))[-1]
+    source = None if node is None else node.source
+    if source is None:
+        return ""
+    if whole:
+        return "{}:{} in {}".format(*source)
+    return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"

@@ -1,0 +1,219 @@
+"""Replay: a graph run on tensors again and again, with a plan for each set of sizes.
+
+The Variables that the graph reads give their values when a run begins, and those that it assigns
+have their new ones when it has ended without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow.capture.concrete import concrete
+from eagerflow.capture.plan.plan import Plan
+from eagerflow.capture.plan.regions import grow
+from eagerflow import tree
+from eagerflow.capture.evaluate import evaluate
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Device, current_device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.graph import Graph, Value, graph_method
+from eagerflow.recorder import now, process
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = ["NUMERICS", "Replay", "replay_of"]
+
+NUMERICS = ("fast", "exact")
+
+
+class Replay:
+    """A graph with the plans that were made for it."""
+
+    def __init__(self, graph: Graph, numerics: str = "fast") -> None:
+        if numerics not in NUMERICS:
+            raise ArgumentError(
+                f"{numerics!r} is not a choice", argument="numerics", expected="'fast' or 'exact'"
+            )
+        self.graph = graph
+        self.numerics = numerics
+        self.cells = graph.cells
+        self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
+        self._optimized = graph.optimized(numerics=numerics) if hasattr(graph, 'optimized') else graph
+        self._plans: dict[Any, Plan] = {}
+        self._kinds: dict[Any, tuple[Any, ...]] = {}
+        self._names = _size_names(graph)
+        self._count = len(graph.inputs)
+
+    def plan(self, sizes: dict[str, int], device: Device) -> Plan:
+        """The plan for these sizes of the graph's named dimensions."""
+        key = (tuple(sizes.values()), device)
+        found = self._plans.get(key)
+        if found is None:
+            graph = concrete(self._optimized, sizes)
+            steps = graph.nodes if self.numerics == "exact" else grow(graph)
+            found = self._plans[key] = Plan(graph, steps, device)
+        return found
+
+    def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """The sizes of the graph's named dimensions in these arrays."""
+        if not self._names:
+            return {}
+        shapes = [a.shape for a in arrays]
+        return {name: shapes[i][axis] for name, (i, axis) in self._names.items()}
+
+    def run(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """The outputs for these Tensors or arrays; then the Variables have their new values.
+
+        ``inputs`` fit the graph's inputs: nothing is checked here.
+        """
+        cells = self.cells
+        tensors = [cell.variable._current for cell in cells]
+        arrays = [x._array if type(x) is Tensor else x for x in inputs]
+        first = inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
+        device = current_device() if first is None else first._kind.device
+        arrays += [t._array for t in tensors]
+        plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
+        found = plan.run(arrays)
+        kinds = self._kinds.get(device)
+        if kinds is None:
+            kinds = tuple(device.kind(v.dtype) for v in self.graph.finals())
+            self._kinds[device] = kinds
+        made = [new_tensor(a, k) for a, k in zip(found, kinds, strict=True)]
+        if self.assigned:
+            count = len(made) - len(self.assigned)
+            for cell, tensor in zip(self.assigned, made[count:], strict=True):
+                cell.variable.current = tensor
+            del made[count:]
+        return made
+
+    def checked(self, inputs: Sequence[Any]) -> list[Any]:
+        """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
+        graph = self.graph
+        if len(inputs) != self._count:
+            raise ArgumentError(
+                f"{len(inputs)} arguments for {self._count} inputs", op=graph.name,
+                expected=", ".join(f"{n}: {v.spec}" for n, v in named(graph)),
+            )  # fmt: skip
+        return check_inputs(graph, inputs)
+
+
+_NO_SIZES: dict[str, int] = {}
+
+
+def named(graph: Graph) -> list[tuple[str, Value]]:
+    """The inputs of a graph with their names."""
+    return list(zip(graph.inputs.names, graph.inputs, strict=True))
+
+
+def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
+    """For each named dimension an input, and the axis of it, that shows its size."""
+    found: dict[str, tuple[int, int]] = {}
+    for i, value in enumerate(graph.entries()):
+        for axis, size in enumerate(value.shape):
+            if isinstance(size, Dim) and str(size).isidentifier():
+                found.setdefault(str(size), (i, axis))
+    return found
+
+
+def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
+    made = []
+    sizes: dict[str, int] = {}
+    for (name, value), given in zip(named(graph), inputs, strict=True):
+        number = type(given) in (int, float, bool, complex)
+        tensor = as_tensor(given, value.dtype if number else None)
+        if tensor.dtype != value.dtype:
+            raise DTypeError(
+                "the dtype is another one than the graph's", op=graph.name, argument=name,
+                received=summary(tensor), expected=str(value.spec),
+                hint=f"{name}.astype({value.dtype.name!r})",
+            )  # fmt: skip
+        if not _fits(tensor.shape, value.shape, sizes):
+            raise ShapeError(
+                "the shape is another one than the graph's", op=graph.name, argument=name,
+                received=summary(tensor), expected=str(value.spec)
+                + (f" where {', '.join(f'{n}={s}' for n, s in sizes.items())}" if sizes else ""),
+            )  # fmt: skip
+        made.append(tensor)
+    return made
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...], sizes: dict[str, int]) -> bool:
+    if len(shape) != len(wanted):
+        return False
+    for size, dim in zip(shape, wanted, strict=True):
+        if not isinstance(dim, Dim):
+            if size != dim:
+                return False
+        elif str(dim).isidentifier():
+            if sizes.setdefault(str(dim), size) != size or size < 1:
+                return False
+        elif dim.evaluate(sizes) != size:
+            return False
+    return True
+
+
+def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
+    """The replay of a graph, made at first use and kept with it."""
+    key = ("replay", numerics)
+    found = graph.learned.get(key)
+    if found is None:
+        found = graph.learned[key] = Replay(graph, numerics)
+    return found  # type: ignore[no-any-return]
+
+
+def run_graph(self: Graph, *args: Any) -> Any:
+    """The results for these arguments, in the nest that the traced function returned.
+
+    ``args`` have the nest of the traced function's, or are one value for each input. Variables
+    have their new values afterwards. Raises ArgumentError, ShapeError or DTypeError for
+    arguments that do not fit; under a tape the call is recorded.
+    """
+    leaves = tree.flatten(args)[0]
+    if self.argument_structure is not None and len(leaves) != len(self.inputs):
+        leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float | complex)]
+    replay = replay_of(self)
+    inputs = replay.checked(leaves)
+    if process.recorders and now()[1] is not None:
+        from_outside = call_watched(self, inputs)
+        return self.nest(from_outside)
+    return self.nest(replay.run(inputs))
+
+
+Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]
+
+
+def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph that a recorder sees node by node."""
+    entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
+    outputs, assigned = evaluate(graph, entries)
+    cells = [c for c in graph.cells if c.assigned is not None]
+    for cell, tensor in zip(cells, assigned, strict=True):
+        cell.variable.assign(tensor)
+    return outputs
+
+
+@graph_method
+def plan(self: Graph, numerics: str = "fast", sizes: dict[str, int] | None = None) -> Plan:
+    """The plan by which the graph runs on the current device.
+
+    ``numerics`` is ``"fast"`` or ``"exact"``; ``sizes`` gives the graph's named dimensions.
+    Raises ShapeError where one is missing.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("n",), "float32"))
+    >>> graph.plan(sizes={"n": 3})
+    <Plan of lambda: 1 steps on cpu:0>
+    """
+    replay = replay_of(self, numerics)
+    given = sizes or {}
+    missing = [name for name in replay._names if name not in given]
+    if missing:
+        raise ShapeError(
+            f"the sizes of {', '.join(missing)} are not given", op="graph.plan", argument="sizes",
+            hint=f"graph.plan(sizes={{{missing[0]!r}: 32}})",
+        )  # fmt: skip
+    return replay.plan({name: given[name] for name in replay._names}, current_device())
+
+
