@@ -16,8 +16,8 @@ from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.rows import add_up, along_rows, each_tile, maximum_of, scratch
 
 __all__ = [
-    "binary", "binary_body", "dense", "dense_gradient", "softmax_body", "sparse",
-    "sparse_gradient",
+    "binary", "binary_body", "dense", "dense_body", "dense_gradient", "dense_gradient_body",
+    "softmax_body", "sparse", "sparse_body", "sparse_gradient", "sparse_gradient_body",
 ]  # fmt: skip
 
 
@@ -104,7 +104,8 @@ def _dense_step(axis: int, logits: Any, labels: Any, out: Any) -> None:
         add_up(products, axis, None, out, True)
 
 
-def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
+def dense_body(s: Any, logits: Any, labels: Any) -> Any:
+    """What the loss of each example is made of: sums of powers, of labels, and of products."""
     shifted = s.subtract(logits, s.max(logits, "n"))
     # A class of probability 0 adds nothing, also where its logit is -inf.
     products = s.select(s.equal(labels, 0), 0, s.multiply(labels, shifted))
@@ -114,7 +115,7 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
 def dense(logits: Any, labels: Any, at: int) -> Any:
     """The loss of each example, where ``labels`` holds a probability for each logit."""
     if generated.takes(logits):
-        loss, weight, given = _row_sums(_dense_body, at, [logits, labels], [])
+        loss, weight, given = _row_sums(dense_body, at, [logits, labels], [])
         np.multiply(np.log(loss, loss), weight, loss)
         return np.subtract(loss, given, loss).reshape(_without(logits.shape, at))
     out = np.empty((*logits.shape[:at], 1, *logits.shape[at + 1 :]), logits.dtype)
@@ -129,7 +130,8 @@ def _dense_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any) 
     np.multiply(out, g, out)
 
 
-def _dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+def dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+    """The gradient by each logit."""
     right = s.multiply(softmax_body(s, logits), s.sum(labels, "n"))
     return s.multiply(s.subtract(right, labels), g)
 
@@ -137,7 +139,7 @@ def _dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
 def dense_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     """The gradient of ``dense`` by its logits, where ``g`` is that of the losses."""
     if generated.takes(logits):
-        return _row_gradient(_dense_gradient_body, at, [logits, labels], [g])
+        return _row_gradient(dense_gradient_body, at, [logits, labels], [g])
     out = np.empty(logits.shape, logits.dtype)
     along_rows(_dense_gradient_step, at, (logits, labels, np.expand_dims(g, at)), (out,))
     return out
@@ -156,7 +158,8 @@ def _indices(labels: Any, at: int) -> Any:
     return np.expand_dims(labels.astype(np.intp, copy=False), at)
 
 
-def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
+def sparse_body(s: Any, logits: Any, labels: Any) -> Any:
+    """What the loss of each example is made of: the sum of powers, and the logit of its class."""
     shifted = s.subtract(logits, s.max(logits, "n"))
     chosen = s.select(s.equal(s.position("n"), labels), shifted, 0)
     return s.sum(s.exp(shifted), "n"), s.sum(chosen, "n")
@@ -180,7 +183,7 @@ def sparse(logits: Any, labels: Any, at: int) -> Any:
         return np.subtract(np.log(loss, loss), top, loss).reshape(labels.shape)
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
-        loss, chosen = _row_sums(_sparse_body, at, [logits], [numbers])
+        loss, chosen = _row_sums(sparse_body, at, [logits], [numbers])
         return np.subtract(np.log(loss, loss), chosen, loss).reshape(labels.shape)
     indices = _indices(labels, at)
     out = np.empty(indices.shape, logits.dtype)
@@ -195,7 +198,8 @@ def _sparse_gradient_step(axis: int, logits: Any, labels: Any, g: Any, out: Any)
     np.multiply(out, g, out)
 
 
-def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+def sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+    """The gradient by each logit, where labels are int64."""
     share = softmax_body(s, logits)
     right = s.equal(s.position("n"), labels)
     return s.multiply(s.select(right, s.subtract(share, 1), share), g)
@@ -215,7 +219,7 @@ def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
         return out
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
-        return _row_gradient(_sparse_gradient_body, at, [logits], [numbers, g])
+        return _row_gradient(sparse_gradient_body, at, [logits], [numbers, g])
     out = np.empty(logits.shape, logits.dtype)
     inputs = (logits, _indices(labels, at), np.expand_dims(g, at))
     along_rows(_sparse_gradient_step, at, inputs, (out,))

@@ -19,10 +19,10 @@ from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.cuda import launch as cuda
 from eagerflow.kernels.cuda.binding import Memory
-from eagerflow.kernels.llvm import compiler, launch
+from eagerflow.kernels.llvm import compiler, fixed, launch
 from eagerflow.kernels.region import Input, Output, Region
 
-__all__ = ["Builder", "compute", "run", "sizes_of", "ways"]
+__all__ = ["Builder", "compute", "fixed_call", "imagined", "run", "sizes_of", "ways"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +72,7 @@ class _Prepared:
         ]
         if outputs is None:
             outputs = [
-                _imagined(shape, dtype) if source is None else inputs[source]
+                imagined(shape, dtype) if source is None else inputs[source]
                 for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
             ]
         _check_outputs(region, outputs, self.sizes)
@@ -89,10 +89,15 @@ class _Prepared:
         ]
 
 
-def _imagined(shape: tuple[int, ...], dtype: Any) -> Array:
-    """What looks like a new array, and has no memory: only its strides are looked at."""
-    steps = np.cumprod([dtype.itemsize, *shape[:0:-1]])[::-1] if shape else ()
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, tuple(map(int, steps)))
+def imagined(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None = None) -> Array:
+    """What looks like an array, and has no memory: only its strides are looked at.
+
+    Without ``strides`` it is like a new array.
+    """
+    if strides is None:
+        steps = np.cumprod([dtype.itemsize, *shape[:0:-1]])[::-1] if shape else ()
+        strides = tuple(map(int, steps))
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
 def _prepared(
@@ -170,6 +175,27 @@ def compute(
         _check_memory(region, inputs, outputs, number)
     _note(region, inputs, outputs, prepared.sizes)
     prepared.call(inputs, outputs)
+
+
+def fixed_call(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    sizes: dict[str, int],
+    offsets: Sequence[int] = (),
+    way: str | None = None,
+) -> Callable[[Sequence[Array], Sequence[Array]], None] | None:
+    """A function of arrays of these very shapes, strides and dtypes that checks nothing more.
+
+    ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written
+    from their first element on, ``offsets`` bytes later for an input, so that other views of
+    the same memory do as well. None where the region has to run with views as they are.
+    Raises as ``compute`` does.
+    """
+    prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
+    if isinstance(prepared.call, launch.Call) and fixed.possible(prepared.call):
+        return fixed.FixedCall(prepared.call, offsets)
+    return None
 
 
 # Looking -----------------------------------------------------------------------------------------

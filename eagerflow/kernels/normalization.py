@@ -15,7 +15,7 @@ import numpy as np
 from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.rows import add_up, each_tile, scratch, tile_height
 
-__all__ = ["norm", "norm_gradient"]
+__all__ = ["gradient_body", "norm", "norm_body", "norm_gradient"]
 
 Axes = tuple[int, ...]
 
@@ -112,14 +112,15 @@ def _generated_norm(rows: _Rows, x: Any, given: list[Any], epsilon: float, cente
     more = (("center", center), ("scaled", scaled), ("shifted", shifted))
     out = buffers.empty(rows.shape, x.dtype)
     arrays = rows.matrix(x), np.array(epsilon, x.dtype), *parameters
-    region = generated.region(_norm_body, rows.axes, operands, more)
+    region = generated.region(norm_body, rows.axes, operands, more)
     generated.compute(region, arrays, (rows.view(out),))
     return out
 
 
-def _norm_body(
+def norm_body(
     s: Any, x: Any, epsilon: Any, *parameters: Any, center: bool, scaled: bool, shifted: bool
 ) -> Any:
+    """Rows standardized, scaled and shifted, in scalar instructions."""
     middle = s.subtract(x, s.mean(x, "n")) if center else x
     y = s.multiply(middle, s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon)))
     if scaled:
@@ -163,11 +164,12 @@ def _generated_gradient(x: Any, g: Any, scale: Any, epsilon: float, center: bool
     kind = x.dtype.name
     given = [] if scale is None else [scale]
     operands = ((kind, "m n"), (kind, "m n"), (kind, ""), *((kind, "n") for _ in given))
-    region = generated.region(_gradient_body, "m n", operands, (("center", center),))
+    region = generated.region(gradient_body, "m n", operands, (("center", center),))
     return generated.run(region, x, g, np.array(epsilon, x.dtype), *given)
 
 
-def _gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool) -> Any:
+def gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool) -> Any:
+    """Gradients by x, scale and offset, in scalar instructions."""
     middle = s.subtract(x, s.mean(x, "n")) if center else x
     u = s.multiply(g, scale[0]) if scale else g
     factor = s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon))

@@ -12,7 +12,7 @@ none. Rules use public ops and Tensor methods, so they work on whatever flows th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagerflow.dispatch import bind
 from eagerflow.dtypes import BOOL, FLOAT8, FLOATS, INEXACT, NUMERIC, STANDARD, as_dtype, real_dtype
@@ -33,6 +33,7 @@ __all__ = [
     "ErrorSample",
     "Missing",
     "Onnx",
+    "Rows",
     "Sample",
     "Split",
     "define",
@@ -45,6 +46,22 @@ _REFLECTED = {
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
     "and", "or", "xor", "lshift", "rshift",
 }  # fmt: skip
+
+
+class Rows(NamedTuple):
+    """The fact ``scalar`` of an op along axes: the body of a region whose rows lie along "n".
+
+    ``body(s, *values, **attributes)`` gets the op's attributes but for axis and keepdims, and
+    None for arguments left out. ``along`` says of each argument, and ``gives`` of each result,
+    along which axes of the first argument it lies: "mn" for all, "n" for those of the op's
+    ``axis``, "m" for the others. ``columns`` says that all that the body reduces is a result,
+    so that it may be reduced along the first axes as well, row after row.
+    """
+
+    body: Callable[..., Any]
+    along: tuple[str, ...] = ("mn",)
+    gives: tuple[str, ...] = ("m",)
+    columns: bool = False
 
 
 def define(

@@ -13,7 +13,7 @@ from eagerflow.kernels import cross_entropy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
-from eagerflow.ops.family import define, elementwise
+from eagerflow.ops.family import Rows, define, elementwise
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shape import broadcast_to
@@ -122,9 +122,15 @@ def _dense_reference(logits: Any, labels: Any, axis: int) -> Any:
     return out
 
 
+def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
+    powers, weight, given = cross_entropy.dense_body(s, logits, labels)
+    return s.subtract(s.multiply(s.log(powers), weight), given)
+
+
 @define(
     "rows",
     {
+        "scalar": Rows(_dense_body, ("mn", "mn")),
         "dtypes": FLOATS,
         "infer": _dense_spec,
         "overrides": {"numpy": _dense_numpy},
@@ -200,6 +206,7 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
 @define(
     "rows",
     {
+        "scalar": Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
         "dtypes": FLOATS,
         "infer": _dense_gradient_spec,
         "overrides": {"numpy": _dense_gradient_numpy},
@@ -330,10 +337,20 @@ _SPARSE = {
 }
 
 
+def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
+    powers, chosen = cross_entropy.sparse_body(s, logits, s.convert(labels, "int64"))
+    return s.subtract(s.log(powers), chosen)
+
+
+def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+    return cross_entropy.sparse_gradient_body(s, logits, s.convert(labels, "int64"), g)
+
+
 @define(
     "rows",
     _SPARSE
     | {
+        "scalar": Rows(_sparse_body, ("mn", "m")),
         "infer": _sparse_spec,
         "overrides": {"numpy": _sparse_numpy},
         "vjp": (
@@ -399,6 +416,7 @@ def _sparse_gradient_rules(
     | {
         "dtypes": (FLOATS, INTEGERS, FLOATS),
         "together": (0, 2),
+        "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
         "infer": _sparse_gradient_spec,
         "overrides": {"numpy": _sparse_gradient_numpy},
         "vjp": _sparse_gradient_rules,

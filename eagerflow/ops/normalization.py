@@ -11,10 +11,10 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
-from eagerflow.kernels.normalization import norm
+from eagerflow.kernels.normalization import gradient_body, norm, norm_body
 from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
-from eagerflow.ops.family import define, elements, refused_objects
+from eagerflow.ops.family import Rows, define, elements, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -207,7 +207,15 @@ def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: An
     ) -> Any:
         return norm(x, scale, offset, normalize_axes(axis, x.ndim), epsilon, center)
 
+    def body(s: Any, x: Any, scale: Any = None, offset: Any = None, *, epsilon: float) -> Any:
+        given = [p for p in (scale, offset) if p is not None]
+        scaled, shifted = scale is not None, offset is not None
+        return norm_body(
+            s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
+        )
+
     own = {
+        "scalar": Rows(body, ("mn", *("n",) * parameters), ("mn",)),
         "dtypes": FLOATS,
         "infer": _norm_spec,
         "overrides": {"numpy": on_numpy},
@@ -431,9 +439,15 @@ def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> 
     return of_x, of_scale, of_offset
 
 
+def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center: bool) -> Any:
+    given = () if scale is None else (scale,)
+    return gradient_body(s, x, g, float(epsilon), *given, center=center)
+
+
 @define(
     "rows",
     {
+        "scalar": Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
         "dtypes": FLOATS,
         "infer": _gradient_spec,
         "outputs": 3,

@@ -82,7 +82,6 @@ def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[A
             "split": split,
             "cost": cost,
             "onnx": Missing("training is not exported"),
-            "scalar": Missing("several results"),
             "errors": lambda rng: _errors(rng, len(arrays), numbers),
             "outputs": outputs,
             "trusted": True,  # the kernels check the shapes
@@ -233,8 +232,17 @@ def _row_by_row(one: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
     return tuple(np.array(column, arrays[0].dtype).reshape(arrays[0].shape) for column in columns)
 
 
+def _momentum_rule(
+    s: Any, p: Any, g: Any, v: Any, rate: Any, momentum: float, nesterov: bool,
+    weight_decay: float,
+) -> Any:  # fmt: skip
+    left = s.subtract(1, s.multiply(rate, weight_decay)) if weight_decay else None
+    return _momentum_body(s, p, g, v, rate, left, momentum, nesterov, weight_decay != 0)
+
+
 @_update(
     "parameter gradient velocity", 1, 2,
+    scalar=_momentum_rule,
     overrides={"numpy": _momentum_numpy},
     samples=_samples(
         3, (0.1,),
@@ -344,8 +352,22 @@ def _adam_reference(
     return _row_by_row(one, 3, p, g, m, s)
 
 
+def _adam_rule(
+    s: Any, p: Any, g: Any, m: Any, v: Any, rate: Any, t: Any,
+    beta_1: float, beta_2: float, epsilon: float, weight_decay: float,
+) -> Any:  # fmt: skip
+    # 1 - beta^t without the rounding of powers close to 1; at step 0 it gives 0 / 0.
+    first, second = (
+        s.expm1(s.multiply(t, math.log(beta) if beta else -math.inf)) for beta in (beta_1, beta_2)
+    )
+    scale = s.divide(s.multiply(rate, s.sqrt(s.negative(second))), s.negative(first))
+    left = s.subtract(1, s.multiply(rate, weight_decay)) if weight_decay else None
+    return _adam_body(s, p, g, m, v, scale, left, beta_1, beta_2, epsilon, weight_decay != 0)
+
+
 @_update(
     " ".join(_ADAM), 2, 3,
+    scalar=_adam_rule,
     overrides={"numpy": _adam_numpy},
     samples=_samples(
         4, (0.1, 3),

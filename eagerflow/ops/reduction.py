@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, REAL, STANDARD
+from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD
 from eagerflow.errors import ShapeError
 from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
@@ -21,7 +21,7 @@ from eagerflow.ops.accumulation import (
     part_of,
     wide_dtype,
 )
-from eagerflow.ops.family import expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -97,10 +97,17 @@ def reduced_with_dtype(low: float = -2, high: float = 2) -> Any:
     return samples
 
 
+def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
+    """A value of a region in the dtype that its sum has."""
+    wide = dtype if dtype in INTEGERS else wide_dtype(np.dtype(x.dtype))
+    return x if wide.name == x.dtype else s.convert(x, wide.name)
+
+
 @reduction(
     dtypes=STANDARD,
     result=wide_dtype,
     combine="add",
+    scalar=Rows(lambda s, x, dtype=None: s.sum(_wide(s, x, dtype), "n"), columns=True),
     direct=reduce_with("add"),
     arrange=cast_first,
     vjp=(
@@ -153,6 +160,7 @@ def _product_of_others(x: Any, axis: int) -> Any:
     dtypes=STANDARD,
     result=wide_dtype,
     combine="multiply",
+    scalar=Rows(lambda s, x, dtype=None: s.product(_wide(s, x, dtype), "n"), columns=True),
     direct=reduce_with("multiply"),
     arrange=cast_first,
     vjp=(_prod_rule,),
@@ -187,9 +195,11 @@ def _shared_by_ties(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _extreme(name: str, onnx: str, reference: Any) -> Any:
+    instruction = name[:3]
     return reduction(
         dtypes=REAL | BOOL,
         combine=name,
+        scalar=Rows(lambda s, x: getattr(s, instruction)(x, "n"), columns=True),
         empty=False,
         trusted=True,  # the library refuses empty axes, and infer then explains
         direct=reduce_with(name),
@@ -255,11 +265,17 @@ def min(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 # True and false ----------------------------------------------------------------------------------
 
 
+def _truth(s: Any, x: Any) -> Any:
+    return x if x.dtype == "bool" else s.not_equal(x, 0)
+
+
 def _logical(ufunc: str, reference: Any) -> Any:
+    instruction = {"logical_or": "any", "logical_and": "all"}[ufunc]
     return reduction(
         dtypes=STANDARD,
         result="bool",
         combine=ufunc,
+        scalar=Rows(lambda s, x: getattr(s, instruction)(_truth(s, x), "n"), columns=True),
         direct=reduce_with(ufunc),
         vjp=_BOOL_RESULT,
         jvp=_BOOL_RESULT,
@@ -306,6 +322,7 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     dtypes=STANDARD,
     result="int64",
     combine="add",
+    scalar=Rows(lambda s, x: s.sum(_wide(s, _truth(s, x)), "n"), columns=True),
     direct=lambda xp: _count if xp is np else None,
     vjp=_COUNT_RESULT,
     jvp=_COUNT_RESULT,

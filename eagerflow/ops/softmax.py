@@ -16,7 +16,15 @@ from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, spli
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
-from eagerflow.ops.family import Cost, define, elements, expand_reduced, reduction, refused_objects
+from eagerflow.ops.family import (
+    Cost,
+    Rows,
+    define,
+    elements,
+    expand_reduced,
+    reduction,
+    refused_objects,
+)
 from eagerflow.ops.reduction import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.selection import where
@@ -348,6 +356,7 @@ def _logsumexp_of(row: list[float]) -> float:
 
 @reduction(
     dtypes=FLOATS,
+    scalar=Rows(_logsumexp_body),
     direct=lambda xp: _fast_logsumexp if xp is np else None,
     overrides={"numpy": lambda xp, x, axis, keepdims: _fast_logsumexp(x, axis, keepdims)},
     combine="logaddexp",

@@ -14,7 +14,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.creation import ones
-from eagerflow.ops.family import expand_reduced, reduction
+from eagerflow.ops.family import Rows, expand_reduced, reduction
 from eagerflow.ops.reduction import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shape import broadcast_to
@@ -54,6 +54,7 @@ def _mean_of(row: list[Any]) -> Any:
 
 @reduction(
     dtypes=INEXACT,
+    scalar=Rows(lambda s, x: s.mean(x, "n"), columns=True),
     direct=lambda xp: _fast_mean if xp is np else None,
     overrides={"numpy": lambda xp, x, axis, keepdims: _fast_mean(x, axis, keepdims)},
     vjp=(_mean_rule,),
@@ -100,6 +101,18 @@ def _var(xp: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
     deviation = x - center
     total = xp.sum(deviation * deviation, axis=axis, keepdims=keepdims)
     return total / xp.asarray(max(x.size / (center.size or 1) - correction, 0.0), dtype=x.dtype)
+
+
+def _var_body(s: Any, x: Any, correction: float) -> Any:
+    squares = s.square(s.subtract(x, s.mean(x, "n")))
+    if correction == 0:
+        return s.mean(squares, "n")
+    free = s.maximum(s.subtract(s.extent("n", x.dtype), float(correction)), 0.0)
+    return s.divide(s.sum(squares, "n"), free)
+
+
+def _std_body(s: Any, x: Any, correction: float) -> Any:
+    return s.sqrt(_var_body(s, x, correction))
 
 
 def _check_correction(correction: Any) -> None:
@@ -164,6 +177,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
 
     return reduction(
         dtypes=FLOATS,
+        scalar=Rows(_std_body if function is _fast_std else _var_body),
         direct=lambda xp: function if xp is np else None,
         overrides={"numpy": lambda xp, x, **attributes: function(x, **attributes)},
         samples=_spread_samples,

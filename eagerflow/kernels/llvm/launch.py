@@ -191,7 +191,7 @@ def _side_by_side(region: Region, binding: Binding) -> bool:
     return sum(closer) * 2 > len(closer)
 
 
-_HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
+HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
 _word = ctypes.c_uint64.from_address
 
 
@@ -201,7 +201,7 @@ def _plain_address(array: Any) -> int:
 
 
 def _quick_address(array: Any) -> int:
-    start: int = _word(id(array) + _HEAD).value
+    start: int = _word(id(array) + HEAD).value
     return start
 
 
@@ -473,16 +473,19 @@ class Call:
     def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
         """Fill the outputs of column reductions, but for those that were added up in place."""
         for i in self.columns:
-            out = self.region.outputs[i]
-            lines, part = partial[out.value], self.region.statement(out.value)
-            if lines is outputs[i] or not isinstance(part, Statement):
-                continue
-            with np.errstate(all="ignore"):
-                shaped = lines.reshape(self.launch.column_shapes[out.value])
-                joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
-                total = self._along_own(joined, part)
-                shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
-                outputs[i][...] = total.reshape(shape)
+            self._join_one(partial, outputs, i)
+
+    def _join_one(self, partial: dict[str, Any], outputs: Sequence[Any], i: int) -> None:
+        out = self.region.outputs[i]
+        lines, part = partial[out.value], self.region.statement(out.value)
+        if lines is outputs[i] or not isinstance(part, Statement):
+            return
+        with np.errstate(all="ignore"):
+            shaped = lines.reshape(self.launch.column_shapes[out.value])
+            joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
+            total = self._along_own(joined, part)
+            shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
+            outputs[i][...] = total.reshape(shape)
 
     def _along_own(self, total: Any, part: Any) -> Any:
         """A column reduction without the axes along which its operand is the same everywhere."""

@@ -1,0 +1,243 @@
+"""Calls whose arrays differ in nothing but their addresses, at the least cost.
+
+All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory for
+what it keeps. A few machine instructions fetch the arrays' addresses from the arrays
+themselves, set the counters to zero and run the kernel, so that a call from Python is one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from eagerflow.kernels import threads
+from eagerflow.kernels.cache import ObjectCache
+from eagerflow.kernels.llvm import compiler, launch
+from eagerflow.kernels.llvm.driver import LINE
+from eagerflow.kernels.reductions import identity, ufunc
+
+__all__ = ["FixedCall", "possible"]
+
+# A job: what runs, its three arguments, how many counters and operands there are; then for each
+# operand its slot in the frame, what to add to its address, and the array itself.
+_HEAD = 6
+_TEXT = """
+define void @fill(ptr %job) nounwind {{
+entry:
+  %at_frame = getelementptr i64, ptr %job, i64 1
+  %frame = load ptr, ptr %at_frame, align 8
+  %at_counters = getelementptr i64, ptr %job, i64 3
+  %counters = load ptr, ptr %at_counters, align 8
+  %at_lines = getelementptr i64, ptr %job, i64 4
+  %lines = load i64, ptr %at_lines, align 8
+  %at_count = getelementptr i64, ptr %job, i64 5
+  %count = load i64, ptr %at_count, align 8
+  %slots = getelementptr i64, ptr %job, i64 {head}
+  %offsets = getelementptr i64, ptr %slots, i64 %count
+  %arrays = getelementptr i64, ptr %offsets, i64 %count
+  br label %operand
+operand:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %place ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %place, label %zero
+place:
+  %at_slot = getelementptr i64, ptr %slots, i64 %k
+  %slot = load i64, ptr %at_slot, align 8
+  %at_offset = getelementptr i64, ptr %offsets, i64 %k
+  %offset = load i64, ptr %at_offset, align 8
+  %at_array = getelementptr i64, ptr %arrays, i64 %k
+  %array = load ptr, ptr %at_array, align 8
+  %at_data = getelementptr i8, ptr %array, i64 {field}
+  %data = load i64, ptr %at_data, align 8
+  %where = add i64 %data, %offset
+  %target = getelementptr i64, ptr %frame, i64 %slot
+  store i64 %where, ptr %target, align 8
+  %k_next = add i64 %k, 1
+  br label %operand
+zero:
+  %i = phi i64 [ 0, %operand ], [ %i_next, %reset ]
+  %left = icmp ult i64 %i, %lines
+  br i1 %left, label %reset, label %done
+reset:
+  %word = mul i64 %i, {line}
+  %counter = getelementptr i64, ptr %counters, i64 %word
+  store i64 0, ptr %counter, align 8
+  %i_next = add i64 %i, 1
+  br label %zero
+done:
+  ret void
+}}
+
+define void @start(ptr %job) nounwind {{
+  call void @fill(ptr %job)
+  %function = load ptr, ptr %job, align 8
+  %at_frame = getelementptr i64, ptr %job, i64 1
+  %frame = load ptr, ptr %at_frame, align 8
+  %at_scratch = getelementptr i64, ptr %job, i64 2
+  %scratch = load ptr, ptr %at_scratch, align 8
+  %at_counters = getelementptr i64, ptr %job, i64 3
+  %counters = load ptr, ptr %at_counters, align 8
+  call void %function(ptr %frame, ptr %scratch, ptr %counters)
+  ret void
+}}
+
+define void @start_all(ptr %jobs, i64 %count) nounwind {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %work ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %work, label %done
+work:
+  %at_job = getelementptr ptr, ptr %jobs, i64 %k
+  %job = load ptr, ptr %at_job, align 8
+  call void @start(ptr %job)
+  %k_next = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}}
+"""
+
+
+@cache
+def _functions() -> tuple[Any, Any, Any]:
+    """What fills a job's frame, what also runs it, and what runs several."""
+    target = compiler.host()
+    text = _TEXT.format(head=_HEAD, field=launch.HEAD, line=LINE)
+    text = f'target triple = "{target.triple}"\n{text}'
+    disk = ObjectCache()
+    key = "\n".join([text, target.key, compiler.version()])
+    content = disk.load(key)
+    if content is None:
+        content = compiler.compile_object(text, target)
+        disk.store(key, content)
+    names = ("fill", "start", "start_all")
+    library = compiler.link(content, *names)
+    arguments = ((ctypes.c_void_p,), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64))
+    fill, start, start_all = (
+        library.function(n, *given) for n, given in zip(names, arguments, strict=True)
+    )
+    return fill, start, start_all
+
+
+def possible(call: Any) -> bool:
+    """Whether a prepared call needs nothing but its arrays' addresses."""
+    plain = not (call.copies or call.lookups or call.saved)
+    return plain and launch.address is launch._quick_address
+
+
+class _Job:
+    """All that one run at a time needs besides its arrays."""
+
+    __slots__ = (
+        "address", "counters", "frame", "held", "partial", "partials", "places", "scratch", "words",
+    )  # fmt: skip
+
+    def __init__(self, call: FixedCall) -> None:
+        own = call.launch
+        self.frame = own.frame_type.from_buffer_copy(own.template)
+        self.counters = own.code.counters()
+        self.partial: dict[str, Any] = {}
+        self.partials: list[tuple[Any, Any]] = []  # arrays, and the number to fill them with
+        for name, shape in own.column_shapes.items():
+            part: Any = own.region.statement(name)
+            array = self.partial[name] = np.empty(shape, part.dtype)
+            self.partials.append((array, identity(part.instruction, part.dtype)))
+            self.frame[own.at[f"columns_{name}"]] = launch.address(array)
+        self.held = own._reserve(self.frame) if own.variant == "stages" else []
+        self.scratch = 0
+        if own.scratch:
+            if own.variant != "stages":
+                self.held = [np.empty(own.scratch + 64, np.uint8)]
+            self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
+            if own.variant == "stages":
+                self.scratch = launch.address(self.held[-1])
+        count = len(call.slots)
+        self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
+            call.entry, ctypes.addressof(self.frame), self.scratch,
+            ctypes.addressof(self.counters), len(self.counters) // LINE, count,
+            *call.slots, *call.offsets,
+        )  # fmt: skip
+        self.address = ctypes.addressof(self.words)
+        # What is written with each call: one object for each operand.
+        first = self.address + 8 * (_HEAD + 2 * count)
+        self.places = (ctypes.c_int64 * count).from_address(first)
+
+
+class FixedCall:
+    """A ``launch.Call`` for arrays like those that it was made for, whatever their addresses.
+
+    ``offsets`` are bytes to add to the addresses of inputs. It checks nothing: shapes, strides
+    and dtypes have to be those that it was made for. Several threads may call it at once.
+    """
+
+    def __init__(self, call: launch.Call, offsets: Sequence[int] = ()) -> None:
+        self.call, self.launch = call, call.launch
+        own = call.launch
+        self.entry = ctypes.cast(own.code.function, ctypes.c_void_p).value
+        self.inputs = len(call.region.inputs)
+        self.direct = call.direct
+        self.slots = own.pointers
+        self.offsets = [*offsets, *[0] * (len(self.slots) - len(offsets))]
+        self.threads = own.count if own.parallel else 1
+        self.fill, self.start, _ = _functions()
+        self.joins = [self._join(i) for i in call.columns]
+        self._jobs: list[_Job] = [_Job(self)]
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Fill ``outputs`` with what the region computes from ``inputs``."""
+        try:
+            job = self._jobs.pop()
+        except IndexError:
+            job = _Job(self)
+        if self.joins:
+            given = [*map(id, inputs), *[id(outputs[i]) for i in self.direct]]
+            for array, neutral in job.partials:
+                array.fill(neutral)
+        else:
+            given = [*map(id, inputs), *map(id, outputs)]
+        job.places[:] = given
+        if self.threads > 1 and threads.thread_count() > 1:
+            self._shared(job)
+        else:
+            self.start(job.address)
+        for join in self.joins:
+            join(job, outputs)
+        self._jobs.append(job)
+
+    def _shared(self, job: _Job) -> None:
+        self.fill(job.address)
+        function, frame, counters = self.launch.code.function, job.frame, job.counters
+        kept = self.launch.scratch if self.launch.variant != "stages" else 0
+
+        def help_out(_: int) -> None:
+            function(frame, self.launch._own_scratch() if kept else job.scratch, counters)
+
+        threads.run(help_out, min(self.threads, threads.thread_count()))
+
+    def _join(self, number: int) -> Any:
+        """What brings a column reduction's parts into its output."""
+        call = self.call
+        out = call.region.outputs[number]
+        part: Any = call.region.statement(out.value)
+        blocks, middle, across = self.launch.column_shapes[out.value]
+        reduce = ufunc(part.instruction).reduce
+        if middle * across != prod(call.sizes[a] for a in out.axes) or out.dtype != part.dtype:
+            return lambda job, outputs: call._join_one(job.partial, outputs, number)
+
+        def join(job: _Job, outputs: Sequence[Any]) -> None:
+            lines, result = job.partial[out.value], outputs[number]
+            if not result.flags.c_contiguous:
+                call._join_one(job.partial, outputs, number)
+            elif blocks == 1:
+                result[...] = lines.reshape(result.shape)
+            else:
+                reduce(lines, 0, None, result.reshape(middle, across))
+
+        return join
