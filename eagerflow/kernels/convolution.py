@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels import buffers, winograd, winograd_programs
+from eagerflow.kernels import buffers, direct_convolution, winograd, winograd_programs
 from eagerflow.kernels.blocks import Block, cut, lanes, load, pieces, strided, total
 from eagerflow.kernels.threads import run, scratch
 from eagerflow.kernels.windows import Window, taps
@@ -103,6 +103,8 @@ def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``."""
     if groups == 1 and _in_programs(x, w, windows):
         return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
+    if groups == 1 and direct_convolution.takes(x, windows, *w.shape[-2:]):
+        return direct_convolution.forward(x, w, windows, False)
     y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
         y[...] = 0
@@ -203,6 +205,8 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
         found = own.filter_gradient(x, g, windows)
         if found is not None:
             return found
+    if groups == 1 and direct_convolution.takes(x, windows, *shape[-2:]):
+        return direct_convolution.filter_gradient(x, g, windows)
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
     def partial(blocks: list[Block]) -> Any:
@@ -254,6 +258,8 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
         if groups == 1 and _in_programs(g, w, back):
             again = _again(g, _turned(w, groups), back)
             return winograd_programs.forward(g, w, back, True, again)
+        if groups == 1 and direct_convolution.takes(g, back, *w.shape[-1:-3:-1]):
+            return direct_convolution.forward(g, w, back, True)
         return forward(g, _turned(w, groups), back, groups)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:

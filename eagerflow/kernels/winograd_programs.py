@@ -13,10 +13,9 @@ import numpy as np
 
 from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.blocks import Block
-from eagerflow.kernels.llvm.program import Program, kept, processor
+from eagerflow.kernels.llvm.program import Program, aligned, kept, processor
 from eagerflow.kernels.llvm.winograd import SLOTS, Form, ForwardWriter
 from eagerflow.kernels.llvm.winograd_filters import FilterWriter
-from eagerflow.kernels.threads import scratch
 from eagerflow.kernels.windows import Window
 
 __all__ = ["filter_gradient", "forward", "pays"]
@@ -33,7 +32,7 @@ LANES = 4
 def pays(images: int, windows: Windows, channels: int, filters: int) -> bool:
     """Whether a convolution is large enough, on a machine with a compiler."""
     positions = images * windows[0].out * windows[1].out
-    return generated.pays(9 * positions * channels * filters, BORDER)
+    return positions > 0 and generated.pays(9 * positions * channels * filters, BORDER)
 
 
 class _Kernel(NamedTuple):
@@ -110,7 +109,7 @@ def forward(
     flags = np.zeros(-(-images // height) * blocks, np.uint8)
     kernel.program.run(
         (images, rows, height, kernel.band), kernel.scratch, images=np.ascontiguousarray(x),
-        other=np.ascontiguousarray(w), result=y, weights=_aligned("weights", kernel.shared),
+        other=np.ascontiguousarray(w), result=y, weights=aligned("weights", kernel.shared),
         flags=flags,
     )  # fmt: skip
     if flags.any():
@@ -138,12 +137,6 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
     kernel.program.run(
         (images, rows, height, span), kernel.scratch, images=np.ascontiguousarray(x),
         other=np.ascontiguousarray(g), result=found, flags=flags,
-        weights=_aligned("weights", count * kernel.shared),
+        weights=aligned("weights", count * kernel.shared),
     )  # fmt: skip
     return None if flags.any() else found
-
-
-def _aligned(name: str, size: int) -> Any:
-    """Memory that is used again, placed for vectors."""
-    whole = scratch(f"winograd {name}", (size + 64,), np.uint8)
-    return whole[-whole.ctypes.data % 64 :]

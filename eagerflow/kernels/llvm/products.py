@@ -90,27 +90,31 @@ class Vectors:
 
     # Memory --------------------------------------------------------------------------------------
 
-    def _mask(self, count: int) -> str:
+    def _mask(self, count: int, mask: str = "") -> str:
+        if mask:
+            return f"<{self.lanes} x i1> {mask}"
         bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes))
         return f"<{self.lanes} x i1> <{bits}>"
 
-    def load(self, pointer: str, offset: str | int = 0, count: int = 0) -> str:
-        """A vector; of ``count`` elements if that is given, and zeros."""
+    def load(self, pointer: str, offset: str | int = 0, count: int = 0, mask: str = "") -> str:
+        """A vector; of ``count`` elements, or those of a mask, if that is given, and zeros."""
         place = self.at(pointer, offset)
-        if not count or count == self.lanes:
+        if not mask and (not count or count == self.lanes):
             return self.code.value(f"load {self.type}, ptr {place}, align {self.itemsize}")
         name = f"llvm.masked.load.v{self.lanes}{self._suffix}.p0"
         bits = f"<{self.lanes} x i1>"
         self.code.declarations[name] = f"declare {self.type} @{name}(ptr, i32, {bits}, {self.type})"
         return self.code.value(
-            f"call {self.type} @{name}(ptr {place}, i32 {self.itemsize}, {self._mask(count)}, "
-            f"{self.type} zeroinitializer)"
+            f"call {self.type} @{name}(ptr {place}, i32 {self.itemsize}, "
+            f"{self._mask(count, mask)}, {self.type} zeroinitializer)"
         )
 
-    def store(self, value: str, pointer: str, offset: str | int = 0, count: int = 0) -> None:
-        """Write a vector, or its first ``count`` elements."""
+    def store(
+        self, value: str, pointer: str, offset: str | int = 0, count: int = 0, mask: str = ""
+    ) -> None:
+        """Write a vector, or its first ``count`` elements, or those of a mask."""
         place = self.at(pointer, offset)
-        if not count or count == self.lanes:
+        if not mask and (not count or count == self.lanes):
             self.code.line(f"store {self.type} {value}, ptr {place}, align {self.itemsize}")
             return
         name = f"llvm.masked.store.v{self.lanes}{self._suffix}.p0"
@@ -118,7 +122,7 @@ class Vectors:
         self.code.declarations[name] = f"declare void @{name}({self.type}, ptr, i32, {bits})"
         self.code.line(
             f"call void @{name}({self.type} {value}, ptr {place}, i32 {self.itemsize}, "
-            f"{self._mask(count)})"
+            f"{self._mask(count, mask)})"
         )
 
     def gather(self, pointer: str, stride: int, count: int = 0) -> str:
@@ -186,15 +190,17 @@ class Vectors:
         count: str | int,
         row: Callable[[str, int], tuple[str, int]],
         column: Callable[[str], str],
+        masks: list[str] | None = None,
     ) -> list[Any]:
         """``sums`` of a block, to which ``count`` steps are added.
 
         ``row(step, i)`` is the address of a number of row i, as a pointer and an offset,
-        ``column(step)`` that of the vectors.
+        ``column(step)`` that of the vectors, of which ``masks`` tell what there is.
         """  # fmt: skip
+        masks = masks or [""] * shape.vectors
         with self.code.loop("k", "0", str(count), 1, sums) as (k, carried):
             start = column(k)
-            columns = [self.load(start, j * self.size) for j in range(shape.vectors)]
+            columns = [self.load(start, j * self.size, mask=m) for j, m in enumerate(masks)]
             for i in range(shape.rows):
                 number = self.everywhere(*row(k, i))
                 for j in range(shape.vectors):

@@ -15,7 +15,7 @@ import numpy as np
 
 from eagerflow.kernels import generated, llvm, threads
 
-__all__ = ["Program", "kept", "machine", "processor"]
+__all__ = ["Program", "aligned", "kept", "machine", "processor"]
 
 
 _package: Any = llvm
@@ -115,3 +115,9 @@ def kept(make: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return found
+
+
+def aligned(name: str, size: int) -> Any:
+    """Memory of so many bytes that this thread uses again, placed for vectors."""
+    whole = threads.scratch(f"program {name}", (size + 64,), np.uint8)
+    return whole[-machine().launch.address(whole) % 64 :]
