@@ -58,6 +58,9 @@ class _Check:
 
     def run(self) -> None:
         graph = self.graph
+        for value in graph.finals():
+            if type(value) is not Value:
+                self.fail(f"an output or an assigned value is {short_repr(value)}")
         self._inputs()
         for cell in graph.cells:
             self._cell(cell)
@@ -136,7 +139,8 @@ class _Check:
 
     def _assigned(self, cell: Cell) -> None:
         value = cell.assigned
-        if type(value) is not Value or value not in self.known:
+        assert value is not None
+        if value not in self.known:
             self.fail(f"what Variable {cell.name} is to have is not a value of the graph: {value}")
         if not _same(value, cell.value):
             self.fail(
@@ -150,7 +154,7 @@ class _Check:
         if len(names) != len(graph.outputs) or len(set(names)) != len(names):
             self.fail("its outputs do not have a name each", received=", ".join(map(str, names)))
         for name, value in zip(names, graph.outputs, strict=True):
-            if type(value) is not Value or value not in self.known:
+            if value not in self.known:
                 self.fail(f"the output {name} is not a value of the graph: {short_repr(value)}")
         if [x for x in graph.results if type(x) is Value] != list(graph.outputs):
             self.fail("the values in its result are not its outputs")

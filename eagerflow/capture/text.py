@@ -11,7 +11,7 @@
 Return:
         output = dense/tanh
 
-Within a scope, names are written without it, unless a value outside has the short name.
+Within a scope, results of its nodes are named without it, unless a value has the short name.
 
 """
 
@@ -244,8 +244,10 @@ def _row(
 
     def name(value: Any) -> str:
         full: str = value.name
+        if not prefix or value.node is None or not full.startswith(prefix):
+            return full
         short = full[len(prefix) :]
-        return short if prefix and full.startswith(prefix) and short not in everything else full
+        return full if short in everything else short
 
     made = [v.name[len(prefix) :] if v.name.startswith(prefix) else v.name for v in node.outputs]
     base = made[0].rpartition(":")[0] if len(made) > 1 else ""
@@ -275,26 +277,20 @@ def _aligned(rows: list[_Row]) -> Iterator[str]:
 
 
 def _ends(graph: Graph) -> Iterator[str]:
-    for title, pairs in (
-        ("return", zip(graph.outputs.names, graph.outputs, strict=True)),
-        ("assign", ((c.name, c.assigned) for c in graph.cells if c.assigned is not None)),
-    ):
-        named = [(str(name), value.name) for name, value in pairs if value is not None]
-        if named:
+    returned = [
+        (str(name), str(v.name)) for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
+    ]
+    for i, leaf in enumerate(graph.results):  # what is returned besides tensors
+        if type(leaf) is not Value:
+            returned.append((f"result {i}", _cut(short_repr(leaf))))
+    assigned = [(c.name, c.assigned.name) for c in graph.cells if c.assigned is not None]
+    for title, pairs in (("return", returned), ("assign", assigned)):
+        if pairs:
             yield ""
             yield f"  {title}"
-            width = _width(name for name, _ in named)
-            for name, value in named:
-                yield f"    {name:<{width}} = {value}"
-    for name, leaf in _plain_results(graph):
-        yield f"    {name} = {leaf}"
-
-
-def _plain_results(graph: Graph) -> Iterator[tuple[str, str]]:
-    """What the program returns besides tensors."""
-    for i, leaf in enumerate(graph.results):
-        if type(leaf) is not Value:
-            yield f"result {i}", _cut(short_repr(leaf))
+            width = _width(name for name, _ in pairs)
+            for name, words in pairs:
+                yield f"    {name:<{width}} = {words}"
 
 
 def _width(names: Iterable[str]) -> int:
