@@ -34,6 +34,7 @@ __all__ = [
     "custom_op",
     "freeze",
     "ops",
+    "plain",
     "register",
 ]
 
@@ -89,12 +90,18 @@ class ErrorSample(NamedTuple):
     words: str
 
 
-_PLAIN = frozenset({type(None), int, float, bool, str, complex, Dim})
+_PLAIN: set[type] = {type(None), int, float, bool, str, complex, Dim}
 
 MAX_DEPTH = 64  # of nested lists, as in NumPy
 
 REQUIRED: Any = object()
 """Stands for the default of an attribute that has none."""
+
+
+def plain(cls: type) -> type:
+    """Let attributes hold objects of a class as they are; such objects never change."""
+    _PLAIN.add(cls)
+    return cls
 
 
 def freeze(value: Any, depth: int = 0) -> Any:
@@ -139,7 +146,8 @@ class Op:
     user's own attributes, for the hot path. ``partials`` (one per argument: a number, or a
     function of result and arguments) or ``vjp`` (one rule per argument, or one for all)
     give the gradient; rules get the values named in ``saves`` ("y" is the result) and a
-    TensorSpec in place of each other value.
+    TensorSpec in place of each other value. Where ``on_tensors`` is true, the kernel is made of
+    ops: it takes and gives Tensors, as they come, and None in place of a namespace.
     """
 
     name: str
@@ -169,6 +177,7 @@ class Op:
     arrange: Rule | None = None
     overrides: dict[str, Rule] = field(default_factory=dict)
     trusted: bool = False
+    on_tensors: bool = False
     singular: bool = False
     optional: frozenset[int] = frozenset()
     outputs: int = 1

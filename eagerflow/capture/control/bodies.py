@@ -1,0 +1,440 @@
+"""Bodies: the graphs that ops of control flow hold as attributes, and how they are run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from eagerflow.batching import Batching
+from eagerflow.capture.trace import place
+from eagerflow.devices import device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.op import Cost, Op, plain
+from eagerflow.recorder import now, scope, under
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = [
+    "BATCHED", "Body", "as_graph", "call", "copied", "cost_of", "draws", "fresh", "remembered",
+    "replay", "results_of", "run", "settled", "sizes_of", "unused", "with_inputs",
+]  # fmt: skip
+
+
+@plain
+class Body(Graph):
+    """A graph inside an op: pure, closed, and equal to any other that computes the same.
+
+    Names and lines do not count. So two loops whose bodies were traced apart are one to passes
+    that look for equal nodes, and what was learned of a body holds for its equals.
+    """
+
+    def __init__(self, name: str, inputs: Any, nodes: Iterable[Node], outputs: Any) -> None:
+        # An output may be given twice, or be an input: its name does not tell it apart.
+        names = [f"output_{i}" for i in range(len(outputs))]
+        super().__init__(name, Values(inputs), nodes, Values(outputs, names))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Body) and _facts(self) == _facts(other))
+
+    def __hash__(self) -> int:
+        found: int | None = self.learned.get("hash")
+        if found is None:
+            found = self.learned["hash"] = hash(_facts(self))
+        return found
+
+    def __reduce__(self) -> Any:
+        return _rebuilt, (self.name, *_parts(self))
+
+
+plain(Graph)  # passes may give bodies of any class
+
+
+# Equality, and the way through pickle -------------------------------------------------------------
+
+
+def _parts(graph: Graph) -> tuple[Any, ...]:
+    """A graph as plain data, in which numbers stand for Values."""
+    numbers = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
+    inputs = tuple((v.name, v.shape, v.dtype) for v in graph.inputs)
+    constants = tuple((v.name, v.constant) for v in graph.constants)
+    rows = []
+    for node in graph.nodes:
+        given = tuple((True, numbers[x]) if type(x) is Value else (False, x) for x in node.inputs)
+        made = tuple((v.name, v.shape, v.dtype, v.device) for v in node.outputs)
+        numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
+        rows.append((node.op, given, node.attributes, node.name, node.source, node.device, made))
+    return inputs, constants, tuple(rows), tuple(numbers[v] for v in graph.outputs)
+
+
+def _facts(graph: Graph) -> Any:
+    """What makes two bodies equal, in a form that can be compared and hashed."""
+    found = graph.learned.get("facts")
+    if found is None:
+        inputs, constants, rows, outputs = _parts(graph)
+        found = graph.learned["facts"] = (
+            tuple(spec[1:] for spec in inputs),
+            tuple((t.dtype, t.shape, under(None, t.numpy).tobytes()) for _, t in constants),
+            tuple(
+                (op.name, _comparable(given), _comparable(tuple(attributes.values())), pin)
+                for op, given, attributes, _, _, pin, _ in rows
+            ),
+            outputs,
+        )
+    return found
+
+
+def _comparable(value: Any) -> Any:
+    """An attribute or number such that 1, 1.0 and True, or 0.0 and -0.0, are not equal."""
+    if isinstance(value, tuple):
+        return tuple(map(_comparable, value))
+    if isinstance(value, slice):
+        return "slice", _comparable((value.start, value.stop, value.step))
+    if isinstance(value, bool | int | float | complex):
+        return type(value).__name__, repr(value)
+    return value
+
+
+def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) -> Body:
+    values = [Value(*spec) for spec in inputs]
+    own = len(values)
+    values += [Value(label, t.shape, t.dtype, constant=t) for label, t in constants]
+    nodes = []
+    for op, given, attributes, label, source, pin, made in rows:
+        args = tuple(values[x] if is_value else x for is_value, x in given)
+        node = Node(op, args, attributes, label, source, pin)
+        node.outputs = tuple(
+            Value(n, shape, dtype, None, node, i, device=at)
+            for i, (n, shape, dtype, at) in enumerate(made)
+        )
+        nodes.append(node)
+        values += node.outputs
+    return Body(name, values[:own], nodes, [values[i] for i in outputs])
+
+
+_made: OrderedDict[Any, Any] = OrderedDict()
+_KEPT = 512
+
+
+def remembered(graph: Graph, key: Any, make: Callable[[], Any]) -> Any:
+    """What follows from a graph, made once for all equal ones from the same lines.
+
+    A loop that is called again and again under a tape is traced each time, and what its gradient
+    needs is made the first time alone.
+    """
+    if key in graph.learned:
+        return graph.learned[key]
+    places = graph.learned.get("places")
+    if places is None:
+        places = graph.learned["places"] = tuple(node.source for node in graph.nodes)
+    known = key, _facts(graph), places
+    found = _made.get(known)
+    if found is None:
+        found = _made[known] = make()
+        if len(_made) > _KEPT:
+            _made.pop(next(iter(_made)), None)
+    graph.learned[key] = found
+    return found
+
+
+# What is said of a body ---------------------------------------------------------------------------
+
+
+def as_graph(value: Any, argument: str) -> Graph:
+    """``value``, which has to be a graph without Variables; DTypeError if not."""
+    if not isinstance(value, Graph) or value.cells:
+        raise DTypeError(
+            "it is not a graph without Variables", argument=argument, received=summary(value),
+            expected="a graph, as ef.cond, ef.switch, ef.while_loop and ef.scan make it",
+        )  # fmt: skip
+    return value
+
+
+def nested(attributes: dict[str, Any]) -> Iterator[Graph]:
+    """The graphs among attributes."""
+    for value in attributes.values():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Graph):
+                yield part
+
+
+def draws(graph: Graph) -> bool:
+    """Whether random numbers are drawn in a graph, or in those within it."""
+    found: bool | None = graph.learned.get("draws")
+    if found is None:
+        found = graph.learned["draws"] = any(
+            node.op.family == "random" or any(map(draws, nested(node.attributes)))
+            for node in graph.nodes
+        )
+    return found
+
+
+def cost_of(graph: Graph) -> Cost:
+    """What one run of a graph costs."""
+    flops: Any = 0
+    moved: Any = 0
+    for node in graph.nodes:
+        specs = [x.spec if type(x) is Value else x for x in node.inputs]
+        cost = node.op.cost(*specs, **node.attributes)
+        flops, moved = flops + cost.flops, moved + cost.bytes
+    return Cost(flops, moved)
+
+
+def unused(graph: Graph, likes: Sequence[Any]) -> list[Value]:
+    """Values of these shapes and dtypes for inputs that a graph does not read."""
+    taken = {v.name for v in graph.inputs} | {v.name for n in graph.nodes for v in n.outputs}
+    free = (
+        name for i in range(2 * len(taken) + len(likes) + 1) if (name := f"unused_{i}") not in taken
+    )
+    return [Value(name, tuple(x.shape), x.dtype) for x, name in zip(likes, free, strict=False)]
+
+
+def with_inputs(graph: Graph, inputs: Sequence[Value]) -> Body:
+    """The same graph, with these inputs."""
+    return Body(graph.name, inputs, graph.nodes, graph.outputs)
+
+
+# Sizes --------------------------------------------------------------------------------------------
+
+
+class _Sizes(dict[str, Any]):
+    """Sizes by name; a name that is not there stands for itself."""
+
+    def __missing__(self, name: str) -> Dim:
+        return Dim(name)
+
+
+def _bind(sizes: _Sizes, said: tuple[Any, ...], came: tuple[Any, ...]) -> bool:
+    """Learn sizes from a shape; whether it fits."""
+    if len(said) != len(came):
+        return False
+    later = []
+    for wanted, size in zip(said, came, strict=True):
+        if not isinstance(wanted, Dim):
+            if wanted != size:
+                return False
+        elif repr(wanted).isidentifier() and repr(wanted) not in sizes:
+            sizes[repr(wanted)] = size
+        else:
+            later.append((wanted, size))
+    return all(wanted.evaluate(sizes) == size for wanted, size in later)
+
+
+def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str]) -> _Sizes:
+    """The meaning of named sizes where a graph gets these; ShapeError or DTypeError for misfits."""
+    sizes = _Sizes()
+    if len(given) != len(graph.inputs):
+        raise CaptureError(
+            f"{len(given)} values for a graph of {len(graph.inputs)} inputs", argument=argument(0),
+            received=", ".join(map(summary, given)),
+            expected=", ".join(summary(v) for v in graph.inputs),
+        )  # fmt: skip
+    for i, (value, x) in enumerate(zip(graph.inputs, given, strict=True)):
+        if value.dtype != x.dtype:
+            raise DTypeError(
+                f"its dtype is not that of the graph's input {value.name}", argument=argument(i),
+                received=summary(x), expected=str(TensorSpec(value.shape, value.dtype)),
+            )  # fmt: skip
+        if not _bind(sizes, value.shape, tuple(x.shape)):
+            raise ShapeError(
+                f"its shape is not that of the graph's input {value.name}", argument=argument(i),
+                received=summary(x), expected=str(TensorSpec(value.shape, value.dtype)),
+            )  # fmt: skip
+    return sizes
+
+
+def results_of(
+    graph: Graph, given: Sequence[Any], argument: Callable[[int], str]
+) -> list[TensorSpec]:
+    """The specs of a graph's outputs for inputs like these, which are checked."""
+    sizes = sizes_of(graph, given, argument)
+    place = next((x.device for x in given), None)
+    return [TensorSpec(_known(v.shape, sizes), v.dtype, None, place) for v in graph.outputs]
+
+
+def _known(value: Any, sizes: _Sizes) -> Any:
+    """An attribute with its sizes filled in, as far as they are known."""
+    if isinstance(value, Dim):
+        return value.evaluate(sizes)
+    if isinstance(value, tuple):
+        return tuple(_known(part, sizes) for part in value)
+    if isinstance(value, slice):
+        return slice(*(_known(part, sizes) for part in (value.start, value.stop, value.step)))
+    return settled(value, sizes) if isinstance(value, Graph) else value
+
+
+def symbolic(value: Any) -> bool:
+    """Whether there is a named size in an attribute, or anywhere in a graph."""
+    if isinstance(value, Graph):
+        found: bool | None = value.learned.get("symbolic")
+        if found is None:
+            found = value.learned["symbolic"] = any(symbolic(v.shape) for v in value.inputs) or any(
+                symbolic(tuple(node.attributes.values())) for node in value.nodes
+            )
+        return found
+    if isinstance(value, tuple):
+        return any(map(symbolic, value))
+    if isinstance(value, slice):
+        return symbolic((value.start, value.stop, value.step))
+    return isinstance(value, Dim)
+
+
+def settled(graph: Graph, sizes: dict[str, Any]) -> Graph:
+    """The graph for these sizes: in shapes, in attributes, and in the graphs within it."""
+    if not sizes or not symbolic(graph):
+        return graph
+    cache = graph.learned.setdefault("settled", {})
+    key = tuple(sorted((name, repr(size)) for name, size in sizes.items()))
+    if key not in cache:
+        if len(cache) >= 8:
+            cache.clear()
+        cache[key] = _settled(graph, _Sizes(sizes))
+    found: Graph = cache[key]
+    return found
+
+
+def _settled(graph: Graph, sizes: _Sizes) -> Body:
+    new = {v: Value(v.name, _known(v.shape, sizes), v.dtype) for v in graph.inputs}
+    inputs = list(new.values())
+    nodes = copied(graph.nodes, new, lambda value: _known(value, sizes))
+    return Body(graph.name, inputs, nodes, [new.get(v, v) for v in graph.outputs])
+
+
+def copied(
+    nodes: Iterable[Node],
+    new: dict[Value, Value],
+    change: Callable[[Any], Any] = lambda value: value,
+) -> list[Node]:
+    """Nodes of their own that read and make ``new`` values in place of old ones.
+
+    ``new`` grows by what the nodes make; ``change`` is applied to attributes and shapes.
+    """
+    found = []
+    for old in nodes:
+        args = tuple(new.get(x, x) if type(x) is Value else x for x in old.inputs)
+        attributes = {name: change(value) for name, value in old.attributes.items()}
+        node = Node(old.op, args, attributes, old.name, old.origin, old.device)
+        node.outputs = tuple(
+            Value(v.name, change(v.shape), v.dtype, None, node, i, device=v.device)
+            for i, v in enumerate(old.outputs)
+        )
+        new.update(zip(old.outputs, node.outputs, strict=True))
+        found.append(node)
+    return found
+
+
+# Running ------------------------------------------------------------------------------------------
+
+
+class _Program(NamedTuple):
+    """A graph in the form in which it runs: values have numbers, the inputs' first."""
+
+    steps: list[tuple[Any, ...]]
+    constants: list[Tensor]
+    results: list[int]
+    total: int
+
+
+def _on(place: str, f: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
+    with device(place):
+        return f(*args, **attributes)
+
+
+def _program(graph: Graph) -> _Program:
+    found: _Program | None = graph.learned.get("program")
+    if found is None:
+        numbers = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
+        steps = []
+        for node in graph.nodes:
+            # A negative number stands for a scalar, or for an argument that was left out.
+            given = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
+            numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
+            f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
+            steps.append((f, given, node.attributes, [numbers[v] for v in node.outputs], node))
+        constants = [v.constant for v in graph.constants]
+        results = [numbers[v] for v in graph.outputs]
+        found = graph.learned["program"] = _Program(steps, constants, results, len(numbers))
+    return found
+
+
+def run(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph for Tensors, while nobody watches.
+
+    Errors name the user's line. An output may be one of ``tensors`` itself.
+    """
+    if symbolic(graph):
+        graph = settled(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
+    steps, constants, results, total = _program(graph)
+    values: list[Any] = [*tensors, *constants]
+    values += [None] * (total - len(values))
+    for f, given, attributes, made, node in steps:
+        try:
+            out = f(*[values[i] if i >= 0 else x for i, x in given], **attributes)
+        except EagerflowError as error:
+            error.at = error.at or place(node) or None
+            raise
+        if type(out) is tuple:
+            for i, y in zip(made, out, strict=True):
+                values[i] = y
+        else:
+            values[made[0]] = out
+    return [values[i] for i in results]
+
+
+def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The same values as Tensors of their own, so that a tape tells results and arguments apart."""
+    return tuple(new_tensor(t._array, t._kind) for t in tensors)
+
+
+def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph, computed under the eyes of whoever watches now."""
+    known: dict[Value, Any] = dict(zip(graph.inputs, tensors, strict=True))
+    known.update((v, v.constant) for v in graph.constants)
+    recorder = now()[1]
+    for node in graph.nodes:
+        if recorder is not None:
+            recorder.follow(node.origin)
+        args = [known[x] if type(x) is Value else x for x in node.inputs]
+        pinned = nullcontext() if node.device is None else device(node.device)
+        named = scope(node.scope) if node.scope else nullcontext()
+        try:
+            with pinned, named:
+                out = call(node.op, *args, **node.attributes)
+        except EagerflowError as error:
+            error.at = error.at or place(node) or None
+            raise
+        known.update(zip(node.outputs, out if type(out) is tuple else (out,), strict=True))
+    if recorder is not None:
+        recorder.follow(None)
+    return [known[v] for v in graph.outputs]
+
+
+# Calls --------------------------------------------------------------------------------------------
+
+BATCHED: dict[str, Callable[..., tuple[list[Tensor], list[bool]]]] = {}
+"""By op: the batching rule that also says which of its results have an axis of examples."""
+
+
+def call(op: Op, *args: Any, **attributes: Any) -> Any:
+    """Call an op; where ``vmap`` watches, results of control flow that all examples share stay so.
+
+    So a loop may move the state of a random generator on, which must not differ between
+    examples, and draws numbers for each of them.
+    """
+    level = now()[1]
+    rule = BATCHED.get(op.name) if isinstance(level, Batching) else None
+    if rule is None:
+        return op.call(*args, **attributes)
+    assert isinstance(level, Batching)
+    batched = tuple(level.holds(x) for x in args)
+    if not any(batched) and not any(map(draws, nested(attributes))):
+        return under(level.outer, call, op, *args, **attributes)
+    whole = tuple(x._array.tensor if b else x for x, b in zip(args, batched, strict=True))
+    outs, flags = under(level.outer, rule, whole, batched, level.size, **attributes)
+    return tuple(level.wrap(y) if flag else y for y, flag in zip(outs, flags, strict=True))

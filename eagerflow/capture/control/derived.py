@@ -1,0 +1,328 @@
+"""Graphs made of bodies: their gradients, their tangents, and themselves for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eagerflow.batching import Batching
+from eagerflow.capture.control.bodies import Body, copied, remembered, replay
+from eagerflow.capture.trace import Trace
+from eagerflow.devices import Device
+from eagerflow.dtypes import is_inexact
+from eagerflow.forward import Forward
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.ops.arithmetic import add
+from eagerflow.ops.creation import zeros_like
+from eagerflow.spec import TensorSpec
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "Halves", "Tangents", "Writing", "batched", "gradients", "halves", "home", "moved", "wanted",
+]  # fmt: skip
+
+
+def home(args: Sequence[Any]) -> Device | None:
+    """The device of the first floating-point operand, or of any: where a derived graph works."""
+    tensors = [x for x in args if type(x) is Tensor]
+    tensors = [x for x in tensors if is_inexact(x.dtype)] or tensors
+    return tensors[0].device if tensors else None
+
+
+def wanted(x: Any) -> bool:
+    """Whether somebody may ask for the gradient by an operand: no tape watches others."""
+    return type(x) is Tensor and is_inexact(x.dtype) and x._key is not None
+
+
+class Writing:
+    """A graph being written down: inputs are added, ops called, and outputs named."""
+
+    def __init__(self, graph: Graph, device: Device | None) -> None:
+        self.trace = Trace(graph.name, device)
+
+    def inputs(
+        self, likes: Sequence[Any], prefix: str = "", lead: tuple[Any, ...] = ()
+    ) -> list[Tensor]:
+        """New inputs of these shapes (with ``lead`` in front) and dtypes, as Tensors."""
+        found = []
+        for like in likes:
+            value = Value(
+                self.trace.unique(prefix + like.name), (*lead, *like.shape), like.dtype, self.trace
+            )
+            found.append(self.trace.symbol(value))
+        return found
+
+    def new(self, shape: tuple[Any, ...], dtype: str, name: str) -> Tensor:
+        """One new input."""
+        return self.trace.input(TensorSpec(shape, dtype), name)
+
+    def values(self, tensors: Sequence[Tensor]) -> list[Value]:
+        """The Values that Tensors stand for."""
+        return [self.trace.value_of(t) for t in tensors]
+
+    def body(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Body:
+        """The graph from these inputs to these outputs."""
+        return Body(self.trace.name, self.values(inputs), self.trace.nodes, self.values(outputs))
+
+
+# Gradients ----------------------------------------------------------------------------------------
+
+
+def gradients(
+    graph: Graph, needed: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
+) -> tuple[Body, tuple[bool, ...]]:
+    """The graph from inputs and gradients of the inexact outputs to gradients by inputs.
+
+    It gives the gradients by those ``needed`` on which an output depends, and zeros for others
+    that are ``forced``; which these are is told next to it. What was computed on the way
+    forward is computed again.
+    """
+    return remembered(  # type: ignore[no-any-return]
+        graph,
+        ("gradients", needed, forced, device),
+        lambda: _gradients(graph, needed, forced, device),
+    )
+
+
+def _gradients(
+    graph: Graph, needed: Any, forced: Any, device: Any
+) -> tuple[Body, tuple[bool, ...]]:
+    writing = Writing(graph, device)
+    xs = writing.inputs(graph.inputs)
+    gs = writing.inputs([v for v in graph.outputs if is_inexact(v.dtype)], "gradient_")
+    watched = [x for x, need in zip(xs, needed, strict=True) if need]
+    with writing.trace:
+        with GradientTape() as tape:
+            tape.watch(watched)
+            ys = replay(graph, xs)
+        parts = iter(_pulled(tape, ys, watched, gs))
+        found = [next(parts) if need else None for need in needed]
+        found = [
+            zeros_like(x) if g is None and force else g
+            for x, g, force in zip(xs, found, forced, strict=True)
+        ]
+    body = writing.body([*xs, *gs], [g for g in found if g is not None])
+    return _without_waste(body), tuple(g is not None for g in found)
+
+
+def _pulled(
+    tape: GradientTape, ys: Sequence[Tensor], xs: list[Tensor], gs: list[Tensor]
+) -> list[Any]:
+    """Gradients by ``xs`` (None where there is none) from those of the inexact ``ys``."""
+    inexact = [y for y in ys if is_inexact(y.dtype)]
+    return list(tape.gradient(inexact, xs, gs, unconnected="none"))
+
+
+def _without_waste(body: Body) -> Body:
+    """The same body without nodes whose results nobody uses."""
+    return Body(body.name, body.inputs, _needed_for(body.outputs, body.nodes), body.outputs)
+
+
+def _needed_for(outputs: Sequence[Value], nodes: Sequence[Node]) -> list[Node]:
+    used, kept = set(outputs), []
+    for node in reversed(nodes):
+        if not used.isdisjoint(node.outputs):
+            used.update(node.values())
+            kept.append(node)
+    return kept[::-1]
+
+
+class Halves(NamedTuple):
+    """The body of a scan that keeps what its gradient needs, and the body of the scan back.
+
+    ``forward`` goes from carries, slices and captured values to carries, ys and ``residuals``
+    more ys. ``backward`` goes from gradients of carries, sums of gradients by captured values,
+    gradients of ys, residuals, slices and captured values to gradients of carries, those sums,
+    and gradients of slices. The other fields say which carries, slices and captured values have
+    a gradient, and which ys are inexact, by position.
+    """
+
+    forward: Body
+    backward: Body
+    carries: list[int]
+    slices: list[int]
+    captured: list[int]
+    ys: list[int]
+    residuals: int
+
+
+def halves(
+    graph: Graph, carries: int, sequences: int, needed: tuple[bool, ...], device: Device | None
+) -> Halves:
+    """The two halves of the gradient of a scan with this body.
+
+    ``needed`` says by which slices and captured values a gradient is wanted. The body is run
+    once under a tape: what the way back uses of the way forward are the residuals.
+    """
+    return remembered(  # type: ignore[no-any-return]
+        graph, ("halves", carries, sequences, needed, device),
+        lambda: _halves(graph, carries, sequences, needed, device),
+    )  # fmt: skip
+
+
+def _halves(graph: Graph, carries: int, sequences: int, needed: Any, device: Any) -> Halves:
+    writing = Writing(graph, device)
+    inputs = writing.inputs(graph.inputs)
+    state, slices = inputs[:carries], inputs[carries : carries + sequences]
+    captured = inputs[carries + sequences :]
+    inexact = [i for i, v in enumerate(graph.outputs) if is_inexact(v.dtype)]
+    gs = writing.inputs([graph.outputs[i] for i in inexact], "gradient_")
+    kept = [i for i, x in enumerate(state) if is_inexact(x.dtype)]
+    some = [i for i, need in enumerate(needed) if need]
+    with writing.trace:
+        with GradientTape() as tape:
+            watched = [state[i] for i in kept] + [inputs[carries + i] for i in some]
+            tape.watch(watched)
+            ys = replay(graph, inputs)
+        middle = len(writing.trace.nodes)
+        found = _pulled(tape, ys, watched, gs)
+        back = [
+            zeros_like(state[i]) if g is None else g
+            for i, g in zip(kept, found[: len(kept)], strict=True)
+        ]
+        rest = [(i, g) for i, g in zip(some, found[len(kept) :], strict=True) if g is not None]
+        of_slices = [(i, g) for i, g in rest if i < sequences]
+        of_captured = [(i - sequences, g) for i, g in rest if i >= sequences]
+        totals = writing.inputs(
+            [graph.inputs[carries + sequences + i] for i, _ in of_captured], "sum_"
+        )
+        sums = [add(total, g) for total, (_, g) in zip(totals, of_captured, strict=True)]
+    outs = writing.values([*back, *sums, *(g for _, g in of_slices)])
+    nodes, residuals = _cut(
+        writing.trace.nodes, middle, outs, set(writing.values(state)), set(writing.values(captured))
+    )
+    # On the way back residuals are inputs, which no node makes.
+    new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
+    entries = list(new.values())
+    nodes = copied(nodes, new)
+    first, later = gs[: len(kept)], gs[len(kept) :]
+    forward = Body(
+        graph.name, writing.values(inputs), writing.trace.nodes[:middle],
+        [*writing.values(ys), *residuals],
+    )  # fmt: skip
+    given = [
+        *writing.values([*first, *totals, *later]), *entries,
+        *writing.values([*slices, *captured]),
+    ]  # fmt: skip
+    backward = Body(f"{graph.name}_gradient", given, nodes, [new.get(v, v) for v in outs])
+    return Halves(
+        forward, backward, kept, [i for i, _ in of_slices], [i for i, _ in of_captured],
+        [i - carries for i in inexact if i >= carries], len(residuals),
+    )  # fmt: skip
+
+
+def _cut(
+    nodes: list[Node], middle: int, outs: list[Value], state: set[Value], captured: set[Value]
+) -> tuple[list[Node], list[Value]]:
+    """The nodes of the way back, and the values of the way forward that they use.
+
+    What is the same in each step is not kept for each, but computed again.
+    """
+    constant = set(captured)
+    for node in nodes[:middle]:
+        if all(v in constant or v.constant is not None for v in node.values()):
+            constant.update(node.outputs)
+    back = _needed_for(outs, nodes[middle:])
+    used = [v for node in back for v in node.values()] + outs
+    invariant = [v for v in used if v in constant and v not in captured]
+    again = _needed_for(invariant, nodes[:middle]) if invariant else []
+    made = {v for node in nodes[:middle] for v in node.outputs} | state
+    residuals = list(dict.fromkeys(v for v in used if v in made and v not in constant))
+    return [*again, *back], residuals
+
+
+# Tangents -----------------------------------------------------------------------------------------
+
+
+class Tangents(NamedTuple):
+    """A graph next to its derivative, not yet in an order of inputs and outputs.
+
+    ``moved`` has the tangents of inputs, and ``pushed`` those of outputs, None where there is none.
+    """
+
+    name: str
+    inputs: list[Value]
+    moved: list[Value | None]
+    nodes: list[Node]
+    outputs: list[Value]
+    pushed: list[Value | None]
+
+
+def moved(
+    graph: Graph, moving: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
+) -> Tangents:
+    """The graph together with the tangents of its outputs, from those of the inputs ``moving``.
+
+    Outputs that are ``forced`` have a tangent in any case.
+    """
+    return remembered(  # type: ignore[no-any-return]
+        graph, ("moved", moving, forced, device), lambda: _moved(graph, moving, forced, device)
+    )
+
+
+def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
+    writing = Writing(graph, device)
+    xs = writing.inputs(graph.inputs)
+    given = iter(
+        writing.inputs([v for v, m in zip(graph.inputs, moving, strict=True) if m], "tangent_")
+    )
+    tangents = [next(given) if m else None for m in moving]
+    with writing.trace:
+        with Forward() as forward:
+            for x, tangent in zip(xs, tangents, strict=True):
+                if tangent is not None:
+                    forward.seed(x, tangent)
+            ys = replay(graph, xs)
+        found = [forward.tangent(y) for y in ys]
+        found = [
+            zeros_like(y) if t is None and force else t
+            for y, t, force in zip(ys, found, forced, strict=True)
+        ]
+    value_of = writing.trace.value_of
+    given_values = [None if t is None else value_of(t) for t in tangents]
+    pushed = [None if t is None else value_of(t) for t in found]
+    nodes = writing.trace.nodes
+    return Tangents(graph.name, writing.values(xs), given_values, nodes, writing.values(ys), pushed)
+
+
+# Batches ------------------------------------------------------------------------------------------
+
+
+def batched(
+    graph: Graph,
+    flags: tuple[bool, ...],
+    forced: tuple[bool, ...],
+    size: Any,
+    device: Device | None,
+) -> tuple[Body, tuple[bool, ...]]:
+    """The graph for ``size`` examples, which the inputs with flags hold along a first axis.
+
+    Outputs that depend on them have that axis too, as do those that are ``forced``; which they
+    are is told next to it.
+    """
+    return remembered(  # type: ignore[no-any-return]
+        graph, ("batched", flags, forced, str(size), device),
+        lambda: _batched(graph, flags, forced, size, device),
+    )  # fmt: skip
+
+
+def _batched(
+    graph: Graph, flags: Any, forced: Any, size: Any, device: Any
+) -> tuple[Body, tuple[bool, ...]]:
+    writing = Writing(graph, device)
+    xs = [
+        writing.inputs([v], "", (size,) if flag else ())[0]
+        for v, flag in zip(graph.inputs, flags, strict=True)
+    ]
+    with writing.trace:
+        with Batching(size) as level:
+            each = [level.wrap(x) if flag else x for x, flag in zip(xs, flags, strict=True)]
+            ys = replay(graph, each)
+        out = [level.holds(y) for y in ys]
+        whole = [
+            level.join(y) if held or force else y
+            for y, held, force in zip(ys, out, forced, strict=True)
+        ]
+    flagged = tuple(held or force for held, force in zip(out, forced, strict=True))
+    return writing.body(xs, whole), flagged

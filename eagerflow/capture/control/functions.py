@@ -1,0 +1,154 @@
+"""The user's functions as bodies, and what they use and change from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from eagerflow.capture.control.bodies import Body
+from eagerflow.capture.trace import Trace, plain_name, refuse_leaks
+from eagerflow.debugging import NanWatch
+from eagerflow.graph import Value, Values
+from eagerflow.recorder import Recorder, now
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["Outside", "Traced", "all_or_nothing", "assign", "runs_plainly"]
+
+
+# While nobody watches: plain Python ---------------------------------------------------------------
+
+
+def _forget(entry: Any) -> None:
+    """Nothing is recorded."""
+
+
+class Journal(Recorder):
+    """Notes the values that Variables had before they were assigned."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, tuple[Variable, Tensor]] = {}
+
+    def opened(self) -> None:
+        if self.outer is None or self.outer.append is not None:
+            self.append = _forget  # so that ops take the short way
+
+    def assign(self, variable: Any, value: Any) -> None:
+        self._values.setdefault(id(variable), (variable, variable.current))
+        super().assign(variable, value)
+
+    def restore(self) -> None:
+        """Give all Variables the values that they had."""
+        for variable, value in self._values.values():
+            variable.current = value
+
+
+def runs_plainly() -> bool:
+    """Whether nobody watches who needs to see a loop as one op; then Python runs it, step by step.
+
+    So a debugger stops in the body, and prints show values.
+    """
+    recorder = now()[1]
+    while isinstance(recorder, Journal | NanWatch):
+        recorder = recorder.outer
+    return recorder is None
+
+
+@contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Variables assigned inside have their values back if an error comes out, as in a graph."""
+    with Journal() as journal:
+        try:
+            yield
+        except BaseException:
+            journal.restore()
+            raise
+
+
+# While somebody watches: bodies ------------------------------------------------------------------
+
+
+class Traced:
+    """A function of the user's as nodes, with the tensors and Variables that it took from outside.
+
+    ``likes`` are tensors like those that it gets, with ``labels`` for them; ``build`` makes the
+    arguments of them, and ``finish`` a list of Tensors of what the function returns.
+    """
+
+    def __init__(
+        self, f: Callable[..., Any], name: str, labels: Sequence[str], likes: Sequence[Tensor],
+        build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
+    ) -> None:  # fmt: skip
+        self.name = name
+        recorder = Trace(name, lifts=True)
+        symbols = [
+            recorder.symbol(
+                Value(recorder.unique(plain_name(label)), tuple(x.shape), x.dtype, recorder),
+                x.device,
+            )
+            for label, x in zip(labels, likes, strict=True)
+        ]
+        self.inputs = [s._array for s in symbols]
+        with recorder:
+            outputs = tuple(finish(f(*build(symbols))))
+        graph = recorder.finish(Values(self.inputs), outputs)
+        del symbols, outputs
+        self.nodes = graph.nodes
+        self.outputs = list(graph.outputs)
+        self._unique = recorder.unique
+        made = set(map(id, recorder.made))
+        # What comes from outside, and the Value that stands for it: Tensors, and Variables. One
+        # that the function makes for itself starts anew each time, from the value it has now.
+        self.taken: dict[int, tuple[Any, Value]] = dict(recorder.captured)
+        self.assigned: dict[int, tuple[Variable, Value]] = {}
+        for cell in graph.cells:
+            if id(cell.variable) in made:
+                self.taken[id(cell.variable.current)] = (cell.variable.current, cell.value)
+                continue
+            self.taken[id(cell.variable)] = (cell.variable, cell.value)
+            if cell.assigned is not None:
+                self.assigned[id(cell.variable)] = (cell.variable, cell.assigned)
+        recorder.captured.clear()  # the body must not keep what it is given each time
+        recorder.cells.clear()
+        refuse_leaks(recorder, ())
+
+    def body(self, outside: Sequence[Any], assigned: Sequence[Variable]) -> Body:
+        """The body: the arguments and ``outside`` go in, results and ``assigned`` come out."""
+        entries = {id(x): self._entry(x) for x in outside}
+        after = [
+            self.assigned[id(v)][1] if id(v) in self.assigned else entries[id(v)] for v in assigned
+        ]
+        inputs = [*self.inputs, *(entries[id(x)] for x in outside)]
+        return Body(self.name, inputs, self.nodes, [*self.outputs, *after])
+
+    def _entry(self, x: Any) -> Value:
+        if id(x) in self.taken:
+            return self.taken[id(x)][1]
+        return Value(self._unique("unused"), tuple(x.shape), x.dtype)
+
+
+class Outside:
+    """What several bodies take from outside: the Variables that they assign, and all else."""
+
+    def __init__(self, *bodies: Traced) -> None:
+        assigned = {key: pair[0] for body in bodies for key, pair in body.assigned.items()}
+        taken = {key: pair[0] for body in bodies for key, pair in body.taken.items()}
+        self.assigned: list[Variable] = list(assigned.values())
+        self.others = [x for key, x in taken.items() if key not in assigned]
+
+    @property
+    def state(self) -> list[Tensor]:
+        """The values that assigned Variables have now."""
+        return [v.value for v in self.assigned]
+
+    @property
+    def captured(self) -> list[Tensor]:
+        """The tensors, and the values that the other Variables have now."""
+        return [x.value if isinstance(x, Variable) else x for x in self.others]
+
+
+def assign(variables: Sequence[Variable], values: Sequence[Tensor]) -> None:
+    """Let Variables have what bodies assigned to them."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)

@@ -1,0 +1,411 @@
+"""while_loop and fori_loop: a body again and again, while a condition holds or a number of times.
+
+The op ``while_loop`` takes the state and captured values as its operands. Its attributes ``cond``
+and ``body`` are graphs of all operands: one gives a bool without axes, the other the new state;
+``states`` is the size of the state, and ``maximum_iterations`` an upper bound or None. It gives
+the last state. ``fori_loop`` is a ``scan``, or a ``while_loop`` where its bounds are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eagerflow.capture.control.bodies import (
+    BATCHED,
+    Body,
+    as_graph,
+    call,
+    cost_of,
+    fresh,
+    remembered,
+    replay,
+    results_of,
+    run,
+    unused,
+    with_inputs,
+)
+from eagerflow.capture.control.branches import COND, joined
+from eagerflow.capture.control.derived import Writing, batched, home, moved
+from eagerflow.capture.control.functions import (
+    Outside,
+    Traced,
+    all_or_nothing,
+    assign,
+    runs_plainly,
+)
+from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
+from eagerflow.capture.control.samples import ANY, reference_run, while_errors, while_samples
+from eagerflow.capture.control.scans import count_of, for_each, grown, over, same_carries, scan_vjp
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
+from eagerflow.graph import Graph
+from eagerflow.op import Cost, Missing
+from eagerflow.ops.arithmetic import add
+from eagerflow.ops.comparison import less, logical_and
+from eagerflow.ops.creation import zeros_like
+from eagerflow.ops.family import define, op_of
+from eagerflow.ops.reduction import any as any_of
+from eagerflow.ops.selection import where
+from eagerflow.ops.shape import reshape
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor
+
+__all__ = ["WHILE", "fori_loop", "while_loop"]
+
+
+# Rules --------------------------------------------------------------------------------------------
+
+
+def _spec(
+    *operands: Any, cond: Any, body: Any, states: Any, maximum_iterations: Any = None
+) -> tuple[TensorSpec, ...]:
+    test, step = as_graph(cond, "cond"), as_graph(body, "body")
+    if maximum_iterations is not None:
+        count_of(maximum_iterations, "maximum_iterations")
+    flag = results_of(test, operands, lambda i: f"operands[{i}]")
+    if [(s.shape, s.dtype.kind) for s in flag] != [((), "b")]:
+        raise DTypeError(
+            "it does not give one bool without axes", argument="cond",
+            received=", ".join(map(summary, flag)) or "nothing", expected="bool()",
+        )  # fmt: skip
+    outs = results_of(step, operands, lambda i: f"operands[{i}]")
+    if count_of(states, "states") is not len(outs) and states != len(outs):
+        same_carries(step, step.outputs, len(operands), "state")
+        raise ShapeError(
+            f"the body gives {len(outs)} values", argument="states", received=str(states),
+            expected=str(len(outs)),
+        )  # fmt: skip
+    same_carries(step, step.outputs, states, "state")
+    return tuple(outs)
+
+
+def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any) -> Cost:
+    """That of all iterations that there may be; of one where that is not known."""
+    often = 1 if maximum_iterations is None else maximum_iterations
+    test, step = cost_of(cond), cost_of(body)
+    return Cost((test.flops + step.flops) * often, (test.bytes + step.bytes) * often)
+
+
+def _bounded(cond: Graph, body: Graph, states: int, device: Device | None) -> Body:
+    """The body of a scan that does what a loop does, and nothing once that has ended."""
+
+    def make() -> Body:
+        writing = Writing(body, device)
+        with writing.trace:
+            going = writing.new((), "bool", "going")
+            given = writing.inputs(body.inputs)
+            goes = logical_and(going, replay(cond, given)[0])
+            stay = unused(body, body.inputs)
+            after = call(
+                COND, goes, *given, true_graph=body,
+                false_graph=Body("stay", stay, [], stay[:states]),
+            )  # fmt: skip
+        return writing.body([going, *given], [goes, *after])
+
+    found: Body = remembered(body, ("bounded", cond, states, device), make)
+    return found
+
+
+def _vjp(
+    g: Any, y: Any, *operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+) -> tuple[Any, ...]:
+    if maximum_iterations is None:
+        raise GradientError(
+            "the gradient needs to know how often the body may run", op="while_loop",
+            argument="maximum_iterations", received="maximum_iterations=None",
+            expected="an upper bound, since what each iteration computes is kept",
+            hint="ef.while_loop(cond, body, init, maximum_iterations=n), or ef.fori_loop with "
+            "bounds that are Python integers, or ef.scan; ef.jvp works without",
+        )  # fmt: skip
+    whole = _bounded(cond, body, states, home(operands))
+    going = as_tensor(True, device=operands[0].device)
+    parts = scan_vjp(
+        (going, *g), y, going, *operands, body=whole, carries=1 + states, sequences=0,
+        length=maximum_iterations, reverse=False,
+    )  # fmt: skip
+    return parts[1:]
+
+
+def _jvp(
+    tangents: Any, y: Any, *operands: Any, cond: Graph, body: Graph, states: int,
+    maximum_iterations: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    state = [is_inexact(x.dtype) for x in operands[:states]]
+    moving = (*state, *(t is not None for t in tangents[states:]))
+    t = moved(body, moving, tuple(state), home(operands))
+    given: list[Any] = []
+    inputs: list[Any] = []
+    tests: list[Any] = []
+    for start, end in ((0, states), (states, len(operands))):
+        given += operands[start:end]
+        inputs += t.inputs[start:end]
+        tests += cond.inputs[start:end]
+        for x, tangent, value in zip(
+            operands[start:end], tangents[start:end], t.moved[start:end], strict=True
+        ):
+            if value is not None:
+                given.append(zeros_like(x) if tangent is None else tangent)
+                inputs.append(value)
+                tests.append(None)
+    spare = iter(unused(cond, [v for v in t.moved if v is not None]))
+    pushed = [v for v in t.pushed if v is not None]
+    outs = call(
+        WHILE, *given, cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
+        body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]), states=states + len(pushed),
+        maximum_iterations=maximum_iterations,
+    )  # fmt: skip
+    found = iter(outs[states:])
+    return tuple(None if v is None else next(found) for v in t.pushed)
+
+
+def _batch(
+    args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+) -> tuple[list[Tensor], list[bool]]:
+    """All examples in one loop, which goes on while it does for any; those at their end stay."""
+    device = home(args)
+
+    def depends(now: tuple[bool, ...]) -> Sequence[bool]:
+        test = batched(cond, now, (False,), size, device)[1]
+        if test[0]:  # then each example ends where it does, and so all of its state is its own
+            return (True,) * states
+        return batched(body, now, now[:states], size, device)[1]
+
+    found = tuple(grown(flags, states, depends))
+    given = [for_each(x, a, b, size) for x, a, b in zip(args, flags, found, strict=True)]
+    test, own = batched(cond, found, (False,), size, device)
+    step = batched(body, found, found[:states], size, device)[0]
+    if not own[0]:
+        outs = call(
+            WHILE, *given, cond=test, body=step, states=states,
+            maximum_iterations=maximum_iterations,
+        )  # fmt: skip
+        return list(outs), list(found[:states])
+    going = replay(test, given)[0]
+    some, each = _masked(test, step, states, size, device)
+    outs = call(
+        WHILE, going, *given, cond=some, body=each, states=1 + states,
+        maximum_iterations=maximum_iterations,
+    )  # fmt: skip
+    return list(outs[1:]), list(found[:states])
+
+
+def _masked(
+    test: Graph, step: Graph, states: int, size: Any, device: Device | None
+) -> tuple[Body, Body]:
+    """Condition and body of a loop for many examples; the first state is who goes on."""
+
+    def make() -> tuple[Body, Body]:
+        asking = Writing(test, device)
+        with asking.trace:
+            going = asking.new((size,), "bool", "going")
+            some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
+        writing = Writing(step, device)
+        with writing.trace:
+            going = writing.new((size,), "bool", "going")
+            given = writing.inputs(step.inputs)
+            after = [
+                where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
+                for new, x in zip(replay(step, given), given, strict=False)
+            ]
+            goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
+        return some, writing.body([going, *given], [goes, *after])
+
+    found: tuple[Body, Body] = remembered(step, ("masked", test, states, str(size), device), make)
+    return found
+
+
+# The op -------------------------------------------------------------------------------------------
+
+
+def _reference(
+    *operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+) -> tuple[Any, ...]:
+    values, count = list(operands), 0
+    while count < maximum_iterations and reference_run(cond, values)[0]:
+        values[:states] = reference_run(body, values)
+        count += 1
+    return tuple(values[:states])
+
+
+@define(
+    "control",
+    {
+        "name": "while_loop",
+        "on_tensors": True,
+        "outputs": 0,  # as many as the state has
+        "dtypes": ANY,
+        "saves": "operands",
+        "infer": _spec,
+        "vjp": _vjp,
+        "jvp": _jvp,
+        "batch": lambda args, flags, size, **facts: joined(
+            *_batch(args, flags, size, **facts), size
+        ),
+        "cost": _cost,
+        "split": Missing("each iteration needs the one before"),
+        "onnx": Missing("exported as Loop with the graphs of its condition and body"),
+        "samples": while_samples,
+        "errors": while_errors,
+        "reference": _reference,
+    },
+)
+def _while_loop(
+    xp: Any, /, *operands: Any, cond: Graph, body: Graph, states: int,
+    maximum_iterations: Any = None,
+) -> Any:  # fmt: skip
+    """A graph run again and again on its own results, while another one gives True.
+
+    ``operands`` are the state and captured values; ``cond`` and ``body`` are graphs of them all,
+    which give a bool and the new state. ``states`` is the number of tensors in the state. Users
+    call ``ef.while_loop``. Raises ShapeError and DTypeError for operands that do not fit.
+    """
+    state, rest = list(operands[:states]), operands[states:]
+    count = 0
+    while (maximum_iterations is None or count < maximum_iterations) and bool(
+        run(cond, (*state, *rest))[0]
+    ):
+        state = run(body, (*state, *rest))
+        count += 1
+    return fresh(state)
+
+
+WHILE = op_of(_while_loop)
+BATCHED["while_loop"] = _batch
+
+
+# For users ----------------------------------------------------------------------------------------
+
+
+def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) -> Any:
+    """The first of ``init``, ``body(init)``, ``body(body(init))`` ... for which ``cond`` is false.
+
+    ``init`` is a tensor or a nest of them. ``cond`` and ``body`` get the whole nest as one
+    argument; ``cond`` returns a bool or a bool tensor without axes, ``body`` a nest of the same
+    structure, shapes and dtypes, where Python numbers take on the dtype wanted. What else they
+    use they take from around them, Variables included, and they may assign Variables.
+    ``maximum_iterations`` is an upper bound, which gradients need: they keep what each iteration
+    computes, and cost as much as that many iterations. ``jvp`` needs no bound.
+
+    Eagerly the functions are called each time; in captured code, under a tape, in ``vmap`` and
+    in ``jvp`` they become graphs once. Raises CaptureError, ShapeError or DTypeError with the
+    leaf and the line of ``body`` where the state changes its form, DTypeError or ShapeError for
+    what is no bool, and GradientError for a gradient without a bound.
+
+    >>> ef.capture.while_loop(lambda n: n < 100, lambda n: n * 3, ef.tensor(1))
+    Tensor(243, int64, cpu:0)
+    """
+    callable_of(cond, "while_loop", "cond", "state", 1)
+    callable_of(body, "while_loop", "body", "state", 1)
+    if maximum_iterations is not None:
+        _checked(lambda: count_of(maximum_iterations, "maximum_iterations"), "while_loop")
+    at, place = place_of(cond), place_of(body)
+    form = Form(init, "while_loop", "init")
+
+    def test(result: Any) -> list[Tensor]:
+        return [scalar(result, "while_loop", "the result of cond", "bool", at)]
+
+    def step(result: Any) -> list[Tensor]:
+        return form.match(result, "the state", place)
+
+    if runs_plainly():
+        with all_or_nothing():
+            return form.nest(_plainly(cond, body, form, test, step, maximum_iterations))
+    n = len(form.tensors)
+    given = form.labels, form.tensors, lambda symbols: (form.nest(symbols[:n]),)
+    asking = Traced(cond, "while_loop_cond", *given, test)
+    if asking.assigned:
+        # What is assigned where it is asked whether to go on is part of an iteration as well.
+        return while_loop(
+            lambda pair: pair[0],
+            lambda pair: (lambda state: (cond(state), state))(_nested(form, step(body(pair[1])))),
+            (test(cond(form.nest(form.tensors)))[0], form.nest(form.tensors)), maximum_iterations,
+        )[1]  # fmt: skip
+    doing = Traced(body, "while_loop_body", *given, step)
+    outside = Outside(doing, asking)
+    entries = [*outside.assigned, *outside.others]
+    if not doing.outputs and not outside.assigned:
+        raise ShapeError(
+            "there is no state, so that nothing could end the loop", op="while_loop",
+            argument="init", received=summary(init), expected="at least one tensor",
+        )  # fmt: skip
+    outs = call(
+        WHILE, *form.tensors, *outside.state, *outside.captured, cond=asking.body(entries, []),
+        body=doing.body(entries, outside.assigned), states=n + len(outside.assigned),
+        maximum_iterations=maximum_iterations,
+    )  # fmt: skip
+    assign(outside.assigned, outs[n:])
+    return form.nest(outs[:n])
+
+
+def _nested(form: Form, tensors: Sequence[Tensor]) -> Any:
+    return form.nest(tensors)
+
+
+def _plainly(
+    cond: Any, body: Any, form: Form, test: Callable[[Any], list[Tensor]],
+    step: Callable[[Any], list[Tensor]], most: int | None,
+) -> Sequence[Tensor]:  # fmt: skip
+    """The last state, by calling the functions themselves."""
+    state: Sequence[Tensor] = form.tensors
+    count = 0
+    while (most is None or count < most) and bool(test(cond(form.nest(state)))[0]):
+        state = step(body(form.nest(state)))
+        count += 1
+    return state
+
+
+def _checked(check: Callable[[], Any], op: str) -> Any:
+    try:
+        return check()
+    except EagerflowError as error:
+        error.op = op
+        raise
+
+
+def fori_loop(lo: Any, hi: Any, body: Any, init: Any) -> Any:
+    """The state after ``state = body(i, state)`` for ``i`` from ``lo`` to below ``hi``.
+
+    ``lo`` and ``hi`` are integers, integer tensors without axes, or symbolic sizes; ``init`` is a
+    tensor or a nest of them, and ``i`` an int64 tensor. All else is as for ``while_loop``, with
+    its errors. Gradients need bounds that are known while capturing.
+
+    >>> ef.capture.fori_loop(1, 5, lambda i, product: product * i, ef.tensor(1))
+    Tensor(24, int64, cpu:0)
+    """
+    callable_of(body, "fori_loop", "body", "i, state", 2)
+    form = Form(init, "fori_loop", "init")
+    place = place_of(body)
+    start, stop = _bound(lo, "lo"), _bound(hi, "hi")
+
+    def step(i: Any, state: Any) -> Any:
+        return form.nest(form.match(body(i, state), "the state", place))
+
+    if isinstance(start, Tensor) or isinstance(stop, Tensor):
+        first, last = as_tensor(start, "int64"), as_tensor(stop, "int64")
+        return while_loop(
+            lambda pair: less(pair[0], last),
+            lambda pair: (add(pair[0], 1), step(pair[0], pair[1])),
+            (first, form.nest(form.tensors)),
+        )[1]  # fmt: skip
+    length = stop - start
+    if isinstance(length, int):
+        length = max(length, 0)
+    first = as_tensor(start, "int64")
+    return over(
+        "fori_loop", lambda pair, _: ((add(pair[0], 1), step(*pair)), None), body,
+        (first, form.nest(form.tensors)), None, length, False,
+    )[0][1]  # fmt: skip
+
+
+def _bound(value: Any, name: str) -> Any:
+    """A bound as a number or a symbolic size, or as a tensor where its value is not known."""
+    if isinstance(value, Dim):
+        return value
+    tensor = scalar(value, "fori_loop", name, "integer")
+    known = type(tensor._array) is tensor._kind.array_type
+    return int(tensor) if known else tensor

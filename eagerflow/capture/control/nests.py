@@ -1,0 +1,216 @@
+"""Nests of tensors that go into bodies and come out of them, and whether they fit."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.number import Number
+from eagerflow.op import spec_of
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor
+
+__all__ = ["Form", "callable_of", "place_of", "scalar"]
+
+
+def place_of(f: Any) -> str | None:
+    """``file:line in name`` of a function of the user's; None where there is no source."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    f = inspect.unwrap(f)
+    called = f if hasattr(f, "__code__") else vars(type(f)).get("__call__")
+    code = getattr(called, "__code__", None)
+    return None if code is None else f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+
+
+def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
+    """Refuse what cannot be called with ``count`` arguments, which ``takes`` lists."""
+    if not callable(f):
+        raise DTypeError(
+            f"a {type(f).__name__} cannot be called", op=op, argument=argument,
+            received=summary(f), expected=f"a function {argument}({takes})",
+        )  # fmt: skip
+    try:
+        inspect.signature(f).bind(*(None,) * count)
+    except ValueError:  # a builtin without a signature
+        return
+    except TypeError as error:
+        raise CaptureError(
+            f"it is called as {argument}({takes}), which its signature does not allow: {error}",
+            op=op, argument=argument, received=f"{_name(f)}{inspect.signature(f)}",
+            expected=f"a function {argument}({takes})", at=place_of(f),
+            hint="values that belong together are one argument: a tuple, list or dict of them",
+        ) from None  # fmt: skip
+
+
+def _name(f: Any) -> str:
+    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
+
+
+def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None) -> Tensor:
+    """``value`` as a tensor without axes of dtype bool or of an integer dtype."""
+    dtypes = BOOL if kind == "bool" else INTEGERS
+    wanted = "True or False" if kind == "bool" else "an integer"
+    try:
+        tensor = as_tensor(value)
+    except EagerflowError as error:
+        error.op, error.argument, error.at = op, argument, error.at or at
+        raise
+    if tensor.dtype not in dtypes:
+        hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else "index.astype('int32')"
+        raise DTypeError(
+            f"it is {'not' if kind == 'bool' else 'no'} {kind}", op=op, argument=argument,
+            received=summary(tensor), expected=f"{wanted}, or a tensor of one without axes",
+            hint=hint, at=at,
+        )  # fmt: skip
+    if tensor.ndim:
+        raise ShapeError(
+            "it has axes", op=op, argument=argument, received=summary(tensor),
+            expected=f"{wanted}, or a tensor of one without axes", at=at,
+            hint="ef.any(x) or ef.all(x), or ef.where(x, a, b) element by element"
+            if kind == "bool" else "ef.vmap for many of them",
+        )  # fmt: skip
+    return tensor
+
+
+class Form:
+    """The structure of a nest, and its tensors; a None in it stays what it is.
+
+    ``op`` and ``what`` name it in errors; ``at`` is the place of the function it came from.
+    """
+
+    def __init__(self, nest: Any, op: str, what: str, at: str | None = None) -> None:
+        leaves, self.structure = tree.flatten(nest)
+        self.op, self.what = op, what
+        self.paths = tree.paths(self.structure, what)
+        self.tensors: list[Any] = []
+        self.holds: list[bool] = []  # which leaves are tensors
+        for leaf, path in zip(leaves, self.paths, strict=True):
+            self.holds.append(leaf is not None)
+            if leaf is not None:
+                self.tensors.append(_as_leaf(leaf, op, path, at))
+
+    @property
+    def labels(self) -> list[str]:
+        """The path of each tensor."""
+        return [path for path, held in zip(self.paths, self.holds, strict=True) if held]
+
+    def take(self) -> list[Tensor]:
+        """The tensors, of which the form keeps only shapes and dtypes from now on."""
+        tensors, self.tensors = self.tensors, [spec_of(t) for t in self.tensors]
+        return tensors
+
+    def nest(self, tensors: Sequence[Any]) -> Any:
+        """The nest with these in place of the tensors."""
+        found = iter(tensors)
+        return tree.unflatten(
+            self.structure, [next(found) if held else None for held in self.holds]
+        )
+
+    def match(
+        self, nest: Any, what: str, at: str | None, weak: bool = True, other: str = "at the start"
+    ) -> list[Tensor]:
+        """The tensors of ``nest``, which has to be as this one in structure, shapes and dtypes.
+
+        Python numbers take on the dtype wanted where nothing is lost, if ``weak``. Raises
+        CaptureError, ShapeError or DTypeError with the leaf's path; ``other`` says where this
+        one came from.
+        """
+        leaves = self._leaves(self.structure, nest, what, at, other)
+        labels = [what + path.removeprefix(self.what) for path in self.paths]
+        found = []
+        wanted = iter(self.tensors)
+        for leaf, label, held in zip(leaves, labels, self.holds, strict=True):
+            if held != (leaf is not None):
+                raise CaptureError(
+                    f"{label} is {'not ' if held else ''}None {other}, and now it is"
+                    f"{'' if held else ' not'}", op=self.op, at=at, argument=label,
+                    received=summary(leaf), expected="the same structure each time",
+                )  # fmt: skip
+            if held:
+                found.append(self._fitting(leaf, next(wanted), label, at, weak, other))
+        return found
+
+    def _leaves(
+        self, structure: tree.Structure, nest: Any, what: str, at: str | None, other: str
+    ) -> list[Any]:
+        """The leaves of a nest in this order; dicts may have theirs in another."""
+        if structure.container is None:
+            if tree.flatten(nest)[1].container is not None:
+                self._other_structure(f"a {type(nest).__name__}", "one tensor", what, at, other)
+            return [nest]
+        wanted = structure.container.__name__
+        if type(nest) is not structure.container:
+            self._other_structure(f"a {type(nest).__name__}", f"a {wanted}", what, at, other)
+        if isinstance(nest, dict):
+            if set(nest) != set(structure.keys):
+                self._other_structure(
+                    f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
+                )
+            nest = {key: nest[key] for key in structure.keys}
+        shallow = tree.Structure(
+            structure.container, structure.keys, (_LEAF,) * len(structure.children)
+        )
+        try:
+            parts = tree.flatten_up_to(shallow, nest)
+        except ValueError:
+            count = len(structure.children)
+            came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
+            self._other_structure(came, f"{count} items", what, at, other)
+        labels = tree.paths(shallow, what)
+        return [
+            leaf
+            for child, part, label in zip(structure.children, parts, labels, strict=True)
+            for leaf in self._leaves(child, part, label, at, other)
+        ]
+
+    def _other_structure(
+        self, received: str, expected: str, what: str, at: str | None, other: str
+    ) -> None:
+        raise CaptureError(
+            f"{what} has another structure than {other}", op=self.op, at=at, argument=what,
+            received=received, expected=expected,
+        )  # fmt: skip
+
+    def _fitting(
+        self, leaf: Any, like: Tensor, label: str, at: str | None, weak: bool, other: str
+    ) -> Tensor:
+        if weak and type(leaf) is Number and join_scalar(like.dtype, leaf.python) == like.dtype:
+            leaf = leaf.cast(like.dtype)
+        if weak and type(leaf) in SCALARS and join_scalar(like.dtype, type(leaf)) == like.dtype:
+            leaf = as_tensor(leaf, like.dtype, like.device)
+        tensor = _as_leaf(leaf, self.op, label, at)
+        expected = str(TensorSpec(like.shape, like.dtype))
+        if tuple(tensor.shape) != tuple(like.shape):
+            raise ShapeError(
+                f"{label} has another shape than {other}", op=self.op, at=at, argument=label,
+                received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
+                hint="a carry keeps its shape: pad it, or write into a tensor with x.at[i].set(y)"
+                if weak else "ef.broadcast_to or ef.reshape in one of them",
+            )  # fmt: skip
+        if tensor.dtype != like.dtype:
+            raise DTypeError(
+                f"{label} has another dtype than {other}", op=self.op, at=at, argument=label,
+                received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
+                hint=f"{label.split('[')[0]}: .astype({like.dtype.name!r})"
+                + (f", or start with {tensor.dtype.name}" if weak else ""),
+            )  # fmt: skip
+        return tensor
+
+
+_LEAF = tree.Structure(None, (), ())
+
+
+def _as_leaf(leaf: Any, op: str, path: str, at: str | None) -> Tensor:
+    try:
+        return as_tensor(leaf)
+    except EagerflowError as error:
+        error.op, error.argument, error.at = op, path, error.at or at
+        raise

@@ -1,0 +1,225 @@
+"""Sample calls of the ops of control flow, and a second way to compute them, for contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.control.bodies import Body
+from eagerflow.capture.trace import Trace
+from eagerflow.convert import as_tensor
+from eagerflow.dims import Dim
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.graph import Graph, Value
+from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.ops.family import FLOAT8, STANDARD
+from eagerflow.ops.samples import make
+from eagerflow.spec import TensorSpec
+
+__all__ = [
+    "ANY", "branch_errors", "branch_samples", "reference_run", "scan_errors", "scan_samples",
+    "while_errors", "while_samples", "written",
+]  # fmt: skip
+
+ANY = STANDARD | FLOAT8
+_COUNT = np.dtype("int32")
+
+
+def written(f: Callable[..., Any], *specs: tuple[tuple[Any, ...], Any]) -> Body:
+    """The body of a function of tensors, which uses nothing from outside."""
+    recorder = Trace("body")
+    symbols = [recorder.input(TensorSpec(*spec), f"x{i}") for i, spec in enumerate(specs)]
+    with recorder:
+        outs = f(*symbols)
+    values = [recorder.value_of(s) for s in symbols]
+    return Body("body", values, recorder.nodes, [recorder.value_of(y) for y in outs])
+
+
+def reference_run(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+    """The outputs of a graph for arrays, one op after the other by its name."""
+    known: dict[Value, Any] = {}
+    for value, array in zip(graph.inputs, arrays, strict=True):
+        known[value] = as_tensor(np.asarray(array))
+    for node in graph.nodes:
+        args = [x if type(x) is not Value else known.get(x, x.constant) for x in node.inputs]
+        out = ops[node.op.name].call(*args, **node.attributes)
+        known |= zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True)
+    return [known[v].numpy() for v in graph.outputs]
+
+
+def _mix(a: Any, b: Any) -> Any:
+    """Some function of two tensors of any dtype; smooth where they are floats."""
+    if a.dtype == np.bool_:
+        return ops["logical_xor"].call(a, b)
+    if is_inexact(a.dtype):
+        return a * b + a * 0.5
+    return a + b * 2
+
+
+# Branches -----------------------------------------------------------------------------------------
+
+
+def _graphs(op: str, count: int, *specs: Any) -> dict[str, Any]:
+    bodies = [
+        written(f, *specs)
+        for f in (
+            lambda x, y, *n: (_mix(x, y), x, *n),
+            lambda x, y, *n: (y, _mix(y, x), *n),
+            lambda x, y, *n: (_mix(_mix(x, y), y), ops["zeros_like"].call(x), *n),
+        )
+    ]
+    if op == "cond":
+        return {"true_graph": bodies[0], "false_graph": bodies[1]}
+    return {"branches": tuple(bodies[:count])}
+
+
+def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
+    """Samples of ``cond`` or of ``switch``."""
+    choosers = (
+        [np.array(True), np.array(False)]
+        if op == "cond" else [np.array(i, t) for i, t in ((0, "int32"), (1, "int8"), (-3, "int64"))]
+    )  # fmt: skip
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = []
+        for shape in ((), (3,), (0, 3), (2, 3)):
+            for chooser in choosers:
+                x, y = make(rng, dtype, shape), make(rng, dtype, shape)
+                given = _graphs(op, 3, (shape, dtype), (shape, dtype))
+                found.append(Sample((chooser, x, y), given))
+        rows = Dim("rows")
+        for chooser in (choosers[0], choosers[-1] * 0 + 5 if op == "switch" else choosers[1]):
+            x, y = make(rng, dtype, (2, 3)), make(rng, dtype, (2, 3))
+            specs = ((rows, Dim("columns")), dtype), ((rows, Dim("columns")), dtype)
+            found.append(Sample((chooser, x.T[::-1].T, y), _graphs(op, 2, *specs)))
+            n = np.array([1, 2], _COUNT)
+            specs = ((3,), dtype), ((3,), dtype), ((2,), _COUNT)
+            found.append(Sample((chooser, x[0], y[1], n), _graphs(op, 1 + (op == "cond"), *specs)))
+        return found
+
+    return samples
+
+
+def branch_errors(op: str) -> Callable[[Any], list[ErrorSample]]:
+    """Calls of ``cond`` or of ``switch`` that are refused."""
+    chooser = np.array(True) if op == "cond" else np.array(1)
+
+    def errors(rng: Any) -> list[ErrorSample]:
+        x, spec = np.ones((2, 3)), ((2, 3), "float64")
+        good = _graphs(op, 2, spec, spec)
+        other = written(lambda x, y: (x[0], y), spec, spec)
+        last = {"false_graph": other} if op == "cond" else {"branches": (good_of(good), other)}
+        text = {"true_graph": "words"} if op == "cond" else {"branches": ()}
+        return [
+            ErrorSample(("a string", x, x), good, DTypeError, "str"),
+            ErrorSample((np.array(0.5), x, x), good, DTypeError, "it is no"),
+            ErrorSample((chooser[None], x, x), good, ShapeError, "it has axes"),
+            ErrorSample((chooser, x, x[0]), good, ShapeError, "its shape is not that of"),
+            ErrorSample((chooser, x, x > 0), good, DTypeError, "its dtype is not that of"),
+            ErrorSample((chooser, x, x), good | last, ShapeError, "give different results"),
+            ErrorSample((chooser, x, x), good | text, DTypeError, "graph"),
+        ]
+
+    return errors
+
+
+def good_of(attributes: dict[str, Any]) -> Graph:
+    """The first graph of ``switch``."""
+    graph: Graph = attributes["branches"][0]
+    return graph
+
+
+# Loops --------------------------------------------------------------------------------------------
+
+
+def _while_graphs(shape: Any, dtype: Any) -> dict[str, Any]:
+    specs = ((), _COUNT), (shape, dtype), ((), _COUNT), (shape, dtype)
+    # Whatever the numbers are, such a loop comes to an end soon.
+    test = written(lambda i, x, n, k: ((i < n) & (ops["abs"].call(i) < 8),), *specs)
+    step = written(lambda i, x, n, k: (i + 1, _mix(x, k)), *specs)
+    return {"cond": test, "body": step, "states": 2}
+
+
+def while_samples(rng: Any, dtype: Any) -> list[Sample]:
+    """Samples of ``while_loop``."""
+    found = []
+    for shape, start, stop, most in (
+        ((), 0, 3, 5), ((), 3, 3, 5), ((3,), 0, 1, 1), ((3,), 1, 4, 3), ((3,), 0, 4, 2),
+        ((2, 3), 0, 3, 4), ((2, 3), 2, 0, 4), ((0,), 0, 2, 2), ((1,), 0, 2, 6), ((3,), 0, 3, 0),
+        ((2, 1), -1, 2, 4), ((3, 2), 0, 2, 3),
+    ):  # fmt: skip
+        counts = np.array(start, _COUNT), np.array(stop, _COUNT)
+        x, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
+        named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[8:] else shape
+        given = _while_graphs(named, dtype) | {"maximum_iterations": most}
+        found.append(Sample((counts[0], x, counts[1], k), given))
+    return found
+
+
+def while_errors(rng: Any) -> list[ErrorSample]:
+    """Calls of ``while_loop`` that are refused."""
+    n, x = np.array(2, _COUNT), np.ones(3)
+    good = _while_graphs((3,), "float64")
+    wide = written(lambda i, x, n, k: (i + 1, x[None]), *(_spec(a) for a in (n, x, n, x)))
+    return [
+        ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
+        ErrorSample((n, x[:2], n, x), good, ShapeError, "its shape is not that of"),
+        ErrorSample((n, x, x, x), good, DTypeError, "its dtype is not that of"),
+        ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "not what went in"),
+        ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "one bool"),
+        ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "not what went in"),
+        ErrorSample((n, x, n, x), good | {"body": "words"}, DTypeError, "not a graph"),
+        ErrorSample((n, x, n, x), good | {"maximum_iterations": -1}, ShapeError, "negative"),
+    ]
+
+
+def _spec(array: Any) -> Any:
+    return array.shape, array.dtype
+
+
+def _scan_body(shape: Any, dtype: Any, counts: bool) -> Body:
+    specs = [(shape, dtype)] * 3
+    if not counts:
+        return written(lambda c, x, k: (_mix(c, k), _mix(x, c), x), *specs)
+    return written(lambda i, c, x, k: (i + 1, _mix(c, x), _mix(k, c), i), ((), _COUNT), *specs)
+
+
+def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
+    """Samples of ``scan``."""
+    found = []
+    for shape, steps, reverse, counts in (
+        ((), 4, False, False), ((), 3, True, True), ((), 0, False, False), ((2,), 1, True, False),
+        ((2,), 3, False, True), ((2,), 0, True, True), ((2, 3), 2, False, False),
+        ((2, 3), 4, True, False), ((0,), 2, False, True), ((1, 3), 3, False, False),
+        ((3, 1), 2, True, True), ((2, 3), 3, False, True),
+    ):  # fmt: skip
+        c, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
+        xs = make(rng, dtype, (steps, *shape), -1, 1)
+        named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[5:] else shape
+        given = {"carries": 1 + counts, "sequences": 1, "reverse": reverse}
+        given |= {"body": _scan_body(named, dtype, counts)} | (
+            {} if found[5:] else {"length": steps}
+        )
+        args = (c, xs[::-1] if reverse else xs, k)
+        found.append(Sample((np.array(0, _COUNT), *args) if counts else args, given))
+    return found
+
+
+def scan_errors(rng: Any) -> list[ErrorSample]:
+    """Calls of ``scan`` that are refused."""
+    c, xs = np.ones(2), np.ones((4, 2))
+    good = {"body": _scan_body((2,), "float64", False), "carries": 1, "sequences": 1}
+    wide = written(lambda c, x, k: (c[None], x), *[((2,), "float64")] * 3)
+    return [
+        ErrorSample((c, xs, c[:1]), good, ShapeError, "its shape is not that of"),
+        ErrorSample((c, xs > 0, c), good, DTypeError, "its dtype is not that of"),
+        ErrorSample((c, xs[0, 0], c), good, ShapeError, "no axis"),
+        ErrorSample((c, xs, c), good | {"length": 3}, ShapeError, "length"),
+        ErrorSample((c, xs, c), good | {"body": wide}, ShapeError, "not what went in"),
+        ErrorSample((c, xs, c), good | {"body": 1.0}, DTypeError, "not a graph"),
+        ErrorSample((c, xs, c), good | {"carries": -1}, ShapeError, "carries"),
+        ErrorSample((c, c, c), good | {"sequences": 0}, ShapeError, "length"),
+    ]

@@ -1,0 +1,441 @@
+"""scan: a body over the rows of tensors, one after the other.
+
+The op ``scan`` takes carries, sequences and captured values as its operands. Its attribute
+``body`` is a graph from carries, one slice of each sequence and the captured values to carries
+and ys; ``carries`` and ``sequences`` are counts; ``length`` is the number of steps, which may
+be left out where there are sequences; ``reverse`` goes from the last row to the first. It
+gives the carries after the last step, and the ys of all steps along a first axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.control.bodies import (
+    BATCHED,
+    Body,
+    as_graph,
+    call,
+    cost_of,
+    fresh,
+    results_of,
+    run,
+    settled,
+    sizes_of,
+)
+from eagerflow.capture.control.branches import joined
+from eagerflow.capture.control.derived import batched, halves, home, moved, wanted
+from eagerflow.capture.control.functions import (
+    Outside,
+    Traced,
+    all_or_nothing,
+    assign,
+    runs_plainly,
+)
+from eagerflow.capture.control.nests import Form, callable_of, place_of
+from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
+from eagerflow.devices import current_device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.graph import Graph
+from eagerflow.op import Cost, Missing
+from eagerflow.ops.creation import zeros, zeros_like
+from eagerflow.ops.family import define, op_of
+from eagerflow.ops.joining import stack
+from eagerflow.ops.shape import broadcast_to, permute_dims
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = ["SCAN", "count_of", "over", "same_carries", "scan"]
+
+
+# What fits together -------------------------------------------------------------------------------
+
+
+def count_of(value: Any, name: str) -> Any:
+    """A number of things, from 0 on, possibly symbolic; ShapeError for anything else."""
+    if isinstance(value, Dim):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ShapeError(
+            f"{value!r} is {'negative' if type(value) is int else 'no number'}: {name}",
+            argument=name, received=summary(value), expected="an integer of at least 0",
+        )  # fmt: skip
+    return value
+
+
+def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> Any:
+    """The number of steps; ShapeError where sequences and ``length`` do not agree on one."""
+    for i, x in enumerate(xs):
+        if not x.shape:
+            raise ShapeError(
+                "it has no axis to go along", argument=argument(i), received=summary(x),
+                expected="tensors with a first axis",
+            )  # fmt: skip
+        if length is None:
+            length = x.shape[0]
+        if x.shape[0] != length:
+            raise ShapeError(
+                f"its length is {x.shape[0]}, and that of the scan {length}", argument=argument(i),
+                received=", ".join(map(summary, xs)),
+                expected=f"{length} rows, like the first sequence or length",
+            )  # fmt: skip
+    if length is None:
+        raise ShapeError(
+            "without sequences the length is needed", argument="length",
+            expected="length=n, or tensors to go along",
+        )  # fmt: skip
+    return count_of(length, "length")
+
+
+def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> None:
+    """Refuse a body that gives other carries than it takes."""
+    before, after = graph.inputs[:count], outs[:count]
+    if [(v.shape, v.dtype) for v in before] != [(s.shape, s.dtype) for s in after]:
+        raise ShapeError(
+            f"what comes out of the body is not what went in: the {what}", argument="body",
+            received=", ".join(map(summary, after)) or "nothing",
+            expected=", ".join(map(summary, before)),
+        )  # fmt: skip
+
+
+def _row(spec: Any) -> TensorSpec:
+    return TensorSpec(spec.shape[1:], spec.dtype, None, spec.device)
+
+
+def _spec(
+    *operands: Any, body: Any, carries: Any, sequences: Any, length: Any = None,
+    reverse: bool = False,
+) -> tuple[TensorSpec, ...]:  # fmt: skip
+    graph = as_graph(body, "body")
+    for value, name in ((carries, "carries"), (sequences, "sequences")):
+        if count_of(value, name) is not value or isinstance(value, Dim) or value > len(operands):
+            raise ShapeError(
+                f"there are {len(operands)} operands", argument=name, received=str(value),
+                expected="as many as the body takes",
+            )  # fmt: skip
+    xs = operands[carries : carries + sequences]
+    steps = _steps(xs, length, lambda i: f"operands[{carries + i}]")
+    given = [*operands[:carries], *map(_row, xs), *operands[carries + sequences :]]
+    outs = results_of(graph, given, lambda i: f"operands[{i}]")
+    same_carries(graph, graph.outputs, carries, "carries")
+    return (*outs[:carries], *(s.like((steps, *s.shape)) for s in outs[carries:]))
+
+
+def _cost(*operands: Any, body: Graph, carries: int, sequences: int, length: Any, **_: Any) -> Cost:
+    steps = _steps(operands[carries : carries + sequences], length, str)
+    once = cost_of(body)
+    return Cost(once.flops * steps, once.bytes * steps)
+
+
+# Gradients, tangents, batches ---------------------------------------------------------------------
+
+
+def scan_vjp(
+    g: Any, y: Any, *operands: Any, body: Graph, carries: int, sequences: int, length: Any,
+    reverse: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """A scan that keeps what each step's gradient needs, and a scan the other way."""
+    device = home(operands)
+    needed = tuple(map(wanted, operands[carries:]))
+    half = halves(body, carries, sequences, needed, device)
+    parts: list[Any] = [None] * len(operands)
+    if not half.carries and not half.slices and not half.captured:
+        return tuple(parts)
+    xs, captured = operands[carries : carries + sequences], operands[carries + sequences :]
+    counts = {"length": _steps(xs, length, str)}
+    residuals: tuple[Any, ...] = ()
+    if half.residuals:
+        outs = call(
+            SCAN, *operands, body=half.forward, carries=carries, sequences=sequences,
+            reverse=reverse, **counts,
+        )  # fmt: skip
+        residuals = outs[len(outs) - half.residuals :]
+    starts = [*(g[i] for i in half.carries), *(zeros_like(captured[i]) for i in half.captured)]
+    along = [*(g[carries + i] for i in half.ys), *residuals, *xs]
+    found = iter(
+        call(
+            SCAN, *starts, *along, *captured, body=half.backward, carries=len(starts),
+            sequences=len(along), reverse=not reverse, **counts,
+        )
+    )  # fmt: skip
+    for i in half.carries:
+        parts[i] = next(found)
+    for i in half.captured:
+        parts[carries + sequences + i] = next(found)
+    for i in half.slices:
+        parts[carries + i] = next(found)
+    return tuple(parts)
+
+
+def _jvp(
+    tangents: Any, y: Any, *operands: Any, body: Graph, carries: int, sequences: int, length: Any,
+    reverse: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    state = [is_inexact(x.dtype) for x in operands[:carries]]
+    moving = (*state, *(t is not None for t in tangents[carries:]))
+    forced = (*state, *(False,) * (len(body.outputs) - carries))
+    t = moved(body, moving, forced, home(operands))
+    ends = (0, carries, carries + sequences, len(operands))
+    inputs: list[Any] = []
+    given: list[Any] = []
+    counts = []
+    for start, end in pairwise(ends):
+        own = [v for v in t.moved[start:end] if v is not None]
+        inputs += [*t.inputs[start:end], *own]
+        given += operands[start:end]
+        for x, tangent, move in zip(
+            operands[start:end], tangents[start:end], moving[start:end], strict=True
+        ):
+            if move:
+                given.append(zeros_like(x) if tangent is None else tangent)
+        counts.append(end - start + len(own))
+    pushed = [v for v in t.pushed[:carries] if v is not None]
+    later = [v for v in t.pushed[carries:] if v is not None]
+    both = Body(t.name, inputs, t.nodes, [*t.outputs[:carries], *pushed, *later])
+    outs = call(
+        SCAN, *given, body=both, carries=counts[0], sequences=counts[1],
+        length=_steps(operands[carries : carries + sequences], length, str), reverse=reverse,
+    )  # fmt: skip
+    found = iter(outs[carries:])
+    return tuple(None if v is None else next(found) for v in t.pushed)
+
+
+def _swap(x: Any) -> Any:
+    """The first two axes exchanged: examples and steps."""
+    return permute_dims(x, (1, 0, *range(2, len(x.shape))))
+
+
+def grown(
+    flags: list[bool], state: int, make: Callable[[tuple[bool, ...]], Sequence[bool]]
+) -> list[bool]:
+    """``flags``, with those of the state set that a body makes depend on the examples.
+
+    ``make`` says which results of the body depend on the examples if these operands do.
+    """
+    flags = list(flags)
+    while True:
+        found = make(tuple(flags))
+        after = [a or b for a, b in zip(flags[:state], found[:state], strict=True)]
+        if after == flags[:state]:
+            return flags
+        flags[:state] = after
+
+
+def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
+    """An operand with an axis of examples, where it needs one and does not have it."""
+    return broadcast_to(x, (size, *x.shape)) if needs and not has else x
+
+
+def _batch(
+    args: Any, batched_args: Any, size: Any, body: Graph, carries: int, sequences: int, length: Any,
+    reverse: bool,
+) -> tuple[list[Tensor], list[bool]]:  # fmt: skip
+    device = home(args)
+    ys = (False,) * (len(body.outputs) - carries)
+    flags = grown(
+        batched_args, carries,
+        lambda now: batched(body, now, (*now[:carries], *ys), size, device)[1],
+    )  # fmt: skip
+    whole, out = batched(body, tuple(flags), (*flags[:carries], *ys), size, device)
+    given = [for_each(x, a, b, size) for x, a, b in zip(args, batched_args, flags, strict=True)]
+    for i in range(carries, carries + sequences):
+        given[i] = _swap(given[i]) if flags[i] else given[i]
+    steps = _steps(given[carries : carries + sequences], length, str)
+    outs = call(
+        SCAN, *given, body=whole, carries=carries, sequences=sequences, length=steps,
+        reverse=reverse,
+    )  # fmt: skip
+    rows = [_swap(y) if flag else y for y, flag in zip(outs[carries:], out[carries:], strict=True)]
+    return [*outs[:carries], *rows], list(out)
+
+
+# The op -------------------------------------------------------------------------------------------
+
+
+def _reference(
+    *operands: Any, body: Graph, carries: int, sequences: int, length: Any, reverse: bool
+) -> tuple[Any, ...]:
+    state, xs = list(operands[:carries]), operands[carries : carries + sequences]
+    steps = len(xs[0]) if length is None else length
+    rows: dict[int, list[Any]] = {}
+    for i in range(steps)[:: -1 if reverse else 1]:
+        outs = reference_run(body, [*state, *(x[i] for x in xs), *operands[carries + sequences :]])
+        state, rows[i] = outs[:carries], outs[carries:]
+    sizes = sizes_of(
+        body, [*state, *(x[:1].sum(0) for x in xs), *operands[carries + sequences :]], str
+    )
+    ys = [
+        np.array([rows[i][j] for i in range(steps)], v.dtype).reshape(steps, *v.shape)
+        for j, v in enumerate(settled(body, sizes).outputs[carries:])
+    ]
+    return (*state, *ys)
+
+
+@define(
+    "control",
+    {
+        "name": "scan",
+        "on_tensors": True,
+        "outputs": 0,  # as many as the body gives
+        "dtypes": ANY,
+        "saves": "operands",
+        "infer": _spec,
+        "vjp": scan_vjp,
+        "jvp": _jvp,
+        "batch": lambda args, flags, size, **facts: joined(
+            *_batch(args, flags, size, **facts), size
+        ),
+        "cost": _cost,
+        "split": Missing("each step needs the one before"),
+        "onnx": Missing("exported as Scan with the graph of its body"),
+        "samples": scan_samples,
+        "errors": scan_errors,
+        "reference": _reference,
+    },
+)
+def _scan(
+    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Any = None,
+    reverse: bool = False,
+) -> Any:  # fmt: skip
+    """A graph run for each row of sequences, with what one step hands on to the next.
+
+    ``operands`` are carries, sequences and captured values; ``body`` is a graph of carries, one
+    slice of each sequence and the captured values, which gives carries and ys. ``carries`` and
+    ``sequences`` are counts, ``length`` that of the steps. Users call ``ef.scan``. Raises
+    ShapeError and DTypeError for operands that are not what the body takes.
+    """
+    xs, rest = operands[carries : carries + sequences], operands[carries + sequences :]
+    steps = _steps(xs, length, str)
+    state = list(operands[:carries])
+    rows: list[list[Tensor]] = [[] for _ in body.outputs[carries:]]
+    order = range(steps)
+    for i in reversed(order) if reverse else order:
+        parts = [new_tensor(x._array[i, ...], x._kind) for x in xs]
+        outs = run(body, (*state, *parts, *rest))
+        state = outs[:carries]
+        for row, y in zip(rows, outs[carries:], strict=True):
+            row.append(y)
+    if steps:
+        ys = [stack(row[::-1] if reverse else row) for row in rows]
+        return fresh([*state, *ys])
+    specs = _spec(*operands, body=body, carries=carries, sequences=sequences, length=length)
+    place = operands[0].device if operands else current_device()
+    ys = [zeros(s.shape, s.dtype, device=str(place)) for s in specs[carries:]]
+    return fresh([*state, *ys])
+
+
+SCAN = op_of(_scan)
+BATCHED["scan"] = _batch
+
+
+# For users ----------------------------------------------------------------------------------------
+
+
+def scan(f: Any, init: Any, xs: Any = None, length: Any = None, reverse: bool = False) -> Any:
+    """The last carry, and all ys, of ``carry, y = f(carry, x)`` for each row ``x`` of ``xs``.
+
+    ``init`` is the first carry and ``xs`` the tensors whose first axes are gone along, each a
+    tensor or a nest of them; ``xs`` may be None if ``length``, the number of steps, is given.
+    ``reverse`` goes from the last row to the first; the ys stand with their rows. The carry
+    keeps its structure, shapes and dtypes, where Python numbers take on the dtype wanted. What
+    else ``f`` uses it takes from around it, Variables included, and it may assign Variables.
+
+    Eagerly ``f`` is called for each row. In captured code, under a tape, in ``vmap`` and in
+    ``jvp`` it becomes a graph once, and gradients pass through all steps, with those by values
+    from around it summed. Raises ShapeError for rows that do not agree, and CaptureError,
+    ShapeError or DTypeError with the leaf and the line of ``f`` where the carry changes.
+
+    >>> ef.capture.scan(lambda total, x: (total + x, total), 0.0, ef.tensor([1.0, 2.0, 3.0]))
+    (Tensor(6., float32, cpu:0), Tensor([0., 1., 3.], float32, cpu:0))
+    """
+    callable_of(f, "scan", "f", "carry, x", 2)
+    return over("scan", f, f, init, xs, length, reverse)
+
+
+def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: bool) -> Any:
+    """A scan with ``step``, which calls the user's ``f``, for the public function ``op``."""
+    at = place_of(f)
+    carry, rows = Form(init, op, "init"), Form(xs, op, "xs")
+    labels = rows.labels
+    try:
+        steps = _steps(rows.tensors, length, lambda i: labels[i])
+    except ShapeError as error:
+        error.op = op
+        raise
+    ys: list[Form] = []
+
+    def finish(result: Any) -> list[Any]:
+        """The carry and ys of one step, which are like those of the first."""
+        if type(result) is not tuple or len(result) != 2:
+            raise CaptureError(
+                "it returns something else than a pair", op=op, argument="f", at=at,
+                received=summary(result), expected="return carry, y (y may be None)",
+            )  # fmt: skip
+        after = carry.match(result[0], "the carry", at)
+        if not ys:
+            ys.append(Form(result[1], op, "y", at))
+            return [*after, *ys[0].take()]
+        return [*after, *ys[0].match(result[1], "y", at, False, "in the first step")]
+
+    if runs_plainly() and steps:
+        with all_or_nothing():
+            outs = _plainly(step, carry, rows, range(steps), reverse, finish)
+        return carry.nest(outs[: len(carry.tensors)]), ys[0].nest(outs[len(carry.tensors) :])
+    traced = Traced(
+        step, f"{op}_body", [*carry.labels, *labels],
+        [*carry.tensors, *(_row_like(x) for x in rows.tensors)],
+        lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])), finish,
+    )  # fmt: skip
+    return _as_op(traced, carry, rows, ys[0], steps, reverse)
+
+
+def _plainly(
+    step: Any, carry: Form, rows: Form, order: range, reverse: bool, finish: Callable[[Any], Any]
+) -> list[Tensor]:
+    """The last carry and the stacked ys, by calling ``step`` for each row."""
+    state = carry.tensors
+    columns: list[Any] = []
+    for i in reversed(order) if reverse else order:
+        outs = finish(step(carry.nest(state), rows.nest([x[i] for x in rows.tensors])))
+        state = outs[: len(state)]
+        columns.append(outs[len(state) :])
+    if reverse:
+        columns.reverse()
+    return [*state, *(stack(list(column)) for column in zip(*columns, strict=True))]
+
+
+def _row_like(x: Tensor) -> TensorSpec:
+    return TensorSpec(x.shape[1:], x.dtype, None, x.device)
+
+
+def _as_op(
+    traced: Traced, carry: Form, rows: Form, ys: Form, steps: Any, reverse: bool
+) -> tuple[Any, Any]:
+    """The scan of a body that was traced, with assigned Variables among the carries."""
+    outside = Outside(traced)
+    count, own = len(carry.tensors), len(outside.assigned)
+    graph = traced.body([*outside.assigned, *outside.others], outside.assigned)
+    # Assigned Variables go in after the slices and come out after the ys: make carries of them.
+    ends = (0, count, count + len(rows.tensors), count + len(rows.tensors) + own)
+    parts = [graph.inputs[a:b] for a, b in zip(ends, (*ends[1:], len(graph.inputs)), strict=True)]
+    outs = graph.outputs
+    last = len(outs) - own
+    body = Body(
+        graph.name, [*parts[0], *parts[2], *parts[1], *parts[3]], graph.nodes,
+        [*outs[:count], *outs[last:], *outs[count:last]],
+    )  # fmt: skip
+    if not outs:
+        return carry.nest([]), ys.nest([])
+    found = call(
+        SCAN, *carry.tensors, *outside.state, *rows.tensors, *outside.captured, body=body,
+        carries=count + own, sequences=len(rows.tensors), length=steps, reverse=bool(reverse),
+    )  # fmt: skip
+    assign(outside.assigned, found[count : count + own])
+    return carry.nest(found[:count]), ys.nest(found[count + own :])
