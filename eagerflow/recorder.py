@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from eagerflow.op import Op
 
 __all__ = [
-    "Recorder", "below", "custom_call", "next_key", "now", "process", "scope", "scopes", "under",
+    "Recorder", "below", "custom_call", "next_key", "now", "outside", "process", "scope", "scopes",
+    "under",
 ]  # fmt: skip
 
 next_key = itertools.count().__next__
@@ -119,10 +120,14 @@ class Recorder:
         if self.outer:
             self.outer.leave(tensor, how)
 
-    def created(self, variable: Any) -> None:
-        """A Variable was made."""
+    def created(self, what: str) -> None:
+        """State was made that lasts: a Variable, the weights of a layer."""
         if self.outer:
-            self.outer.created(variable)
+            self.outer.created(what)
+
+    def initial(self, tensor: Any) -> Any:
+        """The number behind a Tensor that a Variable is to begin with."""
+        return self.outer.initial(tensor) if self.outer else tensor
 
     def follow(self, origin: tuple[Any, int] | None) -> None:
         """The op calls to come belong to this place in the user's code; None: to their own."""
@@ -178,6 +183,16 @@ def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs
         return f(*args, **kwargs)
     finally:
         _now.set(before)
+
+
+def outside(what: str, f: Callable[..., Any], *args: Any) -> Any:
+    """``f(...)`` seen by no recorder, as for making state that lasts, such as weights."""
+    recorder = now()[1]
+    if recorder is None:
+        return f(*args)
+    result = under(None, f, *args)
+    recorder.created(what)
+    return result
 
 
 def below(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from time import sleep
 from typing import Any
 
 from eagerflow import display
@@ -17,6 +19,7 @@ from eagerflow.tensor import Operators, Tensor, new_tensor
 __all__ = ["Variable"]
 
 _count = itertools.count()
+_taking = threading.Lock()
 
 
 class Variable(Operators):
@@ -34,7 +37,7 @@ class Variable(Operators):
 
     __slots__ = ("__weakref__", "_current", "name", "trainable")
 
-    _current: Tensor
+    _current: Tensor | None  # None while a plan writes the new value over the old one
 
     def __init__(
         self,
@@ -46,18 +49,19 @@ class Variable(Operators):
     ) -> None:
         recorder = now()[1]
         tensor = as_tensor(value, dtype, device, copy=True)
-        if type(tensor._array) is not tensor._kind.array_type:
-            tensor._array.refuse("ef.Variable(...)")
+        if recorder is not None and type(tensor._array) is not tensor._kind.array_type:
+            tensor = recorder.initial(tensor)
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
         self.current = tensor
         if recorder is not None:
-            recorder.created(self)
+            recorder.created(f"Variable {self.name!r}")
 
     @property
     def current(self) -> Tensor:
-        """The Tensor held now; recorders use this, users ``value``."""
-        return self._current
+        """The Tensor held now, which no recorder hears of."""
+        held = self._current
+        return self._awaited() if held is None else held
 
     @current.setter
     def current(self, tensor: Tensor) -> None:
@@ -66,18 +70,38 @@ class Variable(Operators):
         if self.trainable:
             held._key = next_key()
 
+    def take(self) -> Tensor:
+        """The Tensor held now, which nobody else can read until it is given back or replaced."""
+        while True:
+            with _taking:
+                held = self._current
+                if held is not None:
+                    self._current = None
+                    return held
+            self._awaited()
+
+    def give_back(self, tensor: Tensor) -> None:
+        """End what ``take`` began."""
+        self._current = tensor
+
+    def _awaited(self) -> Tensor:
+        while (held := self._current) is None:
+            sleep(1e-4)
+        return held
+
     @property
     def value(self) -> Tensor:
         """The Tensor held now."""
         recorder = now()[1]
         if recorder is None:
-            return self._current
+            held = self._current
+            return self._awaited() if held is None else held
         tensor: Tensor = recorder.read(self)
         return tensor
 
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
-        current = self._current
+        current = self.current
         tensor = as_tensor(value, None, current.device, copy=True)
         if tensor.shape != current.shape:
             raise ShapeError(
@@ -97,14 +121,14 @@ class Variable(Operators):
         return self
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        dtype = self._current.dtype
+        dtype = self.current.dtype
         if is_inexact(tensor.dtype) > is_inexact(dtype) or tensor.dtype.kind == "c" != dtype.kind:
             raise DTypeError(
                 "the value would lose its fraction or its imaginary part",
                 op="assign",
                 argument=self.name,
                 received=display.summary(tensor),
-                expected=display.summary(self._current),
+                expected=display.summary(self.current),
                 hint=f"value.astype({dtype.name!r})",
             )
         cast: Tensor = ops["astype"].call(tensor, dtype)
@@ -121,32 +145,32 @@ class Variable(Operators):
     @property
     def shape(self) -> tuple[Any, ...]:
         """Size of each axis."""
-        return self._current.shape
+        return self.current.shape
 
     @property
     def dtype(self) -> DType:
         """Type of the elements."""
-        return self._current.dtype
+        return self.current.dtype
 
     @property
     def device(self) -> Device:
         """Where the value is."""
-        return self._current.device
+        return self.current.device
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self._current.ndim
+        return self.current.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self._current.size
+        return self.current.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self._current.nbytes
+        return self.current.nbytes
 
     def numpy(self) -> Any:
         """A NumPy array of the value, which later assignments do not change."""
@@ -159,10 +183,10 @@ class Variable(Operators):
         return display.html(self)
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(self._current, self.name, self.trainable)
+        return Variable(self.current, self.name, self.trainable)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Variable, (self._current, self.name, self.trainable)
+        return Variable, (self.current, self.name, self.trainable)
 
 
 def _delegate(name: str) -> Any:

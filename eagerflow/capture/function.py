@@ -233,8 +233,8 @@ class Function:
             made = self._traced(args, kwargs, leaves, structure)
             if made[0].made:
                 raise CaptureError(
-                    "a Variable is created each time that the function runs",
-                    op=self._name(), received=f"Variable {made[0].made[0].name!r}",
+                    "state that lasts is created each time that the function runs",
+                    op=self._name(), received=made[0].made[0],
                     hint="create it once, outside or if there is none yet, and keep it in an "
                     "attribute or a global",
                 )  # fmt: skip

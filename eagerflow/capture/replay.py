@@ -7,21 +7,26 @@ have their new ones when it has ended without an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
+import numpy as np
+
+from eagerflow import tree
 from eagerflow.capture.concrete import concrete
+from eagerflow.capture.evaluate import evaluate
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
-from eagerflow import tree
-from eagerflow.capture.evaluate import evaluate
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.graph import Graph, Value, graph_method
+from eagerflow.kernels import buffers as memory
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
 
 __all__ = ["NUMERICS", "Replay", "replay_of"]
 
@@ -68,14 +73,18 @@ class Replay:
 
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
-        cells = self.cells
-        tensors = [cell.variable._current for cell in cells]
+        tensors = [cell.variable.current for cell in self.cells]
         arrays = [x._array if type(x) is Tensor else x for x in inputs]
         first = inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
         device = current_device() if first is None else first._kind.device
+        del first
         arrays += [t._array for t in tensors]
         plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
-        found = plan.run(arrays)
+        if plan.replaced:
+            del tensors
+            found = replace_variables(plan, arrays)
+        else:
+            found = plan.run(arrays)
         kinds = self._kinds.get(device)
         if kinds is None:
             kinds = tuple(device.kind(v.dtype) for v in self.graph.finals())
@@ -100,6 +109,64 @@ class Replay:
 
 
 _NO_SIZES: dict[str, int] = {}
+
+
+def are_exclusive(tensors: list[Tensor]) -> bool:
+    """Whether nobody but ``replace_variables`` holds tensors, their arrays, or views of these."""
+    return all([n <= least for t in tensors for n, least in zip(_references(t), _ALONE)])  # noqa: B905
+
+
+def _references(tensor: Tensor) -> tuple[int, int, int]:
+    """How often the tensor, its array and the owner of the array's memory are referred to."""
+    array = tensor._array
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    held = getrefcount(owner) if owner is not array else 0
+    return getrefcount(tensor), getrefcount(array) - (owner is array), held
+
+
+def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
+    """Run a plan that updates Variables in place where nobody else holds their values.
+
+    Meanwhile the Variables are taken: who reads one in another thread waits for the new value.
+    """
+    taken: list[tuple[Any, Tensor]] = []
+    try:
+        for group in plan.replaced:
+            own = [cell.variable.take() for cell, _, _ in group]
+            taken += zip((cell.variable for cell, _, _ in group), own, strict=True)
+            if are_exclusive(own):
+                arrays += [t._array for t in own]
+            else:
+                arrays += [memory.empty(t.shape, t.dtype) for t in own]
+            del own
+        return plan.run(arrays)
+    finally:
+        for variable, tensor in taken:
+            variable.give_back(tensor)
+
+
+def _probe() -> tuple[int, int, int]:
+    """What ``_references`` gives for a tensor that nobody else holds, in this Python."""
+    seen: list[tuple[int, int, int]] = []
+
+    def count(tensors: list[Tensor]) -> None:
+        seen.extend([n for t in tensors for n in (_references(t),)])
+
+    for make in (lambda: np.zeros(3), lambda: np.zeros(6).reshape(2, 3)):
+        variable = Variable(0.0)
+        variable.current = new_tensor(make(), variable.current._kind)
+        arrays = [variable.current._array]
+        taken: list[tuple[Any, Tensor]] = []
+        own = [variable.take()]
+        taken += zip((variable,), own, strict=True)
+        count(own)
+        del arrays
+    return max(c[0] for c in seen), max(c[1] for c in seen), max(c[2] for c in seen)
+
+
+_ALONE = _probe()
 
 
 def named(graph: Graph) -> list[tuple[str, Value]]:

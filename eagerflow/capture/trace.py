@@ -15,6 +15,7 @@ from typing import Any
 from weakref import ref
 
 from eagerflow import tree
+from eagerflow.capture.evaluate import call_node, find
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device, current_device, scoped_device
 from eagerflow.dims import Dim
@@ -66,7 +67,7 @@ class Trace(Recorder):
         self.lifts = lifts
         self.nodes: list[Node] = []
         self.cells: dict[int, Cell] = {}
-        self.made: list[Variable] = []  # Variables created by the code that is traced
+        self.made: list[str] = []  # state that lasts and was created by the code that is traced
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self._names: dict[str, int] = {}
@@ -172,8 +173,26 @@ class Trace(Recorder):
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
 
-    def created(self, variable: Any) -> None:
-        self.made.append(variable)
+    def created(self, what: str) -> None:
+        self.made.append(what)
+
+    def initial(self, tensor: Tensor) -> Tensor:
+        """The number behind a value that follows from constants alone; others are refused."""
+        needed: list[Node] = []
+        wanted = {self.value_of(tensor)}
+        for node in reversed(self.nodes):
+            if not wanted.isdisjoint(node.outputs):
+                needed.append(node)
+                wanted.update(node.values())
+        given = {v for v in wanted if v.node is None and v.constant is None}
+        if given:
+            tensor._array.refuse("ef.Variable(...)")
+        known: dict[Value, Any] = {}
+        for node in reversed(needed):
+            out = under(None, call_node, node, known)
+            results = out if isinstance(out, tuple) else (out,)
+            known.update(zip(node.outputs, results, strict=True))
+        return find(known, tensor._array)
 
     def follow(self, origin: tuple[Any, Any] | None) -> None:
         self._origin = origin[0] if origin and isinstance(origin[0], tuple) else origin

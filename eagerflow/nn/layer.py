@@ -21,6 +21,7 @@ from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
+from eagerflow.recorder import outside, process, scope
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
@@ -105,14 +106,18 @@ class Layer(Configured):
         inputs = self._as_input(inputs)
         first = not self.built
         if first:
-            self._build_for(inputs)
+            outside(f"weights of {self.name!r}", self._build_for, _shapes(inputs))
         before = _calling.training
         now = before if training is None else bool(training)
         if self._takes_training:
             kwargs["training"] = now
         _calling.training = now
         try:
-            outputs = self.call(inputs, *args, **kwargs)
+            if process.recorders:
+                with scope(self.name):
+                    outputs = self.call(inputs, *args, **kwargs)
+            else:
+                outputs = self.call(inputs, *args, **kwargs)
         except Exception as error:
             if not getattr(error, "__notes__", None):
                 error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
@@ -135,8 +140,8 @@ class Layer(Configured):
             return tree.map_leaves(self._as_input, inputs)
         return inputs if inputs is None else self._as_input(as_tensor(inputs))
 
-    def _build_for(self, inputs: Any) -> None:
-        self.build(_shapes(inputs))
+    def _build_for(self, shapes: Any) -> None:
+        self.build(shapes)
         self.built = True
         if not self._trainable:
             self.trainable = False

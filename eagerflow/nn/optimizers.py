@@ -16,7 +16,7 @@ from eagerflow.nn import schedules
 from eagerflow.nn.lookup import Configured, from_config, snake_case
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.optimizer_updates import adam_update, adam_updates, momentum_update
-from eagerflow.recorder import now
+from eagerflow.recorder import now, outside
 from eagerflow.tape import GradientTape
 from eagerflow.variable import Variable
 
@@ -123,7 +123,7 @@ class Optimizer(Configured):
         pairs = self._pairs(list(grads), list(variables))
         for _, variable in pairs:
             if id(variable) not in self._slots:
-                self.build([variable])
+                outside(f"state of {self.name!r}", self.build, [variable])
         if self.clipping:
             pairs = self._clipped(pairs)
         rate = as_tensor(self.learning_rate)

@@ -1,14 +1,15 @@
 """Lowering: the steps of a plan as the lines of a straight-line Python program over arrays.
 
-    def replay(buffers, x, labels, W):
+    def replay(buffers, x, labels, W, W_next):
         b0, b1 = buffers
         matmul = _matmul(x, W, b0)                       # train.py:12
-        tanh = _tanh(matmul, b1)                         # train.py:12
+        _tanh_multiply((matmul,), (b1,))                 # train.py:12
         ...
-        return loss, W_assign
+        return loss, W_next
 
 Names are those of the graph's values. What a step writes lies in a buffer of the plan where it
-can; what leaves the plan is allocated anew on each run.
+can; what leaves the plan is allocated anew on each run. ``W_next`` is where a Variable's new
+value goes: over the old one where nobody else holds that.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.plan.inplace import Replaced, Update, arrange
 from eagerflow.capture.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
@@ -46,6 +48,7 @@ class Program:
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
         self.kernels: list[Any] = []  # clusters with code of their own
+        self.replaced: list[tuple[Replaced, ...]] = []  # Variables updated in place, by step
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
         self._known: dict[Any, str] = {}
 
@@ -100,9 +103,11 @@ class Lowering:
     """Writes the steps of one graph, or of the body of a loop or branch, into a program."""
 
     def __init__(
-        self, program: Program, graph: Graph, steps: Sequence[Any], depth: int = 1
-    ) -> None:
+        self, program: Program, graph: Graph, steps: Sequence[Any], depth: int = 1,
+        updates: dict[Any, tuple[Replaced, ...]] | None = None,
+    ) -> None:  # fmt: skip
         self.program = program
+        self.updates = updates or {}
         self.graph = graph
         self.steps = steps
         self.depth = depth
@@ -246,7 +251,11 @@ class Lowering:
         program = self.program
         given = [self.text(x) for x in cluster.inputs]
         made = []
-        for value in cluster.outputs:
+        updates = {r.output: r for r in self.updates.get(cluster, ())}
+        for k, value in enumerate(cluster.outputs):
+            if k in updates:  # whoever runs the plan says where: over the old value, or not
+                made.append(program.names.get(value) or program.local(value))
+                continue
             place = self.place_for(value, number)
             if place is None:
                 dtype = program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
@@ -255,7 +264,7 @@ class Lowering:
             else:
                 program.names[value] = place
             made.append(place)
-        call = cluster.prepare()
+        call = Update(cluster, tuple(updates.values())) if updates else cluster.prepare()
         program.kernels.append(cluster)
         name = program.known(f"_{cluster.name}", call)
         program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
@@ -305,8 +314,15 @@ CONTROL: dict[str, Callable[[Lowering, Node, int], None]] = {}
 def lower(graph: Graph, steps: Sequence[Any], device: Device) -> Program:
     """The program of a concrete graph's steps."""
     program = Program(device)
+    steps, updates = arrange(graph, steps)
     names = [program.local(v) for v in graph.entries()]
-    lowering = Lowering(program, graph, steps)
+    for group in updates.values():
+        program.replaced.append(group)
+        for found in group:
+            assert found.cell.assigned is not None, "it is what the step computes"
+            name = program.names[found.cell.assigned] = program.name(f"{found.cell.name}_next")
+            names.append(name)
+    lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
     results = [lowering.text(v) for v in graph.finals()]
     program.write(f"return {_row(results) if results else '()'}")

@@ -53,8 +53,9 @@ class Plan:
     """A graph as a straight-line program for concrete shapes on one device.
 
     ``steps`` are the graph's nodes, some of them grown into regions, in the order in which they
-    run. ``run`` takes arrays for the graph's entries and gives those of its finals. Several
-    threads may run a plan at once: each run has buffers of its own.
+    run. ``run`` takes arrays for the graph's entries, then one for the new value of each Variable
+    in ``replaced``, and gives those of its finals. Several threads may run a plan at once: each
+    run has buffers of its own.
     """
 
     def __init__(self, graph: Graph, steps: Sequence[Any], device: Device) -> None:
@@ -63,6 +64,8 @@ class Plan:
         self.device = device
         self._program = lower(graph, self.steps, device)
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        self.replaced = tuple(self._program.replaced)
+        """Groups of Variables that one step updates, in place where their old values are free."""
         self._function = self._compile()
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
