@@ -427,9 +427,10 @@ def _align(old: Sequence[Node], new: Sequence[Node], keys: Sequence[_Key]) -> li
 
 
 def _in_gap(old: Sequence[Node], new: Sequence[Node]) -> list[_Two]:
-    """What stands alone in the same place is the same node with another op; the rest is not."""
-    if len(old) == len(new) == 1 and len(old[0].inputs) == len(new[0].inputs):
-        return [(old[0], new[0])]
+    """As many in the same place are the same nodes with other ops; else all are others."""
+    arities = [[len(node.inputs) for node in nodes] for nodes in (old, new)]
+    if arities[0] == arities[1]:
+        return list(zip(old, new, strict=True))
     return [*((node, None) for node in old), *((None, node) for node in new)]
 
 

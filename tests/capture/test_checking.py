@@ -360,9 +360,7 @@ def test_faults_in_bodies_are_found(tanh_with_body):
     graph = loop_of((1, inner))
     graph.check()
     inner.nodes[0].attributes["axis"] = 7
-    with pytest.raises(
-        CaptureError, match=r"^tanh\.body\[1\]: sum = sum\(\.\.\.\): the op refuses"
-    ):
+    with pytest.raises(CaptureError, match=r"^tanh\.body\[1\]: sum = sum\(...\): the op"):
         graph.check()
 
 
