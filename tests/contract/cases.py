@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import eagerflow as ef
+import eagerflow.capture.control
 from eagerflow.dispatch import canonical
 from eagerflow.op import Sample, ops, spec_of
 from eagerflow.tensor import Tensor

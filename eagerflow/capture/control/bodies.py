@@ -16,7 +16,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.graph import Graph, Node, Value, Values
-from eagerflow.op import Cost, Op, plain
+from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.recorder import now, scope, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -69,7 +69,9 @@ def _parts(graph: Graph) -> tuple[Any, ...]:
         given = tuple((True, numbers[x]) if type(x) is Value else (False, x) for x in node.inputs)
         made = tuple((v.name, v.shape, v.dtype, v.device) for v in node.outputs)
         numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
-        rows.append((node.op, given, node.attributes, node.name, node.source, node.device, made))
+        rows.append(
+            (node.op.name, given, node.attributes, node.name, node.source, node.device, made)
+        )
     return inputs, constants, tuple(rows), tuple(numbers[v] for v in graph.outputs)
 
 
@@ -82,7 +84,7 @@ def _facts(graph: Graph) -> Any:
             tuple(spec[1:] for spec in inputs),
             tuple((t.dtype, t.shape, under(None, t.numpy).tobytes()) for _, t in constants),
             tuple(
-                (op.name, _comparable(given), _comparable(tuple(attributes.values())), pin)
+                (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
                 for op, given, attributes, _, _, pin, _ in rows
             ),
             outputs,
@@ -108,7 +110,7 @@ def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) ->
     nodes = []
     for op, given, attributes, label, source, pin, made in rows:
         args = tuple(values[x] if is_value else x for is_value, x in given)
-        node = Node(op, args, attributes, label, source, pin)
+        node = Node(ops[op], args, attributes, label, source, pin)
         node.outputs = tuple(
             Value(n, shape, dtype, None, node, i, device=at)
             for i, (n, shape, dtype, at) in enumerate(made)
@@ -175,8 +177,9 @@ def draws(graph: Graph) -> bool:
     return found
 
 
-def cost_of(graph: Graph) -> Cost:
-    """What one run of a graph costs."""
+def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
+    """What one run of a graph costs for inputs like these."""
+    graph = settled(graph, sizes_of(graph, given, str))
     flops: Any = 0
     moved: Any = 0
     for node in graph.nodes:
@@ -287,7 +290,7 @@ def symbolic(value: Any) -> bool:
 
 def settled(graph: Graph, sizes: dict[str, Any]) -> Graph:
     """The graph for these sizes: in shapes, in attributes, and in the graphs within it."""
-    if not sizes or not symbolic(graph):
+    if not symbolic(graph) or all(size == Dim(name) for name, size in sizes.items()):
         return graph
     cache = graph.learned.setdefault("settled", {})
     key = tuple(sorted((name, repr(size)) for name, size in sizes.items()))
@@ -394,6 +397,8 @@ def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph, computed under the eyes of whoever watches now."""
+    if symbolic(graph):
+        graph = settled(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
     known: dict[Value, Any] = dict(zip(graph.inputs, tensors, strict=True))
     known.update((v, v.constant) for v in graph.constants)
     recorder = now()[1]

@@ -82,9 +82,9 @@ def _infer(graphs: Graphs, names: Sequence[str], operands: Any) -> tuple[TensorS
     return tuple(found[0])
 
 
-def _cost(graphs: Graphs) -> Cost:
+def _cost(graphs: Graphs, operands: Any) -> Cost:
     """That of the dearest branch."""
-    costs = [cost_of(graph) for graph in graphs]
+    costs = [cost_of(graph, operands) for graph in graphs]
     known = [c for c in costs if all(isinstance(part, int) for part in c)]
     return max(known, default=costs[0])
 
@@ -208,7 +208,9 @@ def _cond_reference(pred: Any, *operands: Any, true_graph: Graph, false_graph: G
         "batch": lambda args, flags, size, **graphs: joined(
             *_cond_batch(args, flags, size, **graphs), size
         ),
-        "cost": lambda pred, *operands, true_graph, false_graph: _cost((true_graph, false_graph)),
+        "cost": lambda pred, *operands, true_graph, false_graph: _cost(
+            (true_graph, false_graph), operands
+        ),
         "split": Missing("a branch needs its whole operands"),
         "onnx": Missing("exported as If with the graphs of its branches"),
         "samples": branch_samples("cond"),
@@ -270,7 +272,7 @@ def _switch_batch(args: Any, flags: Any, size: Any, branches: Graphs) -> Any:
         "batch": lambda args, flags, size, branches: joined(
             *_switch_batch(args, flags, size, branches), size
         ),
-        "cost": lambda index, *operands, branches: _cost(branches),
+        "cost": lambda index, *operands, branches: _cost(branches, operands),
         "split": Missing("a branch needs its whole operands"),
         "onnx": Missing("exported as nested If"),
         "samples": branch_samples("switch"),

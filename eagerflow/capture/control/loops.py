@@ -87,7 +87,7 @@ def _spec(
 def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any) -> Cost:
     """That of all iterations that there may be; of one where that is not known."""
     often = 1 if maximum_iterations is None else maximum_iterations
-    test, step = cost_of(cond), cost_of(body)
+    test, step = cost_of(cond, operands), cost_of(body, operands)
     return Cost((test.flops + step.flops) * often, (test.bytes + step.bytes) * often)
 
 

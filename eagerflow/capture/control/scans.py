@@ -129,8 +129,9 @@ def _spec(
 
 
 def _cost(*operands: Any, body: Graph, carries: int, sequences: int, length: Any, **_: Any) -> Cost:
-    steps = _steps(operands[carries : carries + sequences], length, str)
-    once = cost_of(body)
+    xs = operands[carries : carries + sequences]
+    steps = _steps(xs, length, str)
+    once = cost_of(body, [*operands[:carries], *map(_row, xs), *operands[carries + sequences :]])
     return Cost(once.flops * steps, once.bytes * steps)
 
 
@@ -269,7 +270,9 @@ def _reference(
         outs = reference_run(body, [*state, *(x[i] for x in xs), *operands[carries + sequences :]])
         state, rows[i] = outs[:carries], outs[carries:]
     sizes = sizes_of(
-        body, [*state, *(x[:1].sum(0) for x in xs), *operands[carries + sequences :]], str
+        body,
+        [*state, *(np.zeros(x.shape[1:], x.dtype) for x in xs), *operands[carries + sequences :]],
+        str,
     )
     ys = [
         np.array([rows[i][j] for i in range(steps)], v.dtype).reshape(steps, *v.shape)
