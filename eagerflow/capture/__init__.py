@@ -4,6 +4,7 @@ from eagerflow.capture import checking as checking  # what is imported attaches 
 from eagerflow.capture import drawing as drawing
 from eagerflow.capture import passes as passes
 from eagerflow.capture import pruning as pruning
+from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.costs import Costs
 from eagerflow.capture.difference import Difference, difference
 from eagerflow.capture.file import load
@@ -13,4 +14,18 @@ from eagerflow.capture.plan import Plan
 from eagerflow.capture.trace import trace
 from eagerflow.recorder import scope
 
-__all__ = ["Costs", "Difference", "difference", "load", "passes", "scope", "trace"]
+__all__ = [
+    "Costs",
+    "Difference",
+    "cond",
+    "difference",
+    "fori_loop",
+    "load",
+    "map",
+    "passes",
+    "scan",
+    "scope",
+    "switch",
+    "trace",
+    "while_loop",
+]

@@ -148,11 +148,10 @@ def _batch(
     return outs, list(whole)
 
 
-def joined(outs: Any, flags: Any, size: Any) -> tuple[Tensor, ...]:
-    """All results with an axis of examples."""
+def joined(found: tuple[list[Tensor], list[bool]], size: Any) -> tuple[Tensor, ...]:
+    """All results with an axis of examples, which some have."""
     return tuple(
-        y if flag else broadcast_to(y, (size, *y.shape))
-        for y, flag in zip(outs, flags, strict=True)
+        y if flag else broadcast_to(y, (size, *y.shape)) for y, flag in zip(*found, strict=True)
     )
 
 
@@ -206,7 +205,7 @@ def _cond_reference(pred: Any, *operands: Any, true_graph: Graph, false_graph: G
             _cond_again, tangents, (false_graph, true_graph), pred, operands
         ),
         "batch": lambda args, flags, size, **graphs: joined(
-            *_cond_batch(args, flags, size, **graphs), size
+            _cond_batch(args, flags, size, **graphs), size
         ),
         "cost": lambda pred, *operands, true_graph, false_graph: _cost(
             (true_graph, false_graph), operands
@@ -270,7 +269,7 @@ def _switch_batch(args: Any, flags: Any, size: Any, branches: Graphs) -> Any:
             _switch_again, tangents, branches, index, operands
         ),
         "batch": lambda args, flags, size, branches: joined(
-            *_switch_batch(args, flags, size, branches), size
+            _switch_batch(args, flags, size, branches), size
         ),
         "cost": lambda index, *operands, branches: _cost(branches, operands),
         "split": Missing("a branch needs its whole operands"),
@@ -363,13 +362,13 @@ def _choose(
             result = Form(f(*given.nest(given.tensors)), op, f"the result of {name}", place_of(f))
         return result.nest(result.tensors)
     forms: list[Form] = []
-    traced = [
-        Traced(
-            f, f"{op}_{name}", given.labels, given.tensors, given.nest,
-            lambda result, name=name, f=f: _same_results(forms, result, op, name, f, functions),
-        )
-        for name, f in functions.items()
-    ]  # fmt: skip
+    traced = []
+    for name, f in functions.items():
+
+        def finish(result: Any, name: str = name, f: Any = f) -> list[Tensor]:
+            return _same_results(forms, result, op, name, f, functions)
+
+        traced.append(Traced(f, f"{op}_{name}", given.labels, given.tensors, given.nest, finish))
     outside = Outside(*traced)
     graphs = tuple(t.body([*outside.assigned, *outside.others], outside.assigned) for t in traced)
     count = len(forms[0].tensors)

@@ -77,7 +77,7 @@ class Traced:
     """
 
     def __init__(
-        self, f: Callable[..., Any], name: str, labels: Sequence[str], likes: Sequence[Tensor],
+        self, f: Callable[..., Any], name: str, labels: Sequence[str], likes: Sequence[Any],
         build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
     ) -> None:  # fmt: skip
         self.name = name

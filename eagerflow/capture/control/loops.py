@@ -244,7 +244,7 @@ def _reference(
         "vjp": _vjp,
         "jvp": _jvp,
         "batch": lambda args, flags, size, **facts: joined(
-            *_batch(args, flags, size, **facts), size
+            _batch(args, flags, size, **facts), size
         ),
         "cost": _cost,
         "split": Missing("each iteration needs the one before"),

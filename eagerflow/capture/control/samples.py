@@ -93,8 +93,8 @@ def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
         rows = Dim("rows")
         for chooser in (choosers[0], choosers[-1] * 0 + 5 if op == "switch" else choosers[1]):
             x, y = make(rng, dtype, (2, 3)), make(rng, dtype, (2, 3))
-            specs = ((rows, Dim("columns")), dtype), ((rows, Dim("columns")), dtype)
-            found.append(Sample((chooser, x.T[::-1].T, y), _graphs(op, 2, *specs)))
+            named = (rows, Dim("columns")), dtype
+            found.append(Sample((chooser, x.T[::-1].T, y), _graphs(op, 2, named, named)))
             n = np.array([1, 2], _COUNT)
             specs = ((3,), dtype), ((3,), dtype), ((2,), _COUNT)
             found.append(Sample((chooser, x[0], y[1], n), _graphs(op, 1 + (op == "cond"), *specs)))
@@ -145,7 +145,7 @@ def _while_graphs(shape: Any, dtype: Any) -> dict[str, Any]:
 
 def while_samples(rng: Any, dtype: Any) -> list[Sample]:
     """Samples of ``while_loop``."""
-    found = []
+    found: list[Sample] = []
     for shape, start, stop, most in (
         ((), 0, 3, 5), ((), 3, 3, 5), ((3,), 0, 1, 1), ((3,), 1, 4, 3), ((3,), 0, 4, 2),
         ((2, 3), 0, 3, 4), ((2, 3), 2, 0, 4), ((0,), 0, 2, 2), ((1,), 0, 2, 6), ((3,), 0, 3, 0),
@@ -189,7 +189,7 @@ def _scan_body(shape: Any, dtype: Any, counts: bool) -> Body:
 
 def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
     """Samples of ``scan``."""
-    found = []
+    found: list[Sample] = []
     for shape, steps, reverse, counts in (
         ((), 4, False, False), ((), 3, True, True), ((), 0, False, False), ((2,), 1, True, False),
         ((2,), 3, False, True), ((2,), 0, True, True), ((2, 3), 2, False, False),
@@ -199,7 +199,7 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
         c, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
         xs = make(rng, dtype, (steps, *shape), -1, 1)
         named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[5:] else shape
-        given = {"carries": 1 + counts, "sequences": 1, "reverse": reverse}
+        given: dict[str, Any] = {"carries": 1 + counts, "sequences": 1, "reverse": reverse}
         given |= {"body": _scan_body(named, dtype, counts)} | (
             {} if found[5:] else {"length": steps}
         )
@@ -211,7 +211,11 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
 def scan_errors(rng: Any) -> list[ErrorSample]:
     """Calls of ``scan`` that are refused."""
     c, xs = np.ones(2), np.ones((4, 2))
-    good = {"body": _scan_body((2,), "float64", False), "carries": 1, "sequences": 1}
+    good: dict[str, Any] = {
+        "body": _scan_body((2,), "float64", False),
+        "carries": 1,
+        "sequences": 1,
+    }
     wide = written(lambda c, x, k: (c[None], x), *[((2,), "float64")] * 3)
     return [
         ErrorSample((c, xs, c[:1]), good, ShapeError, "its shape is not that of"),

@@ -293,7 +293,7 @@ def _reference(
         "vjp": scan_vjp,
         "jvp": _jvp,
         "batch": lambda args, flags, size, **facts: joined(
-            *_batch(args, flags, size, **facts), size
+            _batch(args, flags, size, **facts), size
         ),
         "cost": _cost,
         "split": Missing("each step needs the one before"),
