@@ -7,15 +7,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eagerflow.cli.check import add_check
 from eagerflow.cli.demo import run_demo
 from eagerflow.cli.devices import run_devices
+from eagerflow.cli.diff import add_diff
+from eagerflow.cli.run import add_run
+from eagerflow.cli.show import add_show
 from eagerflow.errors import EagerflowError
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; gives its exit status.
+    """Run the command; gives its exit status: 0, 1 for a difference or a fault, 2 for an error.
 
     ``arguments`` are those of the command line (default: the process's own).
 
@@ -34,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:
+        print(f"eagerflow {options.command}: {error}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,4 +60,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
     devices = commands.add_parser("devices", help="the devices that can be used here")
     devices.set_defaults(run=lambda o: run_devices())
+    for add in (add_show, add_run, add_diff, add_check):
+        add(commands)
     return parser

@@ -1,0 +1,71 @@
+"""``eagerflow show``: a saved graph as a listing, as a picture, or as what it costs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import eagerflow as ef
+from eagerflow.errors import ArgumentError
+
+__all__ = ["add_show", "open_graph", "pairs"]
+
+
+def add_show(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    show = commands.add_parser("show", help="what is in a saved graph: listing, picture, costs")
+    show.add_argument("file", type=Path, metavar="FILE", help="a file that graph.save wrote")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--dot", action="store_true", help="in the language of Graphviz")
+    form.add_argument("--costs", action="store_true", help="operations, bytes and memory")
+    form.add_argument(
+        "--draw", type=Path, metavar="PICTURE", help="write a .svg, .dot, .png or .pdf"
+    )
+    show.add_argument(
+        "--size", action="append", default=[], metavar="NAME=NUMBER",
+        help="with --costs: the size of a named dimension",
+    )  # fmt: skip
+    show.add_argument(
+        "--no-lines", dest="lines", action="store_false",
+        help="leave out the lines of the code that it comes from",
+    )  # fmt: skip
+    show.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    graph = open_graph(options.file)
+    if options.dot:
+        print(graph.to_dot())
+    elif options.costs:
+        sizes = {name: _number(name, size) for name, size in pairs(options.size, "--size")}
+        print(graph.costs(sizes))
+    elif options.draw:
+        print(graph.draw(options.draw).resolve())
+    else:
+        print(graph.text(lines=options.lines))
+    return 0
+
+
+def open_graph(path: Path) -> Any:
+    """The graph in a file; FileNotFoundError if there is none."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    return ef.capture.load(path)
+
+
+def pairs(given: list[str], option: str) -> list[tuple[str, str]]:
+    """What stands before and after the first ``=`` of each; ArgumentError where there is none."""
+    found = []
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise ArgumentError(f"{option} {text} has no name and value", expected="NAME=VALUE")
+        found.append((name, value))
+    return found
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ArgumentError(f"--size {name}={text} is not a size", expected="a number")
+    return int(text)
