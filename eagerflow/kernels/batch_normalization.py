@@ -30,7 +30,7 @@ IN_PLANES, IN_LINES = 1 << 13, 1 << 16  # elements from which generated kernels 
 PIECE = 1 << 13  # elements that are summed up before the sums are joined in float64
 PIECES = 512  # at most
 WIDEST = 1 << 12  # channels, so that a piece has more than one row
-SHARED = 1 << 16  # elements from which waking another thread pays
+SHARED = 1 << 18  # elements from which waking another thread pays
 SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
 
 

@@ -24,7 +24,7 @@ Windows = tuple[Window, ...]
 BORDER = 1 << 19  # multiplications from which making a kernel pays
 PATCH = 1 << 15  # bytes of the elements that a piece sees
 PIECE = 1 << 17  # multiplications from which a piece is large enough
-SHARED = 1 << 20  # multiplications from which waking another thread pays
+SHARED = 1 << 22  # multiplications from which waking another thread pays
 SUMS = 1 << 18  # elements of all pieces' sums, as long as there are no fewer than LANES
 LANES = 4
 

@@ -38,7 +38,7 @@ BLOCK = 2**18
 # Machine code writes out each element of a window.
 LARGEST = 16
 PIECE = 2**14  # elements that a thread takes at a time
-SHARED = 2**16  # elements from which waking another thread pays
+SHARED = 2**18  # elements from which waking another thread pays
 
 
 @lru_cache(256)

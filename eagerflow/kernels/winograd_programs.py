@@ -23,6 +23,7 @@ __all__ = ["filter_gradient", "forward", "pays"]
 Windows = tuple[Window, ...]
 
 BORDER = 1 << 22  # multiplications of the direct sum from which making a kernel pays
+SHARED = 1 << 24  # multiplications of the direct sum from which waking another thread pays
 FAR = 900_000  # bytes of transformed tiles that stay in the second cache
 FEWEST, MOST = 48, 128  # tiles of a piece, if an image has as many
 SUMS = 1 << 18  # elements of all pieces' sums, as long as there are no fewer than LANES
@@ -31,8 +32,13 @@ LANES = 4
 
 def pays(images: int, windows: Windows, channels: int, filters: int) -> bool:
     """Whether a convolution is large enough, on a machine with a compiler."""
-    positions = images * windows[0].out * windows[1].out
-    return positions > 0 and generated.pays(9 * positions * channels * filters, BORDER)
+    work = _work(images, windows, channels, filters)
+    return work > 0 and generated.pays(work, BORDER)
+
+
+def _work(images: int, windows: Windows, channels: int, filters: int) -> int:
+    """Multiplications of the direct sum."""
+    return 9 * images * windows[0].out * windows[1].out * channels * filters
 
 
 class _Kernel(NamedTuple):
@@ -108,7 +114,8 @@ def forward(
     blocks = -(-rows // kernel.band)
     flags = np.zeros(-(-images // height) * blocks, np.uint8)
     kernel.program.run(
-        (images, rows, height, kernel.band), kernel.scratch, images=np.ascontiguousarray(x),
+        (images, rows, height, kernel.band), kernel.scratch,
+        _work(images, windows, channels, filters) >= SHARED, images=np.ascontiguousarray(x),
         other=np.ascontiguousarray(w), result=y, weights=aligned("weights", kernel.shared),
         flags=flags,
     )  # fmt: skip
@@ -135,7 +142,8 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
     flags = np.zeros(count, np.uint8)
     found = np.empty((3, 3, channels, filters), x.dtype)
     kernel.program.run(
-        (images, rows, height, span), kernel.scratch, images=np.ascontiguousarray(x),
+        (images, rows, height, span), kernel.scratch,
+        _work(images, windows, channels, filters) >= SHARED, images=np.ascontiguousarray(x),
         other=np.ascontiguousarray(g), result=found, flags=flags,
         weights=aligned("weights", count * kernel.shared),
     )  # fmt: skip
