@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from eagerflow.op import Op
 
 __all__ = [
-    "Recorder", "below", "custom_call", "next_key", "now", "outside", "process", "scope", "scopes",
-    "under",
+    "Recorder", "below", "custom_call", "next_key", "now", "outside", "process", "recording",
+    "scope", "scopes", "under",
 ]  # fmt: skip
 
 next_key = itertools.count().__next__
@@ -183,6 +183,11 @@ def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs
         return f(*args, **kwargs)
     finally:
         _now.set(before)
+
+
+def recording() -> bool:
+    """Whether somebody watches the op calls of this thread."""
+    return process.recorders > 0 and _now.get()[1] is not None
 
 
 def outside(what: str, f: Callable[..., Any], *args: Any) -> Any:

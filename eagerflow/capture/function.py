@@ -21,6 +21,7 @@ from eagerflow.capture.calling import call_recorded
 from eagerflow.capture.ledger import Ledger
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import Trace, number, plain_name, refuse_leaks
+from eagerflow.capture.watching import Watch
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -33,15 +34,6 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
 __all__ = ["Function", "function"]
-
-try:
-    from eagerflow.capture.watching import Watch
-except ImportError:
-    class Watch:
-        def __init__(self, f): pass
-        def __enter__(self): return self
-        def __exit__(self, *a): pass
-        def ledger(self): return Ledger()
 
 MANY = 64  # graphs of one function from which on it is told that it traces too often
 _NUMBERS = frozenset({int, float, complex})
@@ -182,7 +174,7 @@ class Function:
             entry = self._entries.get(key)
             fact = None if entry is None else entry.ledger.changed()
             if entry is None or fact is not None:
-                reason = self._reason(leaves) if fact is None else f"{fact.told()}"
+                reason = self._reason(leaves) if fact is None else fact.story()
                 entry = self._trace(args, kwargs, leaves, structure, reason)
                 self._entries[key] = entry
             return entry
@@ -228,23 +220,12 @@ class Function:
 
     def _trace(self, args: Any, kwargs: Any, leaves: Any, structure: Any, reason: str) -> Captured:
         started = time.perf_counter()
-        made = self._traced(args, kwargs, leaves, structure)
-        if made[0].made:  # Variables: they belong to the first call, or to each of them
-            made = self._traced(args, kwargs, leaves, structure)
-            if made[0].made:
-                raise CaptureError(
-                    "state that lasts is created each time that the function runs",
-                    op=self._name(), received=made[0].made[0],
-                    hint="create it once, outside or if there is none yet, and keep it in an "
-                    "attribute or a global",
-                )  # fmt: skip
-        _, graph, ledger, places = made
-        fact = ledger.changed()
-        if fact is not None:
-            raise CaptureError(
-                f"the function itself changes what it reads: {fact.told()}", op=self._name(),
-                hint="keep what changes from call to call in an ef.Variable",
-            )  # fmt: skip
+        recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure)
+        if recorder.made or ledger.changed() is not None:
+            # A first run makes what later ones find: weights, caches. What the second one still
+            # makes or changes, every call would.
+            recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure)
+            self._refuse_changes(recorder, ledger)
         kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
         seconds = time.perf_counter() - started
         entry = Captured(
@@ -252,6 +233,20 @@ class Function:
         )
         self._history.append(entry)
         return entry
+
+    def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
+        if recorder.made:
+            raise CaptureError(
+                "state that lasts is created each time that the function runs", op=self._name(),
+                received=recorder.made[0],
+                hint="create it once, outside or if there is none yet, and keep it in an attribute",
+            )  # fmt: skip
+        fact = ledger.changed()
+        if fact is not None:
+            raise CaptureError(
+                f"the function itself changes what it reads: {fact.story()}", op=self._name(),
+                hint="keep what changes from call to call in an ef.Variable",
+            )  # fmt: skip
 
     def _traced(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""

@@ -21,7 +21,7 @@ from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
-from eagerflow.recorder import outside, process, scope
+from eagerflow.recorder import outside, recording, scope
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
@@ -113,7 +113,7 @@ class Layer(Configured):
             kwargs["training"] = now
         _calling.training = now
         try:
-            if process.recorders:
+            if recording():
                 with scope(self.name):
                     outputs = self.call(inputs, *args, **kwargs)
             else:

@@ -16,7 +16,7 @@ from eagerflow.nn import schedules
 from eagerflow.nn.lookup import Configured, from_config, snake_case
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.optimizer_updates import adam_update, adam_updates, momentum_update
-from eagerflow.recorder import now, outside
+from eagerflow.recorder import outside, recording
 from eagerflow.tape import GradientTape
 from eagerflow.variable import Variable
 
@@ -307,7 +307,7 @@ class Adam(Optimizer):
     def _change(self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any) -> None:
         small = [pair for pair in pairs if pair[1].size < SMALL]
         # Whoever records steps wants them one by one, and a subclass may have its own.
-        alone = now()[1] is not None or type(self).update is not Adam.update
+        alone = recording() or type(self).update is not Adam.update
         if alone or len(small) < MANY:
             super()._change(pairs, rate, step)
             return
