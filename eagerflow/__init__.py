@@ -100,7 +100,7 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
 
 
 _LAZY = ("capture", "nn", "testing")  # loaded when they are first used, to keep the import short
-_CAPTURE = ("function",)
+_CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
 def __getattr__(name: str) -> Any:

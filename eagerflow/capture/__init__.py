@@ -11,21 +11,11 @@ from eagerflow.capture.file import load
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.gradient import gradient as gradient
 from eagerflow.capture.plan import Plan
+from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
 from eagerflow.recorder import scope
 
 __all__ = [
-    "Costs",
-    "Difference",
-    "cond",
-    "difference",
-    "fori_loop",
-    "load",
-    "map",
-    "passes",
-    "scan",
-    "scope",
-    "switch",
-    "trace",
-    "while_loop",
-]
+    "Costs", "Difference", "Function", "Plan", "Session", "cond", "difference", "fori_loop",
+    "function", "load", "map", "passes", "scan", "scope", "switch", "trace", "while_loop",
+]  # fmt: skip

@@ -1,0 +1,301 @@
+"""Session: runs parts of graphs by name, and keeps the Variables that they share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from eagerflow import tree
+from eagerflow.capture.gradient import table
+from eagerflow.capture.replay import Replay, check_inputs
+from eagerflow.capture.trace import place
+from eagerflow.display import summary
+from eagerflow.errors import SessionError
+from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.variable import Variable
+
+__all__ = ["Session"]
+try:
+    from eagerflow.capture.partition import partition
+except ImportError:
+    partition = None
+
+SHOWN = 12  # names in an error
+
+
+class Part(NamedTuple):
+    """What one combination of fetches, feeds and targets computes."""
+
+    run: Any  # a Replay, or a partition of the graph
+    graph: Graph
+    assigns: bool
+
+
+class Session:
+    """Runs graphs by name: what is fetched is computed from what is fed, and nothing else.
+
+    ``graph`` is the first graph, if there is one yet; ``devices`` are names of devices to spread
+    the work over. A session starts empty and can be extended at any time. Variables of one name
+    are one Variable in all of its graphs: the one of the graph that came first, with the value
+    that it has then. They persist from run to run, intermediate values do not. Several threads
+    may run a session.
+
+    >>> w = ef.Variable([2.0, 3.0], name="w")
+    >>> graph = ef.capture.trace(lambda x: {"y": x * w}, ef.TensorSpec((2,), "float32"))
+    >>> with ef.capture.Session(graph) as session:
+    ...     session.run("y", feeds={"x": [1.0, 10.0]})
+    Tensor([ 2., 30.], float32, cpu:0)
+    """
+
+    def __init__(self, graph: Graph | None = None, devices: Sequence[Any] | None = None) -> None:
+        self.devices = None if devices is None else tuple(devices)
+        self.graphs: list[Graph] = []
+        self._names: dict[str, list[Value]] = {}
+        self._order: dict[Node, int] = {}
+        self._cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
+        self._inputs: dict[Value, str] = {}
+        self._variables: dict[str, Variable] = {}
+        self._parts: dict[Any, Part] = {}
+        self._lock = threading.RLock()
+        self._open = True
+        if graph is not None:
+            self.extend(graph)
+
+    # Graphs and Variables ----------------------------------------------------------------------
+
+    def extend(self, graph: Graph) -> None:
+        """Add a graph, also after runs; nodes that it shares with earlier ones stay the same.
+
+        Its Variables that the session has not by name begin with their values of now. Raises
+        SessionError if a Variable of that name has another shape or dtype, and when the session
+        is closed; nothing is added then.
+        """
+        with self._lock:
+            self._check_open("extend")
+            variables = {c.name: self._variable(c) for c in graph.cells}
+            self._variables |= variables
+            label = graph.name
+            taken = {name.partition(":")[0] for name in self._names if ":" in name}
+            number = 0
+            while label in taken and graph not in self.graphs:
+                number += 1
+                label = f"{graph.name}_{number}"
+            self.graphs.append(graph)
+            for node in graph.nodes:
+                self._order.setdefault(node, len(self._order))
+            for cell in graph.cells:
+                own = Cell(cell.name, variables[cell.name], cell.value)
+                own.assigned = cell.assigned
+                self._cells[cell.value] = own
+                if cell.assigned is not None:
+                    self._cells[cell.assigned] = own
+            self._inputs |= dict(zip(graph.inputs, graph.inputs.names, strict=True))
+            for name, value in table(graph).items():
+                for known in (name, f"{label}:{name}"):
+                    values = self._names.setdefault(known, [])
+                    if value not in values:
+                        values.append(value)
+
+    def _variable(self, cell: Cell) -> Variable:
+        known = self._variables.get(cell.name)
+        if known is None:
+            found: Variable = cell.variable
+            return found
+        if (known.shape, known.dtype) != (cell.value.shape, cell.value.dtype):
+            raise SessionError(
+                f"there is a Variable {cell.name!r} already, and it is another one",
+                op="Session.extend", received=str(cell.value.spec), expected=summary(known),
+                hint="give one of them another name",
+            )  # fmt: skip
+        return known
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The Variables of all graphs, by name."""
+        return dict(self._variables)
+
+    # Running -----------------------------------------------------------------------------------
+
+    def run(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, targets: Any = ()
+    ) -> Any:
+        """The values of ``fetches``, in their nest, as Tensors.
+
+        ``fetches`` are names, Values or Variables, or nests of them; a name of several graphs is
+        told apart as ``graph:name``. ``feeds`` gives values for inputs, or for any other value,
+        which is then not computed. ``targets`` are done for their effect: ``"w/assign"`` gives
+        the Variable ``w`` its new value, a Graph all of its Variables; other names are computed
+        and dropped. Fetching ``"w/assign"`` assigns too. Random state that a run uses is moved
+        on. Raises SessionError for names that do not exist or are ambiguous, and for inputs that
+        are needed and not fed, ShapeError or DTypeError for feeds that do not fit; nothing has
+        changed then.
+        """
+        self._check_open("run")
+        leaves, structure = tree.flatten(fetches)
+        wanted = [self._value(x, "fetches") for x in leaves]
+        given = {self._fed(key): value for key, value in (feeds or {}).items()}
+        goals = self._targets(targets)
+        part = self._part(tuple(wanted), tuple(given), tuple(goals))
+        flat = [value for keys, value in given.items() for _ in keys]
+        inputs = check_inputs(part.graph, flat)
+        if part.assigns:
+            with self._lock:
+                found = part.run.run(inputs)
+        else:
+            found = part.run.run(inputs)
+        return tree.unflatten(structure, found[: len(leaves)])
+
+    def _targets(self, targets: Any) -> list[Any]:
+        found: list[Any] = []
+        listed = [targets] if isinstance(targets, str | Value | Graph) else list(targets)
+        for target in listed:
+            if isinstance(target, Graph):
+                found += [c.assigned for c in target.cells if c.assigned is not None]
+            else:
+                found.append(self._value(target, "targets"))
+        return found
+
+    def _value(self, name: Any, argument: str) -> Value:
+        found = self._find(name, argument)
+        if len(found) > 1:
+            labels = [key for key, values in self._names.items() if ":" in key and len(values) == 1
+                      and values[0] in found and key.endswith(f":{name}")]  # fmt: skip
+            raise SessionError(
+                f"{name!r} is a name in several graphs", op="Session.run", argument=argument,
+                expected="one of " + ", ".join(labels),
+            )  # fmt: skip
+        return found[0]
+
+    def _fed(self, name: Any) -> tuple[Value, ...]:
+        """The values that a feed stands for: all inputs of that name, or one other value."""
+        found = self._find(name, "feeds")
+        inputs = tuple(v for v in found if v in self._inputs)
+        return inputs or (self._value(name, "feeds"),)
+
+    def _find(self, name: Any, argument: str) -> list[Value]:
+        if isinstance(name, Value):
+            if name in self._order or name in self._inputs or name in self._cells:
+                return [name]
+            known = name.node in self._order if name.node is not None else name.constant is not None
+            if known:
+                return [name]
+            raise SessionError(
+                f"{name.name!r} is a value of a graph that this session does not have",
+                op="Session.run", argument=argument, hint="session.extend(graph)",
+            )  # fmt: skip
+        if isinstance(name, Variable):
+            name = next((n for n, v in self._variables.items() if v is name), name.name)
+        found = self._names.get(name) if isinstance(name, str) else None
+        if found is None:
+            close = get_close_matches(str(name), self._names, 3)
+            raise SessionError(
+                f"there is no value named {name!r}", op="Session.run", argument=argument,
+                expected="one of " + ", ".join([n for n in self._names if ":" not in n][:SHOWN])
+                if self.graphs else "a graph first: session.extend(graph)",
+                hint=" or ".join(close) or None,
+            )  # fmt: skip
+        cells = {id(self._cells[v].variable): v for v in found if v in self._cells}
+        return list(cells.values()) if len(cells) == 1 and len(found) > 1 else found
+
+    def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
+        key = wanted, given, goals
+        found = self._parts.get(key)
+        if found is None:
+            with self._lock:
+                found = self._parts.get(key)
+                if found is None:
+                    found = self._parts[key] = self._make(wanted, given, goals)
+        return found
+
+    def _make(self, wanted: Any, given: Any, goals: Any) -> Part:
+        fed = [v for values in given for v in values]
+        nodes, entries = self._needed([*wanted, *goals], set(fed))
+        effects = {v for v in (*wanted, *goals) if v in self._cells and self._cells[v].assigned is v}
+        cells = self._used_cells(entries, effects)
+        missing = [v for v in entries if v in self._inputs and v not in fed]
+        if missing:
+            user = next((n for n in nodes if missing[0] in n.inputs), None)
+            raise SessionError(
+                f"the input {self._inputs[missing[0]]!r} is needed and not fed", op="Session.run",
+                argument="feeds", expected=str(missing[0].spec),
+                at=None if user is None else place(user),
+                hint=f"feeds={{{self._inputs[missing[0]]!r}: ...}}",
+            )  # fmt: skip
+        names = [self._inputs.get(v, v.name) for v in fed]
+        outputs = Values([*wanted, *(g for g in goals if g not in effects)])
+        graph = Graph(self.graphs[-1].name, Values(fed, names), nodes, outputs, cells)
+        runner = Replay(graph) if self.devices is None else partition(graph, self.devices)
+        return Part(runner, graph, any(c.assigned is not None for c in cells))
+
+    def _needed(self, goals: Iterable[Value], fed: set[Value]) -> tuple[list[Node], list[Value]]:
+        """The nodes that goals need, in their order, and the values that come from outside.
+
+        A draw of random numbers needs the state that it leaves as well.
+        """
+        nodes: dict[Node, None] = {}
+        entries: dict[Value, None] = {}
+        waiting = list(goals)
+        while waiting:
+            value = waiting.pop()
+            if value in entries or value.constant is not None:
+                continue
+            if value in fed or value.node is None:
+                entries[value] = None
+                cell = self._cells.get(value)
+                if cell is not None and cell.assigned is not None and _is_random_state(cell):
+                    waiting.append(cell.assigned)
+            elif value.node not in nodes:
+                nodes[value.node] = None
+                waiting.extend(value.node.values())
+        return sorted(nodes, key=self._order.__getitem__), list(entries)
+
+    def _used_cells(self, entries: Iterable[Value], effects: set[Value]) -> list[Cell]:
+        """The Variables that are read or assigned."""
+        found: dict[Value, Cell] = {}
+        for value in (*entries, *effects):
+            cell = self._cells.get(value)
+            if cell is not None and cell.value not in found:
+                own = found[cell.value] = Cell(cell.name, cell.variable, cell.value)
+                if cell.assigned in effects or _is_random_state(cell):
+                    own.assigned = cell.assigned
+        return list(found.values())
+
+    # The end -----------------------------------------------------------------------------------
+
+    def _check_open(self, how: str) -> None:
+        if not self._open:
+            raise SessionError(f"the session is closed, so it cannot {how}", op="Session")
+
+    def close(self) -> None:
+        """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
+        with self._lock:
+            self._open = False
+            for held in (self._names, self._order, self._cells, self._inputs, self._parts):
+                held.clear()  # type: ignore[attr-defined]
+            self._variables.clear()
+            self.graphs.clear()
+
+    def __enter__(self) -> Self:
+        self._check_open("be entered")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        if not self._open:
+            return "<Session, closed>"
+        return f"<Session of {len(self.graphs)} graphs, {len(self._variables)} Variables>"
+
+
+def _is_random_state(cell: Cell) -> bool:
+    """Whether a Variable is the state of a random generator."""
+    return cell.value.dtype == "uint64" and cell.value.shape == (3,) and "random_state" in cell.name
+
+
