@@ -57,8 +57,8 @@ class Replay:
         found = self._plans.get(key)
         if found is None:
             graph = concrete(self._optimized, sizes)
-            steps = graph.nodes if self.numerics == "exact" else grow(graph)
-            found = self._plans[key] = Plan(graph, steps, device)
+            order = _as_written if self.numerics == "exact" else grow
+            found = self._plans[key] = Plan(graph, order, device)
         return found
 
     def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
@@ -109,6 +109,11 @@ class Replay:
 
 
 _NO_SIZES: dict[str, int] = {}
+
+
+def _as_written(graph: Graph) -> Sequence[Any]:
+    """The nodes themselves: what eager would call, one by one."""
+    return graph.nodes
 
 
 def are_exclusive(tensors: list[Tensor]) -> bool:

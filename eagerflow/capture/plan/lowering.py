@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.plan.control import CONTROL
 from eagerflow.capture.plan.inplace import Replaced, Update, arrange
 from eagerflow.capture.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.devices import Device, Kind
@@ -32,14 +33,17 @@ from eagerflow.ops.contraction import product
 __all__ = ["Program", "lower"]
 
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
-RESERVED = frozenset({*keyword.kwlist, "buffers", "empty", "asarray", "replay"})
+RESERVED = frozenset(
+    {*keyword.kwlist, "asarray", "buffers", "empty", "int", "max", "min", "range", "replay"}
+)
 
 
 class Program:
     """The text of a plan in the making: lines, where they come from, and what they refer to."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, order: Callable[[Graph], Sequence[Any]]) -> None:
         self.device = device
+        self.order = order
         self.lines: list[str] = []
         self.places: list[Any] = []  # the node or cluster of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
@@ -118,13 +122,24 @@ class Lowering:
     def run(self) -> None:
         """Write all steps."""
         for number, step in enumerate(self.steps):
-            if isinstance(step, Node):
+            if isinstance(step, Node) and step.op.name in CONTROL:
+                CONTROL[step.op.name](self, step, number)
+            elif isinstance(step, Node):
                 self._node(step, number)
             else:
                 self._cluster(step, number)
             self._release(number)
 
+    def inside(self, graph: Graph, depth: int) -> Lowering:
+        """What writes a body into the same program."""
+        return Lowering(self.program, graph, self.program.order(graph), depth)
+
     # Values --------------------------------------------------------------------------------------
+
+    def new(self, value: Value) -> str:
+        """An expression for fresh memory of a value's shape and dtype."""
+        dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
+        return f"empty({value.shape}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""
@@ -181,10 +196,6 @@ class Lowering:
         return place.kind(default_dtype(float) if like is None else like.dtype)
 
     def _node(self, node: Node, number: int) -> None:
-        special = CONTROL.get(node.op.name)
-        if special is not None:
-            special(self, node, number)
-            return
         program = self.program
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
@@ -258,9 +269,8 @@ class Lowering:
                 continue
             place = self.place_for(value, number)
             if place is None:
-                dtype = program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
                 place = program.local(value)
-                program.write(f"{place} = empty({value.shape}, {dtype})", cluster, self.depth)
+                program.write(f"{place} = {self.new(value)}", cluster, self.depth)
             else:
                 program.names[value] = place
             made.append(place)
@@ -307,14 +317,11 @@ def _product_of(node: Node) -> Any:
 INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
 """Ops with a function that writes into memory it is given, where the node's shapes fit."""
 
-CONTROL: dict[str, Callable[[Lowering, Node, int], None]] = {}
-"""Ops whose attributes are graphs, with what writes them as Python's own control flow."""
 
-
-def lower(graph: Graph, steps: Sequence[Any], device: Device) -> Program:
-    """The program of a concrete graph's steps."""
-    program = Program(device)
-    steps, updates = arrange(graph, steps)
+def lower(graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device) -> Program:
+    """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
+    program = Program(device, order)
+    steps, updates = arrange(graph, order(graph))
     names = [program.local(v) for v in graph.entries()]
     for group in updates.values():
         program.replaced.append(group)

@@ -6,7 +6,7 @@ import itertools
 import linecache
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,17 +52,18 @@ def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 class Plan:
     """A graph as a straight-line program for concrete shapes on one device.
 
-    ``steps`` are the graph's nodes, some of them grown into regions, in the order in which they
-    run. ``run`` takes arrays for the graph's entries, then one for the new value of each Variable
+    ``order`` gives the steps of a graph, and of the bodies in it: its nodes, some of them grown
+    into regions, in an order in which they can run. ``run`` takes arrays for the graph's entries, then one for the new value of each Variable
     in ``replaced``, and gives those of its finals. Several threads may run a plan at once: each
     run has buffers of its own.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Any], device: Device) -> None:
+    def __init__(
+        self, graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device
+    ) -> None:
         self.graph = graph
-        self.steps = tuple(steps)
         self.device = device
-        self._program = lower(graph, self.steps, device)
+        self._program = lower(graph, order, device)
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
         self.replaced = tuple(self._program.replaced)
         """Groups of Variables that one step updates, in place where their old values are free."""
@@ -146,7 +147,8 @@ class Plan:
         return found
 
     def __repr__(self) -> str:
-        return f"<Plan of {self.graph.name}: {len(self.steps)} steps on {self.device}>"
+        count = sum(place is not None for place in self._program.places)
+        return f"<Plan of {self.graph.name}: {count} steps on {self.device}>"
 
 
 def _where(place: Any, whole: bool = False) -> str:
