@@ -51,10 +51,10 @@ def _form(dtype: str, windows: Windows, channels: int, filters: int, turned: boo
     high, wide = windows if len(windows) == 2 else (Window(1, 1, 1, 1, 0, 1), windows[0])
     line = (wide.size + wide.extent) * channels * np.dtype(dtype).itemsize * high.stride
     pieces = -(-high.out // max(PATCH // line, 1))
-    pairs = zip(*((a.kernel, a.stride, a.dilation, a.before) for a in (high, wide)), strict=True)
     return Form(
-        dtype, high.size, wide.size, channels, filters, *pairs, high.out, wide.out,
-        -(-high.out // pieces), turned,
+        dtype, high.size, wide.size, channels, filters, (high.kernel, wide.kernel),
+        (high.stride, wide.stride), (high.dilation, wide.dilation), (high.before, wide.before),
+        high.out, wide.out, -(-high.out // pieces), turned,
     )  # fmt: skip
 
 

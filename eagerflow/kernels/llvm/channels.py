@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from eagerflow.kernels.llvm.pieces import Pieces
 from eagerflow.kernels.llvm.products import Sum, Vectors
 
 __all__ = ["SLOTS", "Form", "Writer"]
@@ -39,12 +40,12 @@ class Form(NamedTuple):
     gradient: bool
 
 
-class Writer:
+class Writer(Pieces):
     """Writes the stages ``measure``, ``join`` and ``apply``."""
 
     def __init__(self, code: Any, form: Form, slots: list[str]) -> None:
-        self.code, self.form, self.slots = code, form, slots
-        self.v = Vectors(code, form.dtype, form.lanes)
+        super().__init__(code, form.dtype, form.lanes, slots)
+        self.form = form
         self.exact = Vectors(code, "float64", form.lanes)
         self.line = form.channels * self.v.itemsize
         vectors = form.channels // form.lanes
@@ -58,21 +59,9 @@ class Writer:
             ("join", self._join),
             ("apply", self._apply),
         ):
-            ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
-            self.code.lines.append(
-                f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
-            )
-            self.code.label("entry")
-            write()
-            self.code.line("ret void")
-            self.code.lines.append("}")
-        return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
-
-    def _argument(self, name: str) -> str:
-        return self.v.argument(self.slots.index(name))
-
-    def _pointer(self, name: str) -> str:
-        return self.v.pointer(self.slots.index(name))
+            with self.function(name):
+                write()
+        return self.text()
 
     def _blocks(self, first: str, last: str, wide: int, body: Callable[[str], None]) -> None:
         """Call ``body(offset)`` for blocks of ``wide`` vectors of channels."""
@@ -117,10 +106,9 @@ class Writer:
     def _measure(self) -> None:
         v = self.v
         count = v.number("sub", "%r1", "%r0")
-        piece = self.code.value(f"udiv i64 %r0, {self._argument('height')}")
-        to = v.step(self._pointer("sums"), piece, self.kinds * self.line)
-        x = v.step(self._pointer("x"), "%r0", self.line)
-        g = v.step(self._pointer("g"), "%r0", self.line) if self.form.gradient else ""
+        to = v.step(self.pointer("sums"), self.piece(), self.kinds * self.line)
+        x = v.step(self.pointer("x"), "%r0", self.line)
+        g = v.step(self.pointer("g"), "%r0", self.line) if self.form.gradient else ""
         few = v.number("add", v.number("udiv", count, SAMPLE), 1)
         small = self.code.value(f"icmp ult i64 {few}, {count}")
         few = self.code.value(f"select i1 {small}, i64 {few}, i64 {count}")
@@ -189,21 +177,18 @@ class Writer:
     def _join(self) -> None:
         """Each piece joins its share of the channels."""
         v, code = self.v, self.code
-        rows, height, count = (self._argument(name) for name in ("rows", "height", "count"))
-        piece = code.value(f"udiv i64 %r0, {height}")
-        vectors = self.form.channels // self.form.lanes
-        ends = [v.number("mul", v.number("add", piece, i), vectors) for i in (0, 1)]
-        first, last = (code.value(f"udiv i64 {end}, {count}") for end in ends)
-        self.numbers = self._pointer("numbers")
+        rows, height = (self.argument(name) for name in ("rows", "height"))
+        _, count, first, last = self.share(self.form.channels // self.form.lanes)
+        self.numbers = self.pointer("numbers")
         self.count = self.exact.everywhere(self.numbers, 8)
         before = v.number("mul", v.number("sub", count, 1), height)
         sizes = [
             self._everywhere(self.exact, code.value(f"uitofp i64 {size} to double"))
             for size in (height, v.number("sub", rows, before))
         ]
-        sums, final = self._pointer("sums"), v.number("sub", count, 1)
+        sums, final = self.pointer("sums"), v.number("sub", count, 1)
         self.targets = {
-            name: self._pointer(name) for name in ("first", "second", "lines", "scale", "offset",
+            name: self.pointer(name) for name in ("first", "second", "lines", "scale", "offset",
                                                    "of_mean", "of_variance")
         }  # fmt: skip
 
@@ -332,8 +317,8 @@ class Writer:
         v, gradient = self.v, self.form.gradient
         count = v.number("sub", "%r1", "%r0")
         names = ("x", "y", "g") if gradient else ("x", "y")
-        starts = {name: v.step(self._pointer(name), "%r0", self.line) for name in names}
-        lines = self._pointer("lines")
+        starts = {name: v.step(self.pointer(name), "%r0", self.line) for name in names}
+        lines = self.pointer("lines")
 
         def block(at: str) -> None:
             known = [

@@ -96,24 +96,6 @@ class _Writer(Pieces):
         v = self.v
         self.parts(size // v.itemsize, lambda at, n: v.store(v.zero, to, at, n))
 
-    def masks(self, panel: str, vectors: int) -> list[str]:
-        """For each vector of a panel which elements are filters, where not all of them are."""
-        v, form, code = self.v, self.form, self.code
-        if form.filters == self.filters:
-            return [""] * vectors
-        masks = []
-        first = v.number("mul", panel, vectors * self.lanes)
-        numbers = ", ".join(f"i64 {i}" for i in range(self.lanes))
-        kind = f"<{self.lanes} x i64>"
-        for j in range(vectors):
-            left = v.number("sub", form.filters - j * self.lanes, first)
-            one = code.value(f"insertelement {kind} poison, i64 {left}, i64 0")
-            every = code.value(
-                f"shufflevector {kind} {one}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-            )
-            masks.append(code.value(f"icmp slt {kind} <{numbers}>, {every}"))
-        return masks
-
 
 class ForwardWriter(_Writer):
     """Writes ``weights``, which packs the filters, and ``kernel``, which does the rest."""
@@ -143,7 +125,9 @@ class ForwardWriter(_Writer):
         v, form, code = self.v, self.form, self.code
         _, _, first, last = self.share(self.taps * form.channels)
         filters, to = self.pointer("other"), self.pointer("weights")
-        whole = self.taps * form.channels * self.panel
+        whole, wide = self.taps * form.channels * self.panel, self.block.vectors
+        # Bytes from the filters of a vector to those of the next one.
+        stride = self.lanes * self.pixel if form.turned else v.size
         with code.loop("element", first, last) as (element, _):
             aim = v.step(to, element, self.panel)
             if form.turned:
@@ -157,14 +141,16 @@ class ForwardWriter(_Writer):
                 )
             else:
                 start = v.step(filters, element, form.filters * v.itemsize)
-            for at in range(0, self.filters, self.lanes):
-                many = min(self.lanes, form.filters - at)
-                if form.turned:
-                    value = v.gather(v.at(start, at * self.pixel), self.pixel, many)
-                else:
-                    value = v.load(start, at * v.itemsize, many)
-                panel, inside = divmod(at * v.itemsize, self.panel)
-                v.store(value, aim, panel * whole + inside)
+            with code.loop("panel", "0", str(self.filters // self.lanes // wide)) as (p, _):
+                here, there = v.step(start, p, wide * stride), v.step(aim, p, whole)
+                for j, mask in enumerate(self.masks(p, wide, form.filters)):
+                    place = v.at(here, j * stride)
+                    value = (
+                        v.gather(place, self.pixel, mask)
+                        if form.turned
+                        else v.load(place, mask=mask)
+                    )
+                    v.store(value, there, j * v.size)
 
     def _kernel(self) -> None:
         v, form, code, block = self.v, self.form, self.code, self.block
@@ -179,7 +165,7 @@ class ForwardWriter(_Writer):
             out = v.step(y, image, form.rows * form.columns * place)
             with code.loop("panel", "0", str(self.filters * v.itemsize // self.panel)) as (p, _):
                 own = v.step(weights, p, self.taps * form.channels * self.panel)
-                masks = self.masks(p, block.vectors)
+                masks = self.masks(p, block.vectors, form.filters)
                 with code.loop("row", "0", rows) as (row, _):
                     start = v.step("%scratch", row, form.stride[0] * self.line)
                     line = v.step(out, v.number("add", row, "%c0"), form.columns * place)
@@ -284,7 +270,7 @@ class FilterWriter(_Writer):
 
     def _panel(self, own: str, given: str, rows: str, panel: str) -> None:
         v, form, code, block = self.v, self.form, self.code, self.block
-        masks = self.masks(panel, block.vectors)
+        masks = self.masks(panel, block.vectors, form.filters)
         if self.whole:
             offsets = [
                 a * form.dilation[0] * self.line + b * form.dilation[1] * self.pixel

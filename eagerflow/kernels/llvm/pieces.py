@@ -80,6 +80,23 @@ class Pieces:
         self.code.line(f"br label %{end}")
         self.code.label(end)
 
+    def masks(self, panel: str, vectors: int, size: int) -> list[str]:
+        """For each vector of a panel the mask of elements below ``size``; "" where all are."""
+        v, code = self.v, self.code
+        if size % self.lanes == 0:
+            return [""] * vectors
+        first = v.number("mul", panel, vectors * self.lanes)
+        numbers = ", ".join(f"i64 {i}" for i in range(self.lanes))
+        kind, masks = f"<{self.lanes} x i64>", []
+        for j in range(vectors):
+            left = v.number("sub", size - j * self.lanes, first)
+            one = code.value(f"insertelement {kind} poison, i64 {left}, i64 0")
+            every = code.value(
+                f"shufflevector {kind} {one}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
+            )
+            masks.append(code.value(f"icmp slt {kind} <{numbers}>, {every}"))
+        return masks
+
     def parts(self, size: int, one: Callable[[str, int], None]) -> None:
         """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
         whole, rest = divmod(size, self.lanes)

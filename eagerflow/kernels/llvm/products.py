@@ -125,8 +125,8 @@ class Vectors:
             f"{self._mask(count, mask)})"
         )
 
-    def gather(self, pointer: str, stride: int, count: int = 0) -> str:
-        """Elements ``stride`` bytes apart, ``count`` of them, and zeros."""
+    def gather(self, pointer: str, stride: int, mask: str = "") -> str:
+        """Elements ``stride`` bytes apart, those of a mask if it is given, and zeros."""
         numbers = ", ".join(f"i64 {i * stride}" for i in range(self.lanes))
         places = self.code.value(
             f"getelementptr i8, ptr {pointer}, <{self.lanes} x i64> <{numbers}>"
@@ -138,7 +138,7 @@ class Vectors:
         )
         return self.code.value(
             f"call {self.type} @{name}({pointers} {places}, i32 {self.itemsize}, "
-            f"{self._mask(count or self.lanes)}, {self.type} zeroinitializer)"
+            f"{self._mask(self.lanes, mask)}, {self.type} zeroinitializer)"
         )
 
     def everywhere(self, pointer: str, offset: str | int = 0) -> str:

@@ -73,7 +73,7 @@ class Program:
         launch, at, frame = machine().launch, self.at, self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        frame[0:6] = rows, whole, height, span, blocks, count
+        frame[:6] = [rows, whole, height, span, blocks, count]
         for name, value in values.items():
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
         counters, function = self.counters(), self.function

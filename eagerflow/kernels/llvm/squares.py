@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eagerflow.kernels.llvm.products import Vectors
+from eagerflow.kernels.llvm.pieces import Pieces
 
 __all__ = ["SLOTS", "Form", "Writer"]
 
@@ -29,25 +28,20 @@ class Form(NamedTuple):
     gradient: bool
 
 
-class Writer:
+class Writer(Pieces):
     """Writes ``kernel``, whose rows are those of the windows of all images."""
 
     def __init__(self, code: Any, form: Form, lanes: int, slots: list[str]) -> None:
-        self.code, self.form, self.slots = code, form, slots
-        self.v = Vectors(code, form.dtype, lanes)
+        super().__init__(code, form.dtype, lanes, slots)
+        self.form = form
         self.pixel = form.channels * self.v.itemsize
 
     def module(self) -> str:
         """The text of the module, but for the driver."""
         v, form, code = self.v, self.form, self.code
-        code.lines.append(
-            "define void @kernel(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr %frame, ptr %scratch) "
-            "nounwind {"
-        )
-        code.label("entry")
-        x, g, result = (v.pointer(self.slots.index(name)) for name in SLOTS)
         line = form.width * self.pixel
-        with code.loop("row", "%r0", "%r1") as (row, _):
+        places = [a * line + b * self.pixel for a in range(form.high) for b in range(form.wide)]
+        with self.function("kernel"), code.loop("row", "%r0", "%r1") as (row, _):
             image, inside = (code.value(f"{op} i64 {row}, {form.rows}") for op in ("udiv", "urem"))
             above = v.number("mul", image, form.height)
             above = v.number("add", above, v.number("mul", inside, form.high))
@@ -56,29 +50,20 @@ class Writer:
             with code.loop("column", "0", str(form.columns)) as (column, _):
                 own = v.number("add", small, v.number("mul", column, self.pixel))
                 seen = v.number("add", large, v.number("mul", column, form.wide * self.pixel))
-                places = [a * line + b * self.pixel for a in range(form.high)
-                          for b in range(form.wide)]  # fmt: skip
-                if form.gradient:
-                    starts = v.at(x, seen), v.at(g, own), v.at(result, seen)
-                    self._parts(lambda at, n, s=starts: self._place(at, n, *s, places))
-                else:
-                    starts = v.at(x, seen), v.at(result, own)
-                    self._parts(lambda at, n, s=starts: self._largest(at, n, *s, places))
-        code.line("ret void")
-        code.lines.append("}")
-        return "\n".join([*code.lines, *code.declarations.values(), ""])
+                self.parts(form.channels, lambda at, n: self._window(own, seen, at, n, places))
+        return self.text()
 
-    def _parts(self, one: Callable[[str, int], None]) -> None:
-        """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
-        whole, rest = divmod(self.form.channels, self.v.lanes)
-        if whole:
-            with self.code.loop("part", "0", str(whole)) as (i, _):
-                one(self.v.number("mul", i, self.v.size), self.v.lanes)
-        if rest:
-            one(str(whole * self.v.size), rest)
-
-    def _read(self, start: str, places: list[int], count: int) -> list[str]:
-        return [self.v.load(start, place, count) for place in places]
+    def _window(self, own: str, seen: str, at: str, count: int, places: list[int]) -> None:
+        """A vector of channels of one window."""
+        v = self.v
+        x, result = (v.at(self.pointer(name), at) for name in ("x", "result"))
+        values = [v.load(v.at(x, seen), place, count) for place in places]
+        largest = self._maximum(values)
+        if not self.form.gradient:
+            v.store(largest, result, own, count)
+            return
+        given = v.load(v.at(self.pointer("g"), at), own, count)
+        self._place(values, largest, given, v.at(result, seen), places, count)
 
     def _maximum(self, values: list[str]) -> str:
         """The largest value; NaN if there is one, as NumPy has it."""
@@ -91,18 +76,13 @@ class Writer:
             found = code.value(f"select {bits} {none}, {kind} {found}, {kind} {best}")
         return found
 
-    def _largest(self, at: str, count: int, x: str, result: str, places: list[int]) -> None:
-        values = self._read(self.v.at(x, at), places, count)
-        self.v.store(self._maximum(values), result, at, count)
-
-    def _place(self, at: str, count: int, x: str, g: str, result: str, places: list[int]) -> None:
+    def _place(
+        self, values: list[str], largest: str, given: str, aim: str, places: list[int], count: int
+    ) -> None:
         """An element of g where the window has its first maximum, zeros elsewhere."""
         v, code = self.v, self.code
         bits = f"<{v.lanes} x i1>"
-        values = self._read(v.at(x, at), places, count)
-        largest, given = self._maximum(values), v.load(g, at, count)
         free = "splat (i1 true)"
-        aim = v.at(result, at)
         for value, place in zip(values, places, strict=True):
             below = code.value(f"fcmp olt {v.type} {value}, {largest}")
             # With NaN, none is below: the first one gets it.

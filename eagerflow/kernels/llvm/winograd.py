@@ -238,24 +238,27 @@ class ForwardWriter(Writer):
             _, _, first, last = self.share(form.channels)
             filters, to = self.pointer("other"), self.pointer("weights")
             size = form.channels * form.filters * 4
-            panel = self.block.vectors * v.size
-            with code.loop("c", first, last) as (c, _):
-                for start in range(0, self.filters, self.lanes):
-                    many = min(self.lanes, form.filters - start)
-                    at, inside = divmod(start * 4, panel)
-                    aim = v.at(v.step(to, c, panel), at * form.channels * panel + inside)
+            wide = self.block.vectors
+            panel = wide * v.size
+            panels = str(self.filters // self.lanes // wide)
+            with code.loop("c", first, last) as (c, _), code.loop("panel", "0", panels) as (p, _):
+                aim = v.step(v.step(to, p, form.channels * panel), c, panel)
+                start = v.step(filters, c, 4 if form.turned else form.filters * 4)
+                # Bytes from the filters of a vector to those of the next one.
+                stride = self.lanes * 4 * (form.channels if form.turned else 1)
+                start = v.step(start, p, wide * stride)
+                for j, mask in enumerate(self.masks(p, wide, form.filters)):
+                    here = v.at(start, j * stride)
                     if form.turned:
                         # From (3, 3, filters, channels), back to front.
-                        here = v.at(v.step(filters, c, 4), start * form.channels * 4)
-                        stride = form.channels * 4
                         taps = [
-                            v.gather(v.at(here, (8 - k) * size), stride, many) for k in range(9)
+                            v.gather(v.at(here, (8 - k) * size), form.channels * 4, mask)
+                            for k in range(9)
                         ]
                     else:
-                        here = v.at(v.step(filters, c, form.filters * 4), start * 4)
-                        taps = [v.load(here, k * size, many) for k in range(9)]
+                        taps = [v.load(here, k * size, mask=mask) for k in range(9)]
                     square = self._transform(SPREAD, [taps[:3], taps[3:6], taps[6:]])
-                    self._set_planes(square, aim, self.weight_plane)
+                    self._set_planes(square, v.at(aim, j * v.size), self.weight_plane)
 
     def _kernel(self) -> None:
         v, form, code = self.v, self.form, self.code
@@ -298,13 +301,19 @@ class ForwardWriter(Writer):
                 with code.loop("block", "0", blocks) as (i, _):
                     rows = v.step(a, i, block.rows * line)
                     to = v.step(out, i, block.rows * self.other_line)
-                    sums = [Sum(v.zero, "float32", self.lanes)] * (block.rows * block.vectors)
-                    sums = v.accumulate(
-                        block, sums, form.channels,
-                        lambda k, i, rows=rows: (v.step(rows, k, 4), i * line),
-                        lambda k, own=own: v.step(own, k, panel),
-                    )  # fmt: skip
-                    self.store_block(block, [s.text for s in sums], to, self.other_line)
+                    sums = self._block_sums(rows, own, line, panel)
+                    self.store_block(block, sums, to, self.other_line)
+
+    def _block_sums(self, rows: str, weights: str, line: int, panel: int) -> list[str]:
+        """Sums over all channels."""
+        v, block = self.v, self.block
+        sums = v.accumulate(
+            block, [Sum(v.zero, "float32", self.lanes)] * (block.rows * block.vectors),
+            self.form.channels,
+            lambda k, i: (v.step(rows, k, 4), i * line),
+            lambda k: v.step(weights, k, panel),
+        )  # fmt: skip
+        return [s.text for s in sums]
 
     def _clear_rest(self, tiles: str, count: str, blocks: str) -> None:
         """Zeros in the rows that fill the last block, lest slow numbers be there."""
