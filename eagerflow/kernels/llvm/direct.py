@@ -128,29 +128,29 @@ class ForwardWriter(_Writer):
         whole, wide = self.taps * form.channels * self.panel, self.block.vectors
         # Bytes from the filters of a vector to those of the next one.
         stride = self.lanes * self.pixel if form.turned else v.size
-        with code.loop("element", first, last) as (element, _):
-            aim = v.step(to, element, self.panel)
+        panels = str(self.filters // self.lanes // wide)
+        with (
+            code.loop("panel", "0", panels) as (p, _),
+            code.loop("element", first, last) as (element, _),
+        ):
+            aim = v.step(v.step(to, p, whole), element, self.panel)
             if form.turned:
                 # From (*window, filters, channels), back to front.
                 tap, channel = (
                     code.value(f"{op} i64 {element}, {form.channels}") for op in ("udiv", "urem")
                 )
                 back = v.number("sub", self.taps - 1, tap)
-                start = v.step(
-                    v.step(filters, back, form.filters * self.pixel), channel, v.itemsize
-                )
+                start = v.step(filters, back, form.filters * self.pixel)
+                start = v.step(start, channel, v.itemsize)
             else:
                 start = v.step(filters, element, form.filters * v.itemsize)
-            with code.loop("panel", "0", str(self.filters // self.lanes // wide)) as (p, _):
-                here, there = v.step(start, p, wide * stride), v.step(aim, p, whole)
-                for j, mask in enumerate(self.masks(p, wide, form.filters)):
-                    place = v.at(here, j * stride)
-                    value = (
-                        v.gather(place, self.pixel, mask)
-                        if form.turned
-                        else v.load(place, mask=mask)
-                    )
-                    v.store(value, there, j * v.size)
+            start = v.step(start, p, wide * stride)
+            for j, mask in enumerate(self.masks(p, wide, form.filters)):
+                place = v.at(start, j * stride)
+                value = (
+                    v.gather(place, self.pixel, mask) if form.turned else v.load(place, mask=mask)
+                )
+                v.store(value, aim, j * v.size)
 
     def _kernel(self) -> None:
         v, form, code, block = self.v, self.form, self.code, self.block

@@ -241,7 +241,8 @@ class ForwardWriter(Writer):
             wide = self.block.vectors
             panel = wide * v.size
             panels = str(self.filters // self.lanes // wide)
-            with code.loop("c", first, last) as (c, _), code.loop("panel", "0", panels) as (p, _):
+            # Channels inside: their filters to lead back lie side by side.
+            with code.loop("panel", "0", panels) as (p, _), code.loop("c", first, last) as (c, _):
                 aim = v.step(v.step(to, p, form.channels * panel), c, panel)
                 start = v.step(filters, c, 4 if form.turned else form.filters * 4)
                 # Bytes from the filters of a vector to those of the next one.
