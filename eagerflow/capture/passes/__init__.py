@@ -77,8 +77,7 @@ class Pass:
 
 def _first_words(run: Callable[..., Any]) -> str:
     """What the module of a pass says that it does."""
-    import_text = run.__globals__["__doc__"] or ""
-    line = import_text.partition("\n")[0]
+    line = (run.__globals__["__doc__"] or "").partition("\n")[0]
     return line.partition(": ")[2].rstrip(".") or line
 
 
@@ -212,6 +211,6 @@ def compare(before: Graph, after: Graph, name: str) -> None:
 
 def _facts(values: Iterable[Value | None], names: Iterable[str]) -> list[Any]:
     return [
-        (name, None if v is None else (v.shape, v.dtype, v.device))
+        (name, None if v is None else (v.shape, v.dtype))
         for name, v in zip(names, values, strict=True)
     ]

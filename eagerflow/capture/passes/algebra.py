@@ -100,6 +100,12 @@ def _of_root(sweep: Sweep, root: Value) -> Any:
 # Factors -----------------------------------------------------------------------------------------
 
 
+@rule(NAME, "divide", "x / 1 -> x")
+def _over_one(sweep: Sweep, node: Node) -> Any:
+    x, one = node.inputs
+    return x if sweep.is_one(one) and _fits(node, x) else None
+
+
 @rule(NAME, "divide", "x / c -> x * (1 / c) of a power of two")
 def _over_power_of_two(sweep: Sweep, node: Node) -> Any:
     x, divisor = node.inputs
@@ -138,12 +144,6 @@ def _times_one(sweep: Sweep, node: Node) -> Any:
         if sweep.is_one(one) and _fits(node, x):
             return x
     return None
-
-
-@rule(NAME, "divide", "x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Any:
-    x, one = node.inputs
-    return x if sweep.is_one(one) and _fits(node, x) else None
 
 
 @rule(NAME, "multiply_no_nan", "multiply_no_nan by a number that is not 0 -> multiply")

@@ -50,8 +50,9 @@ class _Folding(Sweep):
         if found is None:
             return False
         for value, tensor in zip(node.outputs, found, strict=True):
-            constant = Value(value.name, value.shape, value.dtype, value.owner, constant=tensor)
-            self.replace(value, constant)
+            self.replace(value, Value(
+                value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
+            ))  # fmt: skip
         self.rewrites.append(Rewrite(NAME, f"{node.name} is computed once", node))
         return True
 

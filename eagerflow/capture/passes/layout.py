@@ -76,19 +76,37 @@ class _Sinking(Sweep):
         return found if some else None
 
 
-def _wanted(graph: Graph) -> dict[Value, tuple[int, ...]]:
-    """The transpose that waits for a value behind element-wise ops."""
-    found: dict[Value, tuple[int, ...]] = {}
-    for node in reversed(graph.nodes):
+def _wanted(graph: Graph) -> dict[Any, tuple[int, ...]]:
+    """The transpose that waits behind values that stand behind its inverse."""
+    behind = _behind(graph)
+    found: dict[Any, tuple[int, ...]] = {}
+    for node in reversed(graph.nodes if behind else ()):
+        x = node.inputs[0] if node.inputs else None
+        if node.op.name == "permute_dims":
+            order = order_of(node)
+            if behind.get(x) == _inverse(order):
+                found[x] = order
+        elif node.op.family == "elementwise" and node.outputs[0] in found:
+            (value,) = node.outputs
+            for x in node.inputs:
+                if x in behind and x.shape == value.shape:
+                    found.setdefault(x, found[value])
+    return found
+
+
+def _behind(graph: Graph) -> dict[Any, tuple[int, ...]]:
+    """The transpose that values stand behind, with element-wise ops at most in between."""
+    found: dict[Any, tuple[int, ...]] = {}
+    for node in graph.nodes:
         if node.op.name == "permute_dims":
             order = order_of(node)
             if order != tuple(range(len(order))):
-                found[node.inputs[0]] = order
+                found[node.outputs[0]] = order
         elif found and node.op.family == "elementwise":
             (value,) = node.outputs
-            order = found.get(value, ())
-            if order:
-                for x in node.inputs:
-                    if type(x) is Value and x.shape == value.shape:
-                        found.setdefault(x, order)
+            whole = [x for x in node.inputs if type(x) is Value and x.shape == value.shape]
+            orders = {found.get(x) for x in whole}
+            common = orders.pop() if len(orders) == 1 else None
+            if common is not None:
+                found[value] = common
     return found

@@ -8,8 +8,8 @@ from eagerflow.capture.passes.rewriting import Sweep, is_float
 from eagerflow.graph import Node, Value
 
 __all__ = [
-    "chain", "exponential_sum", "is_complement", "less_one", "one_minus", "over", "plus_one",
-    "single_axis", "square_of",
+    "chain", "exponential_sum", "is_complement", "less_one", "lines_up", "one_minus", "over",
+    "plus_one", "single_axis", "square_of",
 ]  # fmt: skip
 
 
@@ -110,3 +110,15 @@ def chain(sweep: Sweep, x: Any) -> tuple[Any, list[Node]]:
         views.append(node)
         x = node.inputs[0]
     return x, views
+
+
+def lines_up(x: Value, axes: tuple[int, ...], views: list[Node], total: Value) -> bool:
+    """Whether ``total``, a reduction of ``x`` over ``axes`` seen through views, lines up with x.
+
+    It does where its shape is that of x with 1 for the axes, before it is repeated.
+    """
+    spread = tuple([1 if i in axes else n for i, n in enumerate(x.shape)])
+    shapes = [*(view.outputs[0].shape for view in views), total.shape]
+    if shapes[0] == spread or len(axes) == len(x.shape):
+        return True
+    return shapes[0] == x.shape and len(shapes) > 1 and shapes[1] == spread

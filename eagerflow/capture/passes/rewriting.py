@@ -238,7 +238,7 @@ class Sweep:
     def look(self, node: Node) -> bool:
         """Whether the results of this node have been replaced, here by a rule."""
         rules = self.rules.get(node.op.name)
-        if rules is None:
+        if rules is None or node.outputs[0].device is not None:
             return False
         self.root = node
         for words, function in rules:
@@ -256,7 +256,6 @@ class Sweep:
                 )  # fmt: skip
             if len(self.nodes) > before and found.node is self.nodes[-1]:
                 found.node.name = found.name = node.name
-                found.device = value.device
             self.replace(value, found)
             self.rewrites.append(Rewrite(self.name, words, node))
             return True

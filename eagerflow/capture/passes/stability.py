@@ -16,6 +16,7 @@ from eagerflow.capture.passes.patterns import (
     chain,
     exponential_sum,
     less_one,
+    lines_up,
     one_minus,
     plus_one,
     single_axis,
@@ -61,12 +62,6 @@ def _log_of_sigmoid(sweep: Sweep, node: Node) -> Any:
     return None if x is None else sweep.make("log_sigmoid", x)
 
 
-@rule(NAME, "log", "log(1 - sigmoid(x)) -> log_sigmoid(-x)")
-def _log_of_complement(sweep: Sweep, node: Node) -> Any:
-    x = sweep.argument(one_minus(sweep, node.inputs[0]), "sigmoid")
-    return None if x is None else sweep.make("log_sigmoid", sweep.make("negative", x))
-
-
 _LOG_OF = {"softmax": "log_softmax", "sigmoid": "log_sigmoid"}
 _PLACES = (
     "getitem",
@@ -95,10 +90,18 @@ def _log_of_one_plus_exp(sweep: Sweep, node: Node) -> Any:
     return None if x is None else sweep.make("softplus", x)
 
 
-@rule(NAME, "log", "log(1 - exp(x)) -> log(-expm1(x)) or log1p(-exp(x)), whichever is exact")
+@rule(NAME, "log", "log(1 - exp(x)) -> log(expm1(-x)) + x or log1p(-exp(x)), by size")
 def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Any:
+    """As Maechler, Accurately computing log(1 - exp(-|a|)), 2012, chooses between the two."""
     x = sweep.argument(one_minus(sweep, node.inputs[0]), "exp")
-    return None if x is None else _log1mexp(sweep, x)
+    if x is None:  # what another rule makes of it
+        x = sweep.argument(sweep.argument(node.inputs[0], "negative"), "expm1")
+    if x is None or not is_float(x) or not takes_numbers(x.dtype):
+        return None
+    near = sweep.make("log", sweep.make("expm1", sweep.make("negative", x)))
+    far = sweep.make("log1p", sweep.make("negative", sweep.make("exp", x)))
+    is_near = sweep.make("greater", x, -math.log(2))
+    return sweep.make("where", is_near, sweep.make("add", near, x), far)
 
 
 @rule(NAME, "log", "log(1 + x) -> log1p(x)")
@@ -117,15 +120,6 @@ def _log_of_one_minus(sweep: Sweep, node: Node) -> Any:
 def _log1p_of_exp(sweep: Sweep, node: Node) -> Any:
     x = sweep.argument(node.inputs[0], "exp")
     return sweep.make("softplus", x) if is_float(x) else None
-
-
-def _log1mexp(sweep: Sweep, x: Value) -> Any:
-    """log(1 - exp(x)) for negative x (Maechler, Accurately computing log(1 - exp(-|a|)), 2012)."""
-    if not takes_numbers(x.dtype):
-        return None
-    near = sweep.make("log", sweep.make("negative", sweep.make("expm1", x)))
-    far = sweep.make("log1p", sweep.make("negative", sweep.make("exp", x)))
-    return sweep.make("where", sweep.make("greater", x, -math.log(2)), near, far)
 
 
 @rule(NAME, "log", "log(sum(exp(x))) -> logsumexp(x)")
@@ -241,11 +235,7 @@ def _softmax(sweep: Sweep, node: Node) -> Any:
     axis = single_axis(found[1].attributes["axis"], rank)
     if axis is None:
         return None
-    spread = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    shapes = [view.outputs[0].shape for view in views] + [shown.shape]
-    if views and shapes[0] == x.shape:  # a broadcast that would have happened anyway
-        shapes = shapes[1:]
-    aligned = shapes[0] == spread or (rank == 1 and shapes[0] == ())
+    aligned = lines_up(x, (axis,), views, shown)
     return sweep.make("softmax", x, axis=axis) if aligned else None
 
 

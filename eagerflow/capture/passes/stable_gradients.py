@@ -12,6 +12,7 @@ from eagerflow.capture.passes.patterns import (
     chain,
     exponential_sum,
     is_complement,
+    lines_up,
     over,
     plus_one,
 )
@@ -115,9 +116,9 @@ def _of_logsumexp(sweep: Sweep, node: Node) -> Any:
             continue
         if shown.shape != found[1].shape:
             continue
-        if not _aligned(total[1], x, [*views, found[1].node]):
-            continue
         axes = normalize_axes(total[1].attributes["axis"], len(x.shape))
+        if not lines_up(x, axes, views, found[1]):
+            continue
         whole = sweep.make("logsumexp", x, axis=axes, keepdims=True)
         # Where it is -inf all of x is, and exp(x) is the right share: 0.
         finite = sweep.make("where", sweep.make("isfinite", whole), whole, 0.0)
@@ -131,13 +132,3 @@ def _of_logsumexp(sweep: Sweep, node: Node) -> Any:
             g = sweep.make(view.op.name, g, **view.attributes)
         return sweep.make("multiply", share, g)
     return None
-
-
-def _aligned(total: Node, x: Value, views: list[Any]) -> bool:
-    """Whether what is seen of a sum through views lines up with what was added up."""
-    axes = normalize_axes(total.attributes["axis"], len(x.shape))
-    spread = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    shapes = [view.outputs[0].shape for view in views]
-    if shapes[0] == x.shape and len(shapes) > 1:
-        shapes = shapes[1:]
-    return shapes[0] == spread or len(axes) == len(x.shape)
