@@ -202,7 +202,8 @@ class _Check:
                     self.fail(f"{argument} is missing", node)
             elif type(x) not in _SCALARS:
                 self.fail(f"{argument} is {short_repr(x)}", node, expected="a Value or a number")
-        self._promoted(node, op)
+        if not op.on_tensors:
+            self._promoted(node, op)
 
     def _promoted(self, node: Node, op: Op) -> None:
         """Inputs that meet have one dtype: conversions are nodes of their own."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from eagerflow.capture.concrete import concrete
-from eagerflow.capture.text import nested
+from eagerflow.capture.text import line_name, nested
 from eagerflow.capture.trace import place
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
@@ -59,7 +59,9 @@ class Costs:
         self.flops: Any = sum(n.flops for n in self.nodes)
         self.bytes: Any = sum(n.bytes for n in self.nodes)
         self.held: Any = found.held
-        self.peak: Any = found.held + found.most
+        peak = found.held + found.most
+        inside = isinstance(peak, Dim) and names_of(peak) <= set(self.sizes)  # sizes of a body
+        self.peak: Any = peak.evaluate(self.sizes) if inside else peak
 
     @property
     def ops(self) -> dict[str, Cost]:
@@ -182,7 +184,7 @@ def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
         if type(first) is Value and not node.op.variadic and _is_free(cost):
             roots |= dict.fromkeys(node.outputs, roots.get(first, first))
         if node.origin not in places:
-            places[node.origin] = place(node).partition(" in ")[0]
+            places[node.origin] = "" if node.source is None else line_name(node.source)
         made = sum(_size(v) for v in node.outputs if v not in roots)
         facts = node.name, node.op.name, node.op.family, node.scope
         nodes.append(NodeCost(*facts, cost.flops, cost.bytes, made, places[node.origin]))

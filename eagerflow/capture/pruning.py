@@ -24,7 +24,7 @@ _HINTS = 3
 
 @graph_method
 def value(self: Graph, name: str | Value) -> Value:
-    """The value of this name: an input, an output, a Variable's value on entry, or any other.
+    """The value of this name: an output, an input, a Variable's value on entry, or any other.
 
     Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
     Raises SessionError, with names that look alike, where there is none.
@@ -54,11 +54,11 @@ def value(self: Graph, name: str | Value) -> Value:
 
 
 def _names(graph: Graph) -> dict[str, Value]:
-    """All names; where two things have one, the input goes before the output, and so on."""
+    """All names; where two things have one, an output goes before an input, and so on."""
     found: dict[str, Value] = {}
     for names, values in (
-        (graph.inputs.names, graph.inputs),
         (graph.outputs.names, graph.outputs),
+        (graph.inputs.names, graph.inputs),
         ([c.name for c in graph.cells], [c.value for c in graph.cells]),
     ):
         for name, known in zip(names, values, strict=True):

@@ -29,8 +29,8 @@ from eagerflow.graph import Graph, Node, Value, graph_method
 from eagerflow.tensor import Tensor
 
 __all__ = [
-    "attribute_text", "attributes_text", "call_text", "constant_text", "line_text", "nested",
-    "own_values", "text", "type_text",
+    "attribute_text", "attributes_text", "call_text", "constant_text", "line_name", "line_text",
+    "nested", "own_values", "text", "type_text",
 ]  # fmt: skip
 
 _SMALL = 8  # elements of constants that are shown by value
@@ -67,31 +67,37 @@ def attribute_text(value: Any, depth: int = 0) -> str:
     return repr(value)
 
 
-def attributes_text(node: Node) -> list[str]:
+def attributes_text(node: Node, bodies: bool = True) -> list[str]:
     """The attributes of a node that differ from the op's defaults, each as ``name=value``."""
     found = []
+    below = set() if bodies else {name.partition("[")[0] for name, _ in nested(node)}
     for name, value in node.attributes.items():
+        if name in below:
+            continue
         default = node.op.attributes.get(name, node)  # no attribute is a node
         if type(value) is not type(default) or value != default:
             found.append(f"{name}={_cut(attribute_text(value))}")
     return found
 
 
-def call_text(node: Node, name: Callable[[Any], str] | None = None) -> str:
-    """The call of a node: ``sum(x, axis=0)``; ``name`` writes the Values among its inputs."""
+def call_text(node: Node, name: Callable[[Any], str] | None = None, bodies: bool = True) -> str:
+    """The call of a node: ``sum(x, axis=0)``; ``name`` writes the Values among its inputs.
+
+    ``bodies=False`` leaves out the attributes that hold graphs.
+    """
     write = name or (lambda value: str(value.name))
     given = [write(x) if type(x) is Value else repr(x) for x in node.inputs]
     while given and node.inputs[len(given) - 1] is None:
         given.pop()
     place = "" if node.device is None else f" on {node.device}"
-    return f"{node.op.name}({', '.join(given + attributes_text(node))}){place}"
+    return f"{node.op.name}({', '.join(given + attributes_text(node, bodies))}){place}"
 
 
 def line_text(node: Node, source: Source | None = None) -> str:
     """All of a node in one line, with full names."""
     made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
     where = node.source if source is None else source
-    return f"{made} = {call_text(node)}" + (f"  # {_line(where)}" if where else "")
+    return f"{made} = {call_text(node)}" + (f"  # {line_name(where)}" if where else "")
 
 
 def constant_text(value: Value) -> str:
@@ -130,7 +136,8 @@ def own_values(graph: Graph) -> Iterator[Value]:
 Source = tuple[str, int, str]
 
 
-def _line(source: Source) -> str:
+def line_name(source: Source) -> str:
+    """File and line in a few letters: ``train.py:12``."""
     return f"{basename(source[0])}:{source[1]}"
 
 
@@ -194,7 +201,7 @@ def _listing(
     places: dict[Any, str] = {}
     first = True
     for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
-        if scope or not first or graph.cells or graph.constants:
+        if not first or graph.cells or graph.constants:
             yield ""
         first = False
         if scope:
@@ -259,8 +266,14 @@ def _row(
         where = places.get(node.origin, "")
         if not where:  # to look for the line of an instruction takes time
             source = node.source
-            where = places[node.origin] = _line(source) if source else ""
-    return _Row(named, kind if types else "", call_text(node, name), where, tuple(nested(node)))
+            where = places[node.origin] = line_name(source) if source else ""
+    return _Row(
+        named,
+        kind if types else "",
+        call_text(node, name, bodies=False),
+        where,
+        tuple(nested(node)),
+    )
 
 
 def _aligned(rows: list[_Row]) -> Iterator[str]:

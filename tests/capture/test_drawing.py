@@ -163,8 +163,8 @@ def assert_no_overlap(picture):
     tops = [min((b.y for b in layer), default=0) for layer in picture.layers]
     assert all(bottom < top for bottom, top in zip(bottoms, tops[1:], strict=False))
     for box in picture.boxes:
-        assert 0 <= box.x - box.width / 2 and box.x + box.width / 2 <= picture.width
-        assert 0 <= box.y and box.y + box.height <= picture.height
+        assert box.x - box.width / 2 >= 0 and box.x + box.width / 2 <= picture.width
+        assert box.y >= 0 and box.y + box.height <= picture.height
 
 
 @pytest.mark.parametrize("graph", [sample(), blocks(3), blocks(1, 1)], ids=lambda g: g.name)
