@@ -12,13 +12,9 @@ from typing import Any, NoReturn
 from eagerflow.errors import FileFormatError, short_repr
 
 try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
+    import fcntl
 except ImportError:  # Windows, where a file in use cannot be deleted, so that no lock is needed
-    LOCK_EX = LOCK_NB = 0
-
-    def flock(descriptor: int, operation: int, /) -> None:
-        """Nothing."""
-
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["as_path", "refuse", "write_whole"]
 
@@ -111,7 +107,7 @@ class _Temporary:
         self.named = False
         self.descriptor = self._open(folder)
         with contextlib.suppress(OSError):  # some file systems have no locks
-            flock(self.descriptor, LOCK_EX | LOCK_NB)  # whoever clears up sees that it is in use
+            _lock(self.descriptor)  # whoever clears up sees that it is in use
 
     def _open(self, folder: str) -> int:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
@@ -196,7 +192,13 @@ def remove_leftovers(folder: str) -> None:
         with contextlib.suppress(OSError):  # in use, or gone already
             descriptor = os.open(path, os.O_RDONLY | _CAREFUL)
             try:
-                flock(descriptor, LOCK_EX | LOCK_NB)
+                _lock(descriptor)
                 os.unlink(path)
             finally:
                 os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, or raise OSError where somebody else has."""
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

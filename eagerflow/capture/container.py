@@ -22,10 +22,10 @@ from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
 from eagerflow.spec import as_shape
 
-__all__ = ["MAX_HEADER", "Container", "Place", "fail", "pack", "parse"]
+__all__ = ["MAX_HEADER", "Container", "Place", "fail", "loads", "pack", "parse"]
 
 MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
-MAX_ARRAYS = 200_000
+MAX_ARRAYS = 50_000
 MAX_TEXTS = 64
 _WIDE = 12_000_000  # letters that may take four bytes each
 
@@ -86,8 +86,13 @@ def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -
     """The pieces of a file with these texts and arrays: the header, and each array's bytes.
 
     The same contents give the same bytes: large items come first, so that all are aligned, and
-    those of one size in the order of their names. FileFormatError where the header is too large.
+    those of one size in the order of their names. FileFormatError where it is too much.
     """
+    if len(arrays) > MAX_ARRAYS:
+        fail(
+            "the graph has too many tensors for one file", received=f"{len(arrays):,}",
+            expected=f"at most {MAX_ARRAYS:,} Variables and constants",
+        )  # fmt: skip
     order = sorted(arrays, key=lambda name: (-_item(arrays[name].dtype), name))
     header: dict[str, Any] = {"__metadata__": {name: texts[name] for name in sorted(texts)}}
     start = 0
@@ -218,7 +223,7 @@ class _Header:
             self._fail("a tensor's dtype, shape and data_offsets")
         self.at = match.end()
         try:
-            found = json.loads(match[0], object_pairs_hook=unique)
+            found = loads(match[0])
         except (ValueError, RecursionError) as error:
             fail(f"the entry of tensor {short_repr(name)} is not JSON: {short_repr(error)}")
         if sorted(found) != ["data_offsets", "dtype", "shape"]:
@@ -265,6 +270,10 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+loads = json.JSONDecoder(object_pairs_hook=unique).decode
+"""What a JSON text says; ValueError or RecursionError where it says nothing."""
+
+
 def _checked_place(name: str, found: dict[str, Any]) -> Place:
     code, sizes, ends = found["dtype"], found["shape"], found["data_offsets"]
     dtype = _DTYPES.get(code) if isinstance(code, str) else None
@@ -280,17 +289,18 @@ def _checked_place(name: str, found: dict[str, Any]) -> Place:
     except EagerflowError as error:
         fail(f"tensor {short_repr(name)}: {error.problem}")
     start, stop = ends
-    if stop - start != prod(shape) * dtype.itemsize:
+    size = prod(shape) * dtype.itemsize
+    if stop - start != size:
         fail(
             f"tensor {short_repr(name)} does not fit its place in the file",
             received=f"{stop - start:,} bytes from {start:,} to {stop:,}",
-            expected=f"{prod(shape) * dtype.itemsize:,} bytes for {dtype.name}{list(shape)}",
+            expected=f"{size:,} bytes for {dtype.name}{list(shape)}",
         )
     return Place(dtype, shape, start, stop)
 
 
 def _counts(found: Any) -> bool:
-    return isinstance(found, list) and all(type(x) is int and x >= 0 for x in found)
+    return isinstance(found, list) and all(type(x) is int and 0 <= x < 2**63 for x in found)
 
 
 def _check_layout(places: Mapping[str, Place], size: int) -> None:

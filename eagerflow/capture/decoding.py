@@ -7,12 +7,11 @@ word would cost more than the text is long.
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from eagerflow.capture.container import fail, unique
+from eagerflow.capture.container import fail, loads
 from eagerflow.capture.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
 from eagerflow.capture.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.devices import Device, as_device, current_device
@@ -28,7 +27,6 @@ _CACHED = 10_000  # rows of a table that are kept after they were read
 _WORK = 16  # items that one letter may stand for
 _MAX_ROWS = 4 * MAX_NODES
 _DEEP_JSON = 6 * MAX_DEPTH  # a level of ours takes several brackets
-_loads = json.JSONDecoder(object_pairs_hook=unique).decode
 
 
 class Entry(NamedTuple):
@@ -77,7 +75,7 @@ class _Rows:
         if openings > _DEEP_JSON and _depth(row) > _DEEP_JSON:
             self.fail(number, "it is nested too deeply", expected=f"at most {_DEEP_JSON} levels")
         try:
-            return _loads(row), items
+            return loads(row), items
         except (ValueError, RecursionError) as error:
             self.fail(number, f"it is not JSON: {str(error)[:80]}")
 
@@ -157,8 +155,6 @@ class Decoder:
     """
 
     def __init__(self, text: str) -> None:
-        if not text.isascii():
-            fail("the graph's text has letters beyond ASCII")
         if text.count("\n") > _MAX_ROWS:
             fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
         self._rows = _sections(text)
@@ -275,14 +271,17 @@ class Decoder:
 
     def variable(self, number: Any, cell: Cell) -> tuple[tuple[Any, ...], DType]:
         """Shape and dtype of a Variable, which the cell will hold."""
-        rows = self._rows["variables"]
-        if type(number) is not int or not 0 <= number < len(rows):
+        if type(number) is not int or not 0 <= number < self.variables:
             fail(f"{short_repr(number)} is not the number of one of the variables")
+        self._cells.append((number, cell))
+        return self.type(self._variable(number)[2])
+
+    def _variable(self, number: int) -> Any:
+        rows = self._rows["variables"]
         row, _ = rows.read(number)
         if not _has_types(row, (str, str, int, bool, str)):
             rows.fail(number, "it is not a name, tensor, type, flag and device")
-        self._cells.append((number, cell))
-        return self.type(row[2])
+        return row
 
     def constant(self, value: Value, tensor: str, device: str) -> None:
         """Remember that a value is this tensor of the file."""
@@ -308,7 +307,7 @@ class Decoder:
 
     def _variable_entries(self) -> Iterator[Entry]:
         for i in range(self.variables):
-            _, tensor, kind, _, device = self._rows["variables"].read(i)[0]
+            _, tensor, kind, _, device = self._variable(i)
             shape, dtype = self.type(kind)
             yield Entry(tensor, _sized(shape), dtype, _home(device))
 
@@ -317,7 +316,7 @@ class Decoder:
         count = self.variables
         variables = []
         for i in range(count):
-            name, _, _, trainable, _ = self._rows["variables"].read(i)[0]
+            name, _, _, trainable, _ = self._variable(i)
             variables.append(make(tensors[i], name, trainable))
         for number, cell in self._cells:
             cell.variable = variables[number]
@@ -454,6 +453,8 @@ class _Body:
         op = decoder.op(row[0])
         attributes, bodies = decoder.attributes(row[3], op)
         inputs = tuple([self._input(x) for x in row[2]])
+        if op.family != "elementwise" and any(type(x) is list for x in row[2]):
+            fail(f"{op.name} takes tensors alone, and a number is among its inputs")
         device = row[6] if len(row) == 7 else None
         node = Node(op, inputs, attributes, row[1], decoder.source(row[4]), device)
         _few_results(node, len(row[5]))

@@ -118,22 +118,21 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """
     name = as_path(path)
     try:
-        # A pipe without a writer is opened at once, and then refused.
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(name, flags)
-        try:
-            found = os.fstat(descriptor)
+        with io.FileIO(name, opener=_open) as file:
+            found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
-                fail("it is a folder, a pipe or a device", expected="a file that graph.save wrote")
-            file = io.FileIO(descriptor, closefd=False)
+                fail("it is a pipe or a device", expected="a file that graph.save wrote")
             return under(None, _read, found.st_size, _reader(file))  # type: ignore[no-any-return]
-        finally:
-            os.close(descriptor)
     except FileFormatError as error:
         _tell(error, "load", name)
         raise
     except OSError as error:
         refuse(error, "read", name)
+
+
+def _open(name: str, flags: int) -> int:
+    # Not blocking, so that a pipe without a writer is opened at once, and then refused.
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
 def _reader(file: io.FileIO) -> Fill:
@@ -177,7 +176,7 @@ def _read(size: int, fill: Fill) -> Graph:
         tensors = list(_tensors(container, decoder, fill))
         decoder.fill(tensors, _variable)
         del tensors
-        check(graph)
+        _keeps_rules(graph)
     except FileFormatError:
         raise
     except MemoryError as error:
@@ -189,6 +188,15 @@ def _read(size: int, fill: Fill) -> Graph:
             at=_readable(error.at),
         ) from error  # fmt: skip
     return graph
+
+
+def _keeps_rules(graph: Graph) -> None:
+    try:
+        check(graph)
+    except (EagerflowError, MemoryError):
+        raise
+    except Exception as error:  # rules of ops, also of those from elsewhere, may meet anything
+        fail(f"the graph breaks a rule: {_readable(str(error))}")
 
 
 def _readable(words: str | None) -> str:

@@ -1,0 +1,126 @@
+"""Loads hostile files in a process of its own: watches what is done, or what memory it takes.
+
+hostile_worker.py watch FIRST COUNT FOLDER    mutants and crafted files under an audit hook
+hostile_worker.py memory NAME FOLDER          one crafted file, with its growth of memory
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+
+from eagerflow.capture import file
+from eagerflow.errors import EagerflowError
+from tests.capture import crafted, mutation
+from tests.capture.nested_op import test_call
+
+FORBIDDEN = (
+    "exec", "compile", "import", "pickle.find_class", "subprocess.Popen", "os.system", "os.exec",
+    "os.fork", "os.posix_spawn", "os.spawn", "socket.connect", "socket.bind", "socket.getaddrinfo",
+    "socket.__new__", "ctypes.dlopen", "marshal.loads", "code.__new__", "object.__setattr__",
+    "os.remove", "os.rename", "os.mkdir", "os.chmod", "os.truncate", "shutil.rmtree",
+)  # fmt: skip
+
+
+class Watch:
+    """The events that Python reports while ``path`` is loaded."""
+
+    def __init__(self):
+        self.path = None
+        self.bad = []
+        self.events = 0
+        sys.addaudithook(self.hook)
+
+    def hook(self, event, args):
+        if self.path is None:
+            return
+        self.events += 1
+        if event in FORBIDDEN or (event == "open" and os.fspath(args[0]) != self.path):
+            self.bad.append((event, repr(args)[:200]))
+
+    def load(self, path):
+        self.path = path
+        try:
+            file.load(path)
+        except EagerflowError:
+            pass
+        finally:
+            self.path = None
+
+
+def watch(first, count, folder):
+    path = os.path.join(folder, "watched.ef")
+    seen = Watch()
+    small = [data for _, data in every_crafted() if len(data) < 10**6]
+    for data in (*mutation.bases(), *small, *map(mutation.mutant, range(first, first + count))):
+        with open(path, "wb") as stream:
+            stream.write(data)
+        seen.load(path)
+    # The hook itself has to see what it looks for.
+    seen.path, caught = path, len(seen.bad)
+    eval("1 + 1")
+    with open(os.devnull):
+        pass
+    seen.path = None
+    planted = [event for event, _ in seen.bad[caught:]]
+    del seen.bad[caught:]
+    print(json.dumps({"bad": seen.bad[:5], "events": seen.events, "planted": planted}))
+
+
+def every_crafted():
+    yield from crafted.containers()
+    yield from crafted.programs()
+    yield from crafted.nests()
+
+
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory(names, folder):
+    """The growth of memory while each of the files is loaded, in a process of its own."""
+    path = os.path.join(folder, "large.ef")
+    for name, data in every_crafted():
+        if name not in names:
+            continue
+        with open(path, "wb") as stream:
+            stream.write(data)
+        size = len(data)
+        del data
+        child = os.fork()
+        if child == 0:
+            print(json.dumps({"name": name, "size": size, **grown(path)}), flush=True)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def grown(path):
+    """How much more memory there is in use while a file is loaded, and the error."""
+    before, peak, done = resident(), [0], threading.Event()
+
+    def sample():
+        while not done.is_set():
+            peak[0] = max(peak[0], resident())
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        file.load(path)
+        error = None
+    except EagerflowError as raised:
+        error = type(raised).__name__
+    finally:
+        done.set()
+        thread.join()
+    return {"grown": max(peak[0], resident()) - before, "error": error}
+
+
+if __name__ == "__main__":
+    with test_call():
+        if sys.argv[1] == "watch":
+            watch(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+        else:
+            memory(json.loads(sys.argv[2]), sys.argv[3])
