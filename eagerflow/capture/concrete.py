@@ -50,7 +50,7 @@ def _has_dims(item: Any) -> bool:
         return False
     if cls is slice:
         return any(type(part) is Dim for part in (item.start, item.stop, item.step))
-    return cls is Dim or (cls is Graph and _is_symbolic(item))
+    return cls is Dim or (isinstance(item, Graph) and _is_symbolic(item))
 
 
 class _Filling:
@@ -76,7 +76,7 @@ class _Filling:
                     return tuple([self.item(part) for part in item])
         elif cls is slice and _has_dims(item):
             return slice(self.item(item.start), self.item(item.stop), self.item(item.step))
-        elif cls is Graph and _is_symbolic(item):
+        elif isinstance(item, Graph) and _is_symbolic(item):
             return self.graph(item)
         return item
 
@@ -154,8 +154,9 @@ class _Filling:
                 cell.assigned = new.get(before.assigned, before.assigned)
         outputs = Values([new.get(v, v) for v in graph.outputs], graph.outputs.names)
         results = tuple([new.get(x, x) if type(x) is Value else x for x in graph.results])
-        found = self.graphs[id(graph)] = Graph(
-            graph.name, inputs, nodes, outputs, cells, graph.argument_structure,
+        found = self.graphs[id(graph)] = _new(type(graph))  # bodies have a class of their own
+        Graph.__init__(
+            found, graph.name, inputs, nodes, outputs, cells, graph.argument_structure,
             graph.structure, results,
         )  # fmt: skip
         found.learned["symbolic"] = False

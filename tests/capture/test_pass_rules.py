@@ -10,7 +10,6 @@ from tests.capture.test_pass_equality import check_passes, computed
 from tests.capture.test_passes import after, names, spec
 from tests.contract.cases import check_same_bits
 
-
 # No-ops ------------------------------------------------------------------------------------------
 
 

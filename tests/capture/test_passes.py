@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.capture.concrete import concrete
+from eagerflow.capture.control import cond, while_loop
 from eagerflow.capture.passes import ALL, Pass
 from eagerflow.capture.passes.constants import LARGEST, SMALL
 from eagerflow.capture.passes.rewriting import Rewrite, by_op, rebuilt, rule, swept
@@ -424,3 +426,33 @@ def test_time_is_linear():
 
     small, large = made(30), made(300)
     assert seconds(large) < 40 * seconds(small)
+
+
+def test_loops_and_branches():
+    """What stands in the bodies of while_loop and cond is rewritten, exactly or stably."""
+
+    def step(state):
+        i, y = state
+        return i + 1, ef.log(1 + ef.exp(y)) * 1.0
+
+    def f(x):
+        _, y = while_loop(lambda state: state[0] < 3, step, (ef.tensor(0), x))
+        return cond(ef.sum(y) > 0, lambda a: ef.log(ef.softmax(a)) - 0.0, lambda a: a * 1 + 0, y)
+
+    graph = ef.capture.trace(f, spec("n"))
+    x = ef.tensor([1.0, -2.0, 200.0])
+    written = concrete(graph, {"n": 3})
+    for numerics in ("exact", "fast"):
+        found = graph.optimized(numerics)
+        filled = concrete(found, {"n": 3})
+        filled.check()
+        loop, branch = (n for n in filled.nodes if n.op.name in ("while_loop", "cond"))
+        kinds = names(loop.attributes["body"]), names(branch.attributes["true_graph"])
+        if numerics == "exact":
+            assert kinds == (["add", "exp", "add", "log"], ["softmax", "log"])
+            small = ef.tensor([1.0, -2.0, 2.0])
+            check_same_bits(computed(filled, [small]), computed(written, [small]), "bodies")
+        else:
+            assert kinds == (["add", "softplus"], ["log_softmax"])
+            assert np.isfinite(computed(filled, [x])[0]).all()
+    assert not np.isfinite(computed(written, [x])[0]).all()

@@ -305,19 +305,19 @@ def remade(node: Node, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> N
 def bodies_of(node: Node) -> Iterator[Graph]:
     """The graphs among the attributes of a node."""
     for item in node.attributes.values():
-        if type(item) is Graph:
+        if isinstance(item, Graph):
             yield item
         elif type(item) is tuple:
-            yield from (part for part in item if type(part) is Graph)
+            yield from (part for part in item if isinstance(part, Graph))
 
 
 def with_bodies(attributes: dict[str, Any], bodies: dict[int, Graph]) -> dict[str, Any]:
     """Attributes with other graphs in place of those that have changed."""
     changed = {}
     for name, item in attributes.items():
-        if type(item) is Graph:
+        if isinstance(item, Graph):
             found: Any = bodies.get(id(item), item)
-        elif type(item) is tuple and any(type(part) is Graph for part in item):
+        elif type(item) is tuple and any(isinstance(part, Graph) for part in item):
             found = tuple([bodies.get(id(part), part) for part in item])
             if all(a is b for a, b in zip(found, item, strict=True)):
                 found = item
@@ -339,10 +339,12 @@ def rebuilt(graph: Graph, nodes: Iterable[Node], new: dict[Value, Value]) -> Gra
             made.assigned = new[cell.assigned]
             cell = made
         cells.append(cell)
-    return Graph(
-        graph.name, graph.inputs, nodes, outputs, cells, graph.argument_structure,
+    found = object.__new__(type(graph))  # bodies have a class of their own
+    Graph.__init__(
+        found, graph.name, graph.inputs, nodes, outputs, cells, graph.argument_structure,
         graph.structure, results,
     )  # fmt: skip
+    return found
 
 
 def swept(
