@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.trace import place
+from eagerflow.capture.trace import Trace, place
 from eagerflow.devices import device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
@@ -22,7 +22,7 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = [
-    "BATCHED", "Body", "as_graph", "call", "copied", "cost_of", "draws", "fresh", "remembered",
+    "BATCHED", "Body", "Inner", "as_graph", "call", "copied", "cost_of", "draws", "fresh", "remembered",
     "replay", "results_of", "run", "settled", "sizes_of", "unused", "with_inputs",
 ]  # fmt: skip
 
@@ -51,6 +51,14 @@ class Body(Graph):
 
     def __reduce__(self) -> Any:
         return _rebuilt, (self.name, *_parts(self))
+
+
+class Inner(Trace):
+    """The trace of a body. Values know their trace, and so must not know those around it."""
+
+    def closed(self) -> None:
+        super().closed()
+        self.outer = None
 
 
 plain(Graph)  # passes may give bodies of any class

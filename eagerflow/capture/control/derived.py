@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.control.bodies import Body, copied, remembered, replay
-from eagerflow.capture.trace import Trace
+from eagerflow.capture.control.bodies import Body, Inner, copied, remembered, replay
 from eagerflow.devices import Device
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
@@ -39,7 +38,7 @@ class Writing:
     """A graph being written down: inputs are added, ops called, and outputs named."""
 
     def __init__(self, graph: Graph, device: Device | None) -> None:
-        self.trace = Trace(graph.name, device)
+        self.trace = Inner(graph.name, device)
 
     def inputs(
         self, likes: Sequence[Any], prefix: str = "", lead: tuple[Any, ...] = ()

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from eagerflow.capture.control.bodies import Body
+from eagerflow.capture.control.bodies import Body, Inner
+from eagerflow.capture.control.nests import place_of
 from eagerflow.capture.trace import Trace, plain_name, refuse_leaks
 from eagerflow.debugging import NanWatch
-from eagerflow.graph import Value, Values
+from eagerflow.errors import CaptureError
+from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import Recorder, now
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -81,37 +83,49 @@ class Traced:
         build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
     ) -> None:  # fmt: skip
         self.name = name
-        recorder = Trace(name, lifts=True)
-        symbols = [
-            recorder.symbol(
-                Value(recorder.unique(plain_name(label)), tuple(x.shape), x.dtype, recorder),
-                x.device,
-            )
-            for label, x in zip(labels, likes, strict=True)
-        ]
-        self.inputs = [s._array for s in symbols]
-        with recorder:
-            outputs = tuple(finish(f(*build(symbols))))
-        graph = recorder.finish(Values(self.inputs), outputs)
-        del symbols, outputs
+        recorder, graph = self._trace(f, labels, likes, build, finish)
+        if recorder.made:
+            # A first run makes what later ones find, as the weights of a layer.
+            for what in recorder.made:
+                _tell(what)
+            recorder, graph = self._trace(f, labels, likes, build, finish)
+        if recorder.made:
+            raise CaptureError(
+                "state that lasts is created each time that it runs", op=name, at=place_of(f),
+                received=recorder.made[0], expected="state that is created once",
+                hint="create it outside of the function, and use it there",
+            )  # fmt: skip
+        self.inputs = list(graph.inputs)
         self.nodes = graph.nodes
         self.outputs = list(graph.outputs)
         self._unique = recorder.unique
-        made = set(map(id, recorder.made))
-        # What comes from outside, and the Value that stands for it: Tensors, and Variables. One
-        # that the function makes for itself starts anew each time, from the value it has now.
+        # What comes from outside, and the Value that stands for it: Tensors, and Variables.
         self.taken: dict[int, tuple[Any, Value]] = dict(recorder.captured)
         self.assigned: dict[int, tuple[Variable, Value]] = {}
         for cell in graph.cells:
-            if id(cell.variable) in made:
-                self.taken[id(cell.variable.current)] = (cell.variable.current, cell.value)
-                continue
             self.taken[id(cell.variable)] = (cell.variable, cell.value)
             if cell.assigned is not None:
                 self.assigned[id(cell.variable)] = (cell.variable, cell.assigned)
         recorder.captured.clear()  # the body must not keep what it is given each time
         recorder.cells.clear()
+
+    def _trace(
+        self, f: Callable[..., Any], labels: Sequence[str], likes: Sequence[Any],
+        build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
+    ) -> tuple[Trace, Graph]:  # fmt: skip
+        """One run of the function, written down."""
+        recorder = Inner(self.name, lifts=True)
+        symbols = []
+        for label, x in zip(labels, likes, strict=True):
+            value = Value(recorder.unique(plain_name(label)), tuple(x.shape), x.dtype, recorder)
+            symbols.append(recorder.symbol(value, x.device))
+        inputs = Values([s._array for s in symbols])
+        with recorder:
+            outputs = tuple(finish(f(*build(symbols))))
+        graph = recorder.finish(inputs, outputs)
+        del symbols, outputs
         refuse_leaks(recorder, ())
+        return recorder, graph
 
     def body(self, outside: Sequence[Any], assigned: Sequence[Variable]) -> Body:
         """The body: the arguments and ``outside`` go in, results and ``assigned`` come out."""
@@ -126,6 +140,13 @@ class Traced:
         if id(x) in self.taken:
             return self.taken[id(x)][1]
         return Value(self._unique("unused"), tuple(x.shape), x.dtype)
+
+
+def _tell(what: str) -> None:
+    """Let whoever watches know of state that was created."""
+    recorder = now()[1]
+    if recorder is not None:
+        recorder.created(what)
 
 
 class Outside:
