@@ -6,7 +6,8 @@ polynomials pass through, so each polynomial is compared with the cost at two ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from eagerflow.capture.concrete import concrete
@@ -226,13 +227,13 @@ def _is_free(cost: Cost) -> bool:
 def _cost(node: Node) -> Cost:
     """The cost that the op states; polynomials for named sizes."""
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
-    names = sorted(set(_names((*(s.shape for s in specs if isinstance(s, TensorSpec)),
-                               *node.attributes.values()))))  # fmt: skip
+    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
+    names = sorted(set(_names((*shapes, *node.attributes.values()))))
     if not names:
-        return _stated(node, specs, lambda size: size)
+        return _stated(node, specs, _itself)
     probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBES]
-    truth = [_attempt(node, specs, lambda size, p=p: size.evaluate(p)) for p in probes]
-    for way in (lambda size: size, lambda size: _Size(size.evaluate(probes[0]), size)):
+    truth = [_attempt(node, specs, methodcaller("evaluate", probe)) for probe in probes]
+    for way in (_itself, lambda size: _Size(size.evaluate(probes[0]), size)):
         found = _polynomials(_attempt(node, specs, way))
         if found is not None and all(
             cost is not None and tuple(_at(part, probe) for part in found) == tuple(cost)
@@ -243,6 +244,10 @@ def _cost(node: Node) -> Cost:
         f"the cost of {node.name} is not a polynomial in its sizes", op=node.op.name,
         at=place(node) or None, hint=f"graph.costs({', '.join(f'{n}=32' for n in names)})",
     )  # fmt: skip
+
+
+def _itself(size: Any) -> Any:
+    return size
 
 
 def _attempt(node: Node, specs: list[Any], way: Callable[[Any], Any]) -> Cost | None:
@@ -380,7 +385,7 @@ def _bytes(size: Any) -> str:
     return f"{size} B"
 
 
-def _table(title: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def _table(title: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Aligned rows, numbers to the right, below an empty line and a title."""
     if not rows:
         return []

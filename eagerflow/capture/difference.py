@@ -223,12 +223,12 @@ class _Pair:
         for a, b in pairs:
             if a is not None and b is not None:
                 self.partner |= zip(a.outputs, b.outputs, strict=False)
-        rows: list[tuple[str, list[str]]] = []  # mark and lines
+        rows: list[tuple[str, list[Any]]] = []  # mark and lines
         for a, b in pairs:
             if a is None or b is None:
                 self.note("nodes", a, b)
-                node, mark = (a, "-") if a is not None else (b, "+")
-                rows.append((mark, [f"{mark}  {line_text(node)}"]))
+                rows += [("-", [f"-  {line_text(a)}"])] if a is not None else []
+                rows += [("+", [f"+  {line_text(b)}"])] if b is not None else []
                 continue
             why = self._compared(a, b)
             if why:
@@ -370,8 +370,7 @@ def _plain(node: Node) -> Hashable:
 def _content(value: Value) -> Hashable:
     held = value.constant
     numbers = held.numpy() if isinstance(held, Tensor) else np.asarray(held)
-    content = np.ascontiguousarray(numbers).view(np.uint8) if numbers.ndim else numbers.tobytes()
-    return value.dtype, value.shape, value.device, blake2b(content).digest()
+    return value.dtype, value.shape, value.device, blake2b(numbers.tobytes()).digest()
 
 
 def _with_context(rows: list[tuple[str, list[Any]]]) -> Iterator[str]:

@@ -114,14 +114,15 @@ class _Dot:
         waiting = [iter(tree.items())]
         count = 0
         while waiting:
-            name, inner = next(waiting[-1], (None, None))
-            if name is None:
+            found = next(waiting[-1], None)
+            if found is None:
                 waiting.pop()
                 if waiting:
                     yield "  }"
-            elif not name:
-                yield from (self._node(node) for node in inner)
+            elif not found[0]:
+                yield from (self._node(node) for node in found[1])
             else:
+                name, inner = found
                 yield f"  subgraph cluster_{self.number}_{count} {{"
                 yield f'  label={_quoted(name[1:])}; style=rounded; color="#99aabb";'
                 count += 1

@@ -40,7 +40,7 @@ def value(self: Graph, name: str | Value) -> Value:
         if known.get(name.name) is name or any(v is name for v in own_values(self)):
             return name
         raise SessionError(f"{name.name} is a value of another graph than {self.name}")
-    found: Value | None = known.get(name)
+    found: Value | None = known.get(str(name))
     if found is None:
         several = [n for n in (f"{name}:{i}" for i in range(_HINTS)) if n in known]
         inside = [n for n in known if n.endswith(f"/{name}")][:_HINTS]
