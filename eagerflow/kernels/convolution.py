@@ -261,6 +261,8 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
         if groups == 1 and direct_convolution.takes(g, back, *w.shape[-1:-3:-1]):
             return direct_convolution.forward(g, w, back, True)
         return forward(g, _turned(w, groups), back, groups)
+    if groups == 1 and direct_convolution.scatters(g, windows, channels):
+        return direct_convolution.strided_input_gradient(g, w, windows)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:
         _scatter(g, w, windows, groups, x)

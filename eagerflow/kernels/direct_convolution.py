@@ -7,6 +7,7 @@ with any number of threads.
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from eagerflow.kernels.llvm.direct import SLOTS, FilterWriter, Form, ForwardWrit
 from eagerflow.kernels.llvm.program import Program, aligned, kept, processor
 from eagerflow.kernels.windows import Window
 
-__all__ = ["filter_gradient", "forward", "takes"]
+__all__ = ["filter_gradient", "forward", "scatters", "strided_input_gradient", "takes"]
 
 Windows = tuple[Window, ...]
 
@@ -129,3 +130,56 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
         weights=aligned("weights", count * kernel.shared),
     )  # fmt: skip
     return found
+
+
+# Strides: elements of the images that see the same elements of the window ------------------------
+
+
+class _Phase(NamedTuple):
+    """Every ``stride``-th element along an axis, and what of the window it is seen by."""
+
+    elements: slice
+    taps: slice
+    positions: slice
+    """The first positions may see none of them."""
+    window: Window
+    """How the positions are seen from there."""
+
+
+def _phases(a: Window) -> list[_Phase]:
+    found = []
+    for first in range(min(a.stride, a.kernel)):
+        start = (first - a.before) % a.stride
+        kernel, out = len(range(first, a.kernel, a.stride)), len(range(start, a.size, a.stride))
+        before = kernel - 1 - (start + a.before - first) // a.stride
+        beyond = max(-before, 0)
+        window = Window(a.out - beyond, kernel, 1, 1, before + beyond, out)
+        every = slice(start, None, a.stride), slice(first, None, a.stride), slice(beyond, None)
+        found.append(_Phase(*every, window))
+    return found
+
+
+def scatters(g: Any, windows: Windows, channels: int) -> bool:
+    """Whether ``strided_input_gradient`` is meant for this, and pays."""
+    work = g.size * prod(a.kernel for a in windows) * channels
+    return (
+        g.dtype.char in "fd" and len(windows) <= 2 and channels * g.itemsize >= 32
+        and all(a.dilation == 1 for a in windows) and work > 0 and generated.pays(work, BORDER)
+    )  # fmt: skip
+
+
+def strided_input_gradient(g: Any, w: Any, windows: Windows) -> Any:
+    """The gradient by the images: a convolution without strides for each phase of the strides."""
+    shape = (len(g), *(a.size for a in windows), w.shape[-2])
+    x = buffers.empty(shape, g.dtype)
+    if any(a.stride > a.kernel for a in windows):
+        x.fill(0)  # some elements are seen by no window
+    for phases in product(*map(_phases, windows)):
+        own = tuple(p.window for p in phases)
+        aim = x[(slice(None), *(p.elements for p in phases))]
+        if any(a.size < 1 for a in own):
+            aim[...] = 0
+        elif aim.size:
+            seen = g[(slice(None), *(p.positions for p in phases))]
+            aim[...] = forward(seen, w[tuple(p.taps for p in phases)], own, True)
+    return x

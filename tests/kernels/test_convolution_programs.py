@@ -100,12 +100,16 @@ def winograd_results(x, w, g, windows):
 
 
 def direct_results(x, w, g, windows):
-    found = [direct_convolution.forward(x, w, windows, False)]
     if all(a.stride == 1 for a in windows):
-        found.append(direct_convolution.forward(g, w, back(windows), True))
+        of_x = direct_convolution.forward(g, w, back(windows), True)
+    elif all(a.dilation == 1 for a in windows):
+        of_x = direct_convolution.strided_input_gradient(g, w, windows)
     else:
-        found.append(None)
-    return [*found, direct_convolution.filter_gradient(x, g, windows)]
+        of_x = None
+    return [
+        direct_convolution.forward(x, w, windows, False), of_x,
+        direct_convolution.filter_gradient(x, g, windows),
+    ]  # fmt: skip
 
 
 def check(found, wanted, steps):
@@ -128,6 +132,17 @@ def test_winograd(case):
 def test_direct_sums(case, dtype):
     *given, windows, more = direct_case(case, dtype)
     check(direct_results(*given, windows), expected(*given, more), 30)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid", ((1, 2), (6, 1))])
+@pytest.mark.parametrize("stride", [2, (4, 1), (3, 7)])
+@pytest.mark.parametrize("window", [(3, 3), (1, 2), (4, 5)])
+def test_gradient_by_the_images_with_strides(window, stride, padding, monkeypatch):
+    monkeypatch.setattr(generated, "pays", lambda *_: True)
+    x, w, g, windows, more = direct_case(((2, 9, 12, 8), (*window, 5), stride, 1, padding))
+    assert direct_convolution.scatters(g, windows, 8)
+    found = convolution.input_gradient(g, w, windows, 1)
+    check([found], expected(x, w, g, more)[1:2], 30)
 
 
 def test_arrays_in_any_order_in_memory():
