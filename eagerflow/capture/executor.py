@@ -1,0 +1,368 @@
+"""The executor: one thread and one ready queue for each device, and dependency counts.
+
+A program is a list of tasks: pieces of a graph that wait for nothing in between, and transfers.
+A task is put into its device's queue when the last task that it waits for has ended, so no
+thread ever waits for another device, and nothing can block for good. Of the tasks that are
+ready, those of earlier runs come first, then those with the most work behind them.
+
+A logical CPU device is its share of the machine's cores. Where there are several, pieces run
+side by side with their own share of threads and BLAS at one thread. Products have other bits
+with other numbers of BLAS threads; so pieces whose bits have to be those of eager calls run
+``alone``: no other piece of any program runs meanwhile, and they have all cores.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from eagerflow.devices import Device, device, devices
+from eagerflow.kernels import threads
+
+__all__ = ["Event", "Program", "Task", "own_share", "share_of", "shutdown"]
+
+ALONE, SHARED, FREE = "alone", "shared", "free"
+"""How a piece uses cores: all of them, a device's share, or none worth counting."""
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """One thing that a device does: arrays of some slots in, arrays for others out."""
+
+    label: str
+    device: Device
+    call: Callable[[Sequence[Any]], Sequence[Any]]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    """Numbers of the tasks that it waits for."""
+    mode: str = SHARED
+    priority: float = 0.0
+    """Seconds of work from its begin to the end of the run: the more, the earlier."""
+    transfer: bool = False
+
+
+class Event(NamedTuple):
+    """When a task ran: seconds on the clock of ``time.perf_counter``."""
+
+    task: int
+    begin: float
+    end: float
+
+
+# Cores -------------------------------------------------------------------------------------------
+
+
+def share_of(place: Device) -> int:
+    """How many of the machine's cores a device has: all, or the share of a logical one.
+
+    >>> share_of(ef.devices("cpu")[0]) >= 1
+    True
+    """
+    if place.type != "cpu":
+        return threads.thread_count()
+    return max(1, threads.thread_count() // max(1, len(devices("cpu"))))
+
+
+@contextmanager
+def own_share(share: int) -> Iterator[None]:
+    """A context in which kernels that this thread calls use so many cores, and BLAS one."""
+    local = threads._local
+    before = local.inside
+    if share == 1:
+        local.inside = True  # then all calls of threads.run are made one by one
+    try:
+        with threads.single_threaded_blas:
+            yield
+    finally:
+        local.inside = before
+
+
+class _Gate:
+    """Pieces side by side, or one alone; who wants to be alone comes before later ones."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._alone = False
+        self._wanting = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Be one of several."""
+        with self._change:
+            while self._alone or self._wanting:
+                self._change.wait()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._inside -= 1
+                if not self._inside:
+                    self._change.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only one."""
+        with self._change:
+            self._wanting += 1
+            try:
+                while self._alone or self._inside:
+                    self._change.wait()
+            finally:
+                self._wanting -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._change:
+                self._alone = False
+                self._change.notify_all()
+
+
+_gate = _Gate()
+
+
+def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
+    """``call(*args)`` with the cores that a mode and a share stand for."""
+    if mode == FREE:
+        return call(*args)
+    if mode == ALONE:
+        with _gate.alone():
+            return call(*args)
+    with _gate.shared(), own_share(share):
+        return call(*args)
+
+
+# Workers -----------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """The thread of a device, or of the transfers to it: it takes what is ready, by priority."""
+
+    def __init__(self, name: str, place: Device) -> None:
+        self.place = place
+        self._bell: SimpleQueue[bool] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._heap: list[tuple[int, float, int, Any, int]] = []
+        self._count = count()
+        self._closed = False
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self.thread.start()
+
+    def put(self, run: Any, number: int, priority: float) -> bool:
+        """Add a task that is ready; False where the thread is to end."""
+        with self._lock:
+            if self._closed:
+                return False
+            entry = (run.order, -priority, next(self._count), run, number)
+            heapq.heappush(self._heap, entry)
+            self._bell.put(True)
+        return True
+
+    def _serve(self) -> None:
+        with device(self.place):
+            while self._bell.get():
+                with self._lock:
+                    run, number = heapq.heappop(self._heap)[3:]
+                run.do(number)
+                del run  # it holds arrays
+
+    def stop(self) -> None:
+        """Let the thread end once its queue is empty."""
+        with self._lock:
+            self._closed = True
+            self._bell.put(False)
+
+
+_workers: dict[tuple[Device, bool], _Worker] = {}
+_starting = threading.Lock()
+_orders = count()
+
+
+def _worker(place: Device, transfer: bool) -> _Worker:
+    key = place, transfer
+    found = _workers.get(key)
+    if found is None:
+        with _starting:
+            found = _workers.get(key)
+            if found is None:
+                name = f"eagerflow {place}{' transfers' if transfer else ''}"
+                found = _workers[key] = _Worker(name, place)
+    return found
+
+
+def shutdown() -> None:
+    """End the threads of all devices when their queues are empty; later runs start new ones."""
+    with _starting:
+        found = list(_workers.values())
+        _workers.clear()
+    for worker in found:
+        worker.stop()
+    for worker in found:
+        worker.thread.join()
+
+
+def _after_fork() -> None:
+    # Only the forking thread lives on in the child.
+    global _starting, _gate
+    _starting, _gate = threading.Lock(), _Gate()
+    _workers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# Programs and runs -------------------------------------------------------------------------------
+
+
+class Program:
+    """Tasks in an order in which they could run, over numbered slots for arrays.
+
+    ``entries`` are the slots that are given, ``finals`` those that are asked for. Several
+    threads may run a program at once.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], slots: int, entries: Sequence[int], finals: Sequence[int]
+    ) -> None:
+        self.tasks = tuple(tasks)
+        self.slots = slots
+        self.entries = tuple(entries)
+        self.finals = tuple(finals)
+        self.follows: list[list[int]] = [[] for _ in tasks]
+        for number, task in enumerate(tasks):
+            for before in task.after:
+                self.follows[before].append(number)
+        self.waits = [len(task.after) for task in tasks]
+        self.first = [number for number, task in enumerate(tasks) if not task.after]
+        self.readers = [0] * slots
+        for task in tasks:
+            for slot in task.inputs:
+                self.readers[slot] += 1
+        for slot in self.finals:
+            self.readers[slot] += 1
+        self.shares = {task.device: share_of(task.device) for task in tasks}
+
+    def run(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
+        """The arrays of the finals from those of the entries, and when each task ran.
+
+        The first error of a task is raised when all tasks that had begun have ended; those that
+        had not are not begun.
+        """
+        one = _Run(self, arrays)
+        one.wait()
+        return [one.values[slot] for slot in self.finals], one.events
+
+
+class _Run:
+    """One run of a program: the arrays that there are, and how many tasks each still waits for."""
+
+    __slots__ = (
+        "_done", "_going", "_lock", "_program", "_readers", "_waits", "error", "events", "order",
+        "values",
+    )  # fmt: skip
+
+    def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
+        self._program = program
+        self.values: list[Any] = [None] * program.slots
+        for slot, array in zip(program.entries, arrays, strict=True):
+            self.values[slot] = array
+        self._waits = list(program.waits)
+        self._readers = list(program.readers)
+        self._going = len(program.first)  # tasks in queues and at work
+        self._lock = threading.Lock()
+        self._done = threading.Lock()
+        self._done.acquire()
+        self.order = next(_orders)
+        self.error: BaseException | None = None
+        self.events: list[Event] = []
+
+    def wait(self) -> None:
+        """Begin, and return when nothing is at work any more; raise the first error."""
+        first = self._program.first
+        if not first:
+            return
+        for number in first:
+            self._enqueue(number)
+        while True:
+            try:
+                self._done.acquire()
+                break
+            except BaseException as error:  # Ctrl-C: arrays are in use until the tasks have ended
+                self.error = self.error or error
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # its traceback holds this run
+
+    def _enqueue(self, number: int) -> None:
+        """Put a task that is ready into its device's queue."""
+        task = self._program.tasks[number]
+        while not _worker(task.device, task.transfer).put(self, number, task.priority):
+            pass  # the thread has been told to end since: there is a new one
+
+    def do(self, number: int) -> None:
+        """Run a task that is ready, and put those into their queues that have waited for it."""
+        task = self._program.tasks[number]
+        found: Sequence[Any] | None = None
+        begin = end = 0.0
+        if self.error is None:
+            try:
+                given = [self.values[slot] for slot in task.inputs]
+                begin = perf_counter()
+                found = run_at(task.mode, self._program.shares[task.device], task.call, given)
+                end = perf_counter()
+                del given
+            except BaseException as error:
+                self._fail(error)
+        ready = [] if found is None else self._finish(task, found, Event(number, begin, end))
+        for following in ready:
+            self._enqueue(following)
+        if not ready:
+            self._leave()
+
+    def _finish(self, task: Task, found: Sequence[Any], event: Event) -> list[int]:
+        """Keep what a task has made; the numbers of the tasks that are ready now."""
+        with self._lock:
+            for slot, array in zip(task.outputs, found, strict=True):
+                if self._readers[slot]:
+                    self.values[slot] = array
+            for slot in task.inputs:
+                self._readers[slot] -= 1
+                if not self._readers[slot]:
+                    self.values[slot] = None  # its memory is free
+            self.events.append(event)
+            ready = []
+            for number in self._program.follows[event.task]:
+                self._waits[number] -= 1
+                if not self._waits[number]:
+                    ready.append(number)
+            if ready:
+                self._going += len(ready) - 1
+        return ready
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self.error is None:
+                self.error = error
+
+    def _leave(self) -> None:
+        """A task has ended that made no other one ready."""
+        with self._lock:
+            self._going -= 1
+            over = not self._going
+        if over:
+            self._done.release()
+
