@@ -1,0 +1,255 @@
+"""Events: how a thread learns which watched functions run, line by line.
+
+Python 3.12 and later offer ``sys.monitoring``, which costs nothing in code that is not watched.
+In 3.11 there is ``sys.settrace``: a trace function that was there before keeps getting its
+events, and comes back at the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from eagerflow.capture.lookup import CORE, FOREIGN, origins
+
+if TYPE_CHECKING:
+    from eagerflow.capture.watching import Watch
+
+__all__ = ["Thread", "current"]
+
+_RESUMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SKIPPED = (False, False, True, True)  # by origin
+assert _SKIPPED[CORE] and _SKIPPED[FOREIGN]
+
+
+class Thread(threading.local):
+    """The watches of one thread, innermost last, and the watched functions that run in it."""
+
+    def __init__(self) -> None:
+        self.stack: list[Watch] = []
+        self.runs: dict[Any, Any] = {}
+        self.failure: BaseException | None = None
+        self.hook: Any = None
+        self.before: Any = None
+
+    def begin(self, watch: Watch) -> None:
+        """Tell ``watch`` what runs from now on."""
+        if not self.stack:
+            self.failure = None
+            _source.start(self)
+        self.stack.append(watch)
+
+    def end(self, watch: Watch) -> bool:
+        """Tell it no more; whether nobody came between."""
+        self.stack.remove(watch)
+        undisturbed = True
+        if not self.stack:
+            undisturbed = _source.stop(self)
+            self.runs.clear()
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        return undisturbed
+
+    # A defect here must not look like one of the user's: it is raised when the watch ends.
+
+    def enter(self, frame: Any) -> Any:
+        """A watched function begins or goes on; its run, None if it is not to be watched."""
+        run = self.runs.get(frame)
+        if run is None and self.failure is None:
+            try:
+                run = self.stack[-1].enter(frame, self)
+            except Exception as error:
+                self.failure = error
+            if run is not None:
+                self.runs[frame] = run
+        return run
+
+    def line(self, frame: Any, run: Any, offset: int) -> None:
+        """A watched function comes to the line that begins at ``offset``."""
+        if self.failure is None and not run.quiet:
+            try:
+                self.stack[-1].step(frame, run, offset)
+            except Exception as error:
+                self.failure = error
+
+    def leave(self, frame: Any, run: Any, value: Any, completed: bool = True) -> None:
+        """A watched function returns or yields."""
+        if self.failure is None:
+            try:
+                self.stack[-1].leave(frame, run, value, self, completed)
+            except Exception as error:
+                self.failure = error
+        if not frame.f_code.co_flags & _RESUMES:
+            self.runs.pop(frame, None)
+
+
+_thread = Thread()
+
+
+def current() -> Thread:
+    """The state of this thread."""
+    return _thread
+
+
+# Python 3.11 ------------------------------------------------------------------------------------
+
+
+class _Tracing:
+    """Events from ``sys.settrace``."""
+
+    def start(self, thread: Thread) -> None:
+        before = sys.gettrace()
+        thread.before = before
+        skipped = _SKIPPED
+        files = origins
+
+        def hook(frame: Any, event: Any, arg: Any) -> Any:
+            # Called for every function, so it is short for those that are not watched.
+            if before is None:
+                if skipped[files[frame.f_code.co_filename]]:
+                    return None
+            else:
+                theirs = before(frame, event, arg)
+                if sys.gettrace() is not hook:  # some install themselves again when called
+                    sys.settrace(hook)
+                if skipped[files[frame.f_code.co_filename]]:
+                    return theirs
+            run = thread.enter(frame)
+            if run is None:
+                return None if before is None else theirs
+            if before is not None:
+                run.other = theirs
+            elif run.quiet:
+                frame.f_trace_lines = False
+            return self._local(thread, run)
+
+        # Whoever runs code that is not watched for long may take the hook out for that time.
+        hook.may_pause = before is None  # type: ignore[attr-defined]
+        thread.hook = hook
+        sys.settrace(hook)
+
+    def _local(self, thread: Thread, run: Any) -> Any:
+        def local(frame: Any, event: str, arg: Any) -> Any:
+            if event == "line":
+                if thread.stack:
+                    thread.line(frame, run, frame.f_lasti)
+            elif event == "return":
+                if thread.stack:
+                    thread.leave(frame, run, arg, not run.failed)
+            elif event == "exception":
+                run.stores.clear()
+                run.failed = True
+            if event != "exception":
+                run.failed = False
+            if run.other is not None:
+                run.other = run.other(frame, event, arg)
+            return local
+
+        return local
+
+    def stop(self, thread: Thread) -> bool:
+        undisturbed = sys.gettrace() is thread.hook
+        if undisturbed:
+            sys.settrace(thread.before)
+        thread.hook = thread.before = None
+        return undisturbed
+
+
+# Python 3.12 and later --------------------------------------------------------------------------
+
+
+class _Monitoring:
+    """Events from ``sys.monitoring``, for all threads together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._active = 0
+        self._tool = -1
+        self._codes: dict[int, Any] = {}
+
+    def start(self, thread: Thread) -> None:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        events = monitoring.events
+        with self._lock:
+            self._active += 1
+            if self._active > 1:
+                return
+            # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
+            self._tool = next((t for t in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(t) is None), -1)
+            if self._tool < 0:
+                self._active -= 1
+                raise RuntimeError("all six tools of sys.monitoring are in use")
+            monitoring.use_tool_id(self._tool, "eagerflow")
+            for event, callback in (
+                (events.PY_START, self._start), (events.PY_RESUME, self._start),
+                (events.LINE, self._line), (events.PY_RETURN, self._return),
+                (events.PY_YIELD, self._return), (events.JUMP, self._jump),
+            ):  # fmt: skip
+                monitoring.register_callback(self._tool, event, callback)
+            self._local = events.LINE | events.JUMP | events.PY_RETURN | events.PY_YIELD
+            self._disable = monitoring.DISABLE
+            monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
+
+    def stop(self, thread: Thread) -> bool:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        with self._lock:
+            self._active -= 1
+            if not self._active:
+                monitoring.set_events(self._tool, 0)
+                for code in self._codes.values():
+                    monitoring.set_local_events(self._tool, code, 0)
+                self._codes.clear()
+                monitoring.free_tool_id(self._tool)
+        return True
+
+    def _start(self, code: Any, offset: int) -> Any:
+        if _SKIPPED[origins[code.co_filename]]:
+            return self._disable
+        thread = _thread
+        if thread.stack and thread.enter(sys._getframe(1)) is not None:
+            self._follow(code)
+        return None
+
+    def _follow(self, code: Any) -> None:
+        if id(code) not in self._codes:
+            with self._lock:
+                if self._active:
+                    self._codes[id(code)] = code
+                    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+                    monitoring.set_local_events(self._tool, code, self._local)
+
+    def _line(self, code: Any, line: int) -> Any:
+        thread = _thread
+        if thread.stack:
+            frame = sys._getframe(1)
+            run = thread.runs.get(frame)
+            if run is not None:
+                thread.line(frame, run, frame.f_lasti)
+        return None
+
+    def _jump(self, code: Any, offset: int, target: int) -> Any:
+        # A loop that stands on one line gives no further event of that line.
+        if target > offset:
+            return self._disable
+        thread = _thread
+        if thread.stack:
+            frame = sys._getframe(1)
+            run = thread.runs.get(frame)
+            if run is not None:
+                thread.line(frame, run, target)
+        return None
+
+    def _return(self, code: Any, offset: int, value: Any) -> Any:
+        thread = _thread
+        if thread.stack:
+            frame = sys._getframe(1)
+            run = thread.runs.get(frame)
+            if run is not None:
+                thread.leave(frame, run, value)
+        return None
+
+
+_source: Any = _Monitoring() if hasattr(sys, "monitoring") else _Tracing()

@@ -1,0 +1,572 @@
+"""Reading: which values a piece of a running function reads, and the facts that follow.
+
+Expressions are evaluated with the values that the frame has when it comes to a line, by looking
+alone: what code of the user's would compute (a property, a call) is found once the line has run,
+where its result went to. Every value that is found carries its *origin*: whether it was there
+before the trace, and its name as the user wrote it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any
+
+from eagerflow.capture import calls
+from eagerflow.capture.instructions import Action, Expression, Piece, Program
+from eagerflow.capture.lookup import (
+    CODE,
+    CORE,
+    FOREIGN,
+    LAYERS,
+    MADE,
+    MISSING,
+    USER,
+    Found,
+    functions_in,
+    look,
+    origins,
+)
+from eagerflow.capture.remembering import (
+    ABSENT,
+    TooLarge,
+    category,
+    elements,
+    is_symbolic,
+    remember,
+)
+from eagerflow.variable import Variable
+
+if TYPE_CHECKING:
+    from eagerflow.capture.watching import Watch
+
+__all__ = ["Reading", "Run"]
+
+_FEW = 1_000  # parts of a container that are looked at for what a call may have given
+
+
+class Run:
+    """One call of a watched function, while it runs."""
+
+    __slots__ = (
+        "builtins", "cells", "code", "failed", "file", "globals", "late", "other", "program",
+        "quiet", "returned", "root", "stores", "trusted",
+    )  # fmt: skip
+
+    def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
+        self.code: CodeType = frame.f_code
+        self.file = self.code.co_filename
+        self.globals = frame.f_globals
+        self.builtins = frame.f_builtins
+        self.program = program
+        self.cells = cells  # of the variables from outside
+        self.trusted = origins[self.file] == LAYERS  # eagerflow's own layers
+        self.root = False
+        self.quiet = False  # nothing new is to be learned from its lines
+        self.failed = False
+        self.late: tuple[Action, ...] = ()  # what can be read once the line has run
+        self.stores: list[tuple[Any, Any]] = []  # what the line assigns
+        self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
+        self.other: Any = None  # the trace function of somebody else, such as a debugger
+
+
+class Reading:
+    """One look at a piece, before it runs or (``late``) after it has run."""
+
+    def __init__(self, watch: Watch, run: Run, values: Any, late: bool) -> None:
+        self.watch = watch
+        self.run = run
+        self.values = values
+        self.late = late
+        self.action: Action | None = None
+        self.bound: dict[str, list[Found]] = {}  # locals that the line itself assigns
+        self.memo: dict[Expression, list[Found]] = {}
+        self.unknown: set[Expression] = set()
+        self.open = False  # something is known only once the line has run
+        self.stored: dict[Any, Any] = {}
+
+    def piece(self, piece: Piece) -> tuple[Action, ...]:
+        """Read a piece; gives the actions that have to be read again when it has run."""
+        late = []
+        for number, action in enumerate(piece.actions):
+            self.open = False
+            self.act(action, number < piece.straight)
+            if self.open:
+                late.append(action)
+        self.run.stores += self.stored.values()
+        return tuple(late)
+
+    def again(self, actions: Iterable[Action]) -> None:
+        """Read what could not be read before the piece has run."""
+        for action in actions:
+            self.act(action, False)
+
+    def act(self, action: Action, certain: bool) -> None:
+        """Read what one action reads."""
+        self.action = action
+        verb, parts = action.verb, action.parts
+        if verb == "bind":
+            self.bound[action.name] = self.find(parts[0])
+        elif verb in ("read", "call"):
+            self.find(parts[0])
+        elif verb == "iterate":
+            self.each(parts[0], self.iterate)
+        elif verb == "use":
+            for part in parts:
+                self.each(part, self.use)
+        elif verb == "inspect":
+            self.each(parts[0], lambda found: self.use(found, True))
+        elif verb == "truth":
+            self.each(parts[0], self.truth)
+        elif verb == "contains":
+            self.contains(*parts)
+        elif verb == "make":
+            self.watch.made.setdefault(id(action.name), []).append(self.run.cells)
+        elif verb == "return":
+            if self.run.root:
+                self.each(parts[0], self.use)
+        elif not self.late:
+            self.store(action, certain)
+
+    def each(self, expression: Expression, do: Callable[[Found], None]) -> None:
+        """``do`` with every value that an expression can have."""
+        if expression.kind == "built":
+            for part in expression.parts:
+                self.each(part, do if do == self.use else self.use)
+            return
+        for found in self.find(expression):
+            do(found)
+
+    # Facts --------------------------------------------------------------------------------------
+
+    def note(
+        self, kind: str, name: str, how: str, holder: Any, key: Any, value: Any, known: bool = True
+    ) -> bool:
+        """Add a fact, unless the trace itself has put the value there; whether it is one."""
+        if is_symbolic(value) or (how, id(holder), key) in self.stored:
+            return False
+        line = self.action.line if self.action else self.run.code.co_firstlineno
+        place = self.run.file, line
+        return self.watch.note(kind, name, how, holder, key, value, place, known)
+
+    def found(self, value: Any, noted: bool, name: str) -> list[Found]:
+        """What an edge leads to; it is from before the trace if the edge is."""
+        if noted:
+            self.watch.know(value)
+        return [Found(value, noted or self.watch.knows(value), name)]
+
+    def refuse(self, kind: str, name: str, value: Any) -> None:
+        """Remember that the trace relied on what cannot be compared."""
+        if not self.run.trusted:
+            line = self.action.line if self.action else None
+            self.watch.refuse(kind, name, value, f"{self.run.file}:{line}")
+
+    def whole(self, found: Found, deep: bool, objects: bool = False) -> None:
+        """A fact about everything in a container, an array or an object."""
+        value, _, name = found
+        kind = category(value)
+        key = (deep, objects)
+        if kind == "object" and self.run.trusted:
+            return
+        if self.watch.has("whole", value, key):
+            return
+        pre = self.watch.mutated.get(id(value))
+        try:
+            held = pre[1] if pre else remember(
+                value, deep, lambda kind, part: self.refuse(kind, f"a part of {name}", part),
+                objects,
+            )  # fmt: skip
+        except TooLarge as error:
+            self.watch.too_large(name, value, f"{self.run.file}:{self._line()}", str(error))
+            return
+        self.note("array" if kind == "array" else "contents", name, "whole", value, key, held)
+
+    def _line(self) -> int | None:
+        return self.action.line if self.action else None
+
+    # What is done with values -------------------------------------------------------------------
+
+    def use(self, found: Found, objects: bool = False) -> None:
+        """All of a value may be looked at."""
+        value, known, name = found
+        kind = category(value)
+        if kind == "plain" or kind == "tensor":
+            return
+        if kind == "code":
+            self.watch.register(value, known)
+        elif kind == "container" and not known:
+            for key, part in self._few(value):
+                inner = Found(part, self.watch.knows(part), f"{name}[{key!r}]")
+                if inner.known or category(part) == "container":
+                    self.use(inner, objects)
+        elif not known:
+            return
+        elif kind in ("container", "array") or (kind == "object" and objects):
+            self.whole(found, True, objects)
+        elif kind != "object":
+            self.refuse(kind, name, value)
+
+    def _few(self, value: Any) -> list[tuple[Any, Any]]:
+        pairs = []
+        for pair in elements(value):
+            pairs.append(pair)
+            if len(pairs) == _FEW:
+                break
+        return pairs
+
+    def iterate(self, found: Found) -> None:
+        """The elements of a value are walked over."""
+        value, known, _ = found
+        kind = category(value)
+        if not known or kind in ("plain", "tensor", "code"):
+            return
+        if kind == "container" and not calls.method_of(value, "__iter__"):
+            self.whole(found, False)
+            for _, part in list(elements(value)):
+                self.watch.know(part)
+        elif kind == "object":
+            own = calls.method_of(value, "__iter__") or calls.method_of(value, "__getitem__")
+            if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
+                self.whole(found, True, True)
+        else:
+            self.use(found)
+
+    def truth(self, found: Found) -> None:
+        """A value is asked whether it is true."""
+        value, known, name = found
+        kind = category(value)
+        if known and kind == "container" and not calls.method_of(value, "__bool__", "__len__"):
+            self._measure("truth", f"bool({name})", value, bool)
+        elif known and kind in ("array", "foreign"):
+            self.use(found)
+
+    def length(self, found: Found) -> None:
+        """A value is asked how long it is."""
+        value, known, name = found
+        if known and category(value) == "container" and not calls.method_of(value, "__len__"):
+            self._measure("length", f"len({name})", value, len)
+        else:
+            self.iterate(found)
+
+    def _measure(self, how: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
+        pre = self.watch.mutated.get(id(value))
+        now = measure(pre[1].parts if pre else value)
+        self.note("contents", name, how, value, None, now)
+
+    def contains(self, item: Expression, container: Expression) -> None:
+        """A container is asked for an element."""
+        items = self.find(item)
+        for found in self.find(container):
+            value, known, name = found
+            if known and isinstance(value, dict) and not calls.method_of(value, "__contains__"):
+                for key in items:
+                    if category(key.value) == "plain" and calls.is_key(key.value):
+                        self._presence(value, key.value, f"{key.value!r} in {name}")
+                    else:
+                        self.whole(found, False)
+                if not items:
+                    self.whole(found, False)
+            elif known and category(value) in ("container", "object", "array"):
+                self.use(found, True)
+        self.each(item, self.use)
+
+    def _presence(self, value: Any, key: Any, name: str) -> None:
+        pre = self.watch.mutated.get(id(value))
+        now = any(key == k for k, _ in pre[1].parts) if pre else dict.__contains__(value, key)
+        self.note("contents", name, "presence", value, key, now)
+
+    def store(self, action: Action, certain: bool) -> None:
+        """Something is assigned: the trace has put there what it reads after that."""
+        targets: list[tuple[Any, Any]] = []
+        if action.verb == "store_attribute":
+            targets = [
+                (("attribute", id(f.value), action.name), f.value)
+                for f in self.find(action.parts[0])
+            ]
+        elif action.verb == "store_global":
+            targets = [(("item", id(self.run.globals), action.name), self.run.globals)]
+        elif action.verb == "store_deref":
+            cells = self.run.cells.get(action.name, ())
+            targets = [(("cell", id(cell), None), cell) for cell in cells]
+        else:
+            keys = self.find(action.parts[1])
+            for found in self.find(action.parts[0]):
+                self.mutate(found)
+                if len(keys) == 1 and calls.is_key(keys[0].value):
+                    targets.append((("item", id(found.value), keys[0].value), found.value))
+        if certain and len(targets) == 1:
+            self.stored[targets[0][0]] = targets[0]
+
+    def mutate(self, found: Found) -> None:
+        """A container is changed: remember what it held, in case that it is read later."""
+        value, known, _ = found
+        if known and category(value) == "container" and id(value) not in self.watch.mutated:
+            try:
+                held = remember(value, False, lambda kind, part: None)
+            except TooLarge as error:
+                place = f"{self.run.file}:{self._line()}"
+                self.watch.too_large(found.name, value, place, str(error))
+                return
+            self.watch.mutated[id(value)] = value, held
+
+    # Values of expressions ----------------------------------------------------------------------
+
+    def find(self, expression: Expression) -> list[Found]:
+        """The values that an expression can have; empty if the trace makes them."""
+        known = self.memo.get(expression)
+        if known is not None:
+            self.open = self.open or expression in self.unknown
+            return known
+        finder = _FINDERS.get(expression.kind)
+        if finder is None:
+            return []
+        before, self.open = self.open, False
+        known = self.memo[expression] = finder(self, expression)
+        if self.open:
+            self.unknown.add(expression)
+        self.open = self.open or before
+        return known
+
+    def _constant(self, expression: Expression) -> list[Found]:
+        return [Found(expression.name, False, repr(expression.name))]
+
+    def _either(self, expression: Expression) -> list[Found]:
+        return [found for part in expression.parts for found in self.find(part)]
+
+    def _local(self, expression: Expression) -> list[Found]:
+        name = expression.name
+        if not self.late and name in self.bound:
+            self.open = True
+            return self.bound[name]
+        value = self.values.get(name, ABSENT)
+        if value is ABSENT:
+            return []
+        return [Found(value, self.watch.knows(value), name)]
+
+    def _deref(self, expression: Expression) -> list[Found]:
+        name = expression.name
+        cells = self.run.cells.get(name)
+        if not cells:
+            return self._local(expression)
+        found = []
+        for cell in cells:
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            noted = name == "__class__" or self.note("closure", name, "cell", cell, None, value)
+            found += self.found(value, noted, name)
+        return found
+
+    def _global(self, expression: Expression) -> list[Found]:
+        name, names = expression.name, self.run.globals
+        if self.run.trusted:
+            value = names.get(name, self.run.builtins.get(name, ABSENT))
+            return [] if value is ABSENT else self.found(value, True, name)
+        if name in names:
+            value = names[name]
+            noted = self.note("global", name, "item", names, name, value)
+            return self.found(value, noted, name)
+        if name not in self.run.builtins:
+            return []
+        value = self.run.builtins[name]
+        if self.note("builtin", name, "item", names, name, ABSENT):
+            self.note("builtin", name, "item", self.run.builtins, name, value)
+        return self.found(value, True, name)
+
+    def _module(self, expression: Expression) -> list[Found]:
+        name = expression.name
+        module = sys.modules.get(name)
+        if module is None:
+            self.open = True  # it is loaded when the line runs
+            return []
+        if not self.run.trusted:
+            self.note("global", f"import {name}", "item", sys.modules, name, module)
+        return [Found(module, True, name)]
+
+    def _super(self, expression: Expression) -> list[Found]:
+        found = []
+        for cls in self.find(expression.parts[0]):
+            for own in self.find(expression.parts[1]):
+                if isinstance(cls.value, type):
+                    try:
+                        found.append(Found(super(cls.value, own.value), True, "super()"))
+                    except TypeError:
+                        continue
+        return found
+
+    def _attribute(self, expression: Expression) -> list[Found]:
+        (base,) = expression.parts
+        result: list[Found] = []
+        for owner in self.find(base) or self.candidates(base):
+            result += self.attribute(owner, expression.name, expression.offset)
+        return result
+
+    def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
+        """The value of an attribute, and the fact that it has this value."""
+        value, known, label = owner
+        kind = category(value)
+        full = f"{label}.{name}"
+        if kind == "plain":
+            return []
+        if kind == "tensor":
+            if isinstance(value, Variable) and name == "trainable":
+                self.note("attribute", full, "attribute", value, name, value.trainable, known)
+            return []
+        what, found = look(value, name)
+        if what == CODE:
+            return self._computed(owner, name, found, offset)
+        if what == MISSING:
+            return self._missing(owner, name, found, offset)
+        if kind not in ("object", "code", "container") or what == MADE:
+            if not callable(found):
+                self.use(owner, True)
+                return []
+            return [Found(found, known, full)]
+        if isinstance(found, BuiltinFunctionType) and not isinstance(value, ModuleType | type):
+            return [Found(found, known, full)]
+        if self.run.trusted and isinstance(value, ModuleType):
+            return self.found(found, True, full)
+        known = known or self.watch.knows(value)
+        noted = self.note("attribute", full, "attribute", value, name, found, known)
+        return self.found(found, noted and known, full)
+
+    def _computed(self, owner: Found, name: str, raw: Any, offset: int) -> list[Found]:
+        """An attribute that Python code gives; the user's is watched while it runs."""
+        value, known, label = owner
+        full = f"{label}.{name}"
+        if isinstance(raw, functools.cached_property):
+            self.watch.register(raw.func, True)
+            if name in getattr(value, "__dict__", ()):  # it has run by now
+                held = vars(value)[name]
+                noted = self.note("attribute", full, "attribute", value, name, held, known)
+                return self.found(held, noted and known, full)
+            self.open = True
+            return []
+        functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
+        self.watch.register(raw, known)
+        if any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
+            return self._later(offset, full)
+        self.use(owner, True)
+        return []
+
+    def _later(self, offset: int, name: str) -> list[Found]:
+        """What Python code gave, which is known once the line has run."""
+        self.open = True
+        given = self.run.returned.get(offset, ()) if self.late else ()
+        return [Found(value, self.watch.knows(value), name) for value in given]
+
+    def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
+        """An attribute that is not there, or that ``__getattr__`` makes up."""
+        value, known, label = owner
+        if getter is None or isinstance(value, ModuleType):
+            if not isinstance(value, ModuleType):
+                full = f"{label}.{name}"
+                self.note("attribute", full, "attribute", value, name, ABSENT, known)
+            self.open = self.open or isinstance(value, ModuleType)
+            return []
+        if hasattr(value, "__dict__") and known:
+            self.note("attribute", f"{label}.{name}", "item", vars(value), name, ABSENT)
+        if isinstance(value, dict):
+            return self.item(owner, [Found(name, False, repr(name))], offset)
+        self.watch.register(getter, known)
+        return self._later(offset, f"{label}.{name}")
+
+    def _item(self, expression: Expression) -> list[Found]:
+        container, key = expression.parts
+        owners = self.find(container)
+        result: list[Found] = []
+        for owner in owners:
+            result += self.item(owner, self.find(key), expression.offset)
+        if not owners:
+            for owner in self.candidates(container):
+                if owner.known and category(owner.value) == "container":
+                    self.use(owner)
+                    result += self._parts(owner)
+        return result
+
+    def item(
+        self, owner: Found, keys: list[Found], offset: int = -1, direct: bool = False
+    ) -> list[Found]:
+        """The values at some keys, and the facts that they are there.
+
+        ``direct`` is for the container's own way, also where a subclass has another.
+        """
+        value, known, name = owner
+        kind = category(value)
+        if kind == "container":
+            own = None if direct else calls.method_of(value, "__getitem__")
+            if own is not None:
+                self.watch.register(own, known)
+                return self._later(offset, f"{name}[...]")
+            keys = [k for k in keys if calls.is_key(k.value)]
+            if keys and not isinstance(value, set | frozenset):
+                return [found for key in keys for found in self._at(owner, key.value)]
+            if known:
+                self.iterate(owner)
+                return self._parts(owner)
+        elif kind == "array" or kind in ("foreign", "iterator", "file", "opaque"):
+            self.use(owner)
+        elif kind == "object":
+            if (found := calls.environment(value, keys, self)) is not None:
+                return found
+            own = calls.method_of(value, "__getitem__")
+            if own is not None and origins[own.__code__.co_filename] in (USER, LAYERS):
+                self.watch.register(own, known)
+                return self._later(offset, f"{name}[...]")
+            self.use(owner, True)
+        return []
+
+    def _at(self, owner: Found, key: Any) -> list[Found]:
+        container, known, name = owner
+        full = f"{name}[{key!r}]"
+        value = calls.item_of(container, key)
+        if not known:
+            return [] if value is ABSENT else [Found(value, self.watch.knows(value), full)]
+        pre = self.watch.mutated.get(id(container))
+        was = calls.item_of(calls.restored(pre[1]), key) if pre else value
+        noted = self.note("item", full, "item", container, key, was)
+        return [] if value is ABSENT else self.found(value, noted, full)
+
+    def _parts(self, owner: Found) -> list[Found]:
+        return [
+            Found(part, owner.known, f"{owner.name}[{key!r}]")
+            for key, part in self._few(owner.value)
+        ]
+
+    def _call(self, expression: Expression) -> list[Found]:
+        return calls.call(self, expression)
+
+    def candidates(self, expression: Expression) -> list[Found]:
+        """What a call of code that is not watched may have given: its arguments, or their parts."""
+        if expression.kind not in ("call", "spread"):
+            return []
+        result: list[Found] = []
+        callee, *parts = expression.parts
+        for part in (*callee.parts, *parts) if callee.kind == "attribute" else parts:
+            for found in self.find(part) or self.candidates(part):
+                result.append(found)
+                if found.known and category(found.value) == "container":
+                    result += self._parts(found)
+        return [f for f in result if category(f.value) not in ("plain", "tensor")]
+
+
+_FINDERS: dict[str, Callable[[Reading, Expression], list[Found]]] = {
+    "constant": Reading._constant,
+    "either": Reading._either,
+    "local": Reading._local,
+    "deref": Reading._deref,
+    "global": Reading._global,
+    "module": Reading._module,
+    "super": Reading._super,
+    "attribute": Reading._attribute,
+    "item": Reading._item,
+    "call": Reading._call,
+    "spread": Reading._call,
+}

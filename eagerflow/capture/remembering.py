@@ -1,0 +1,314 @@
+"""What values are to the ledger, and how it remembers them to notice a change later.
+
+Plain values (numbers, strings, dtypes, dates ...) are compared by type and value, containers of
+them item by item, NumPy arrays byte by byte, Tensors and Variables by identity, and objects by
+identity too: what was read from them is remembered by itself.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextvars
+import functools
+import inspect
+import io
+import itertools
+import operator
+import re
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = [
+    "ABSENT", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of",
+    "category", "elements", "is_symbolic", "name_of_code", "remember", "same",
+]  # fmt: skip
+
+ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
+ITEMS = 20_000  # values in one container, with all that it contains
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Any = _Absent()
+"""Stands for what is not there: a name, an attribute or an item."""
+
+CONTAINERS = (
+    list, dict, set, frozenset, tuple, collections.deque, bytearray, array.array,
+    types.MappingProxyType,
+)  # fmt: skip
+_PLAIN = {
+    bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
+    slice,
+}  # fmt: skip
+_CODE: tuple[type, ...] = (
+    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type,
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+    types.ClassMethodDescriptorType, types.CodeType, types.GenericAlias, functools.partial,
+    staticmethod, classmethod, property, np.ufunc, type(functools.lru_cache(len)),
+)  # fmt: skip
+# Written in C and without value, but nothing that a function reads from them can change.
+_STEADY: tuple[type, ...] = (
+    type(threading.Lock()), type(threading.RLock()), threading.local, re.Pattern, weakref.ref,
+    weakref.ProxyType, contextvars.ContextVar, contextvars.Token, operator.attrgetter,
+    operator.itemgetter, operator.methodcaller, inspect.Signature, types.UnionType, types.CellType,
+    super,
+)  # fmt: skip
+_RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_kinds: dict[type, str] = {}
+
+CANNOT = {
+    "iterator": (
+        "it is used up by the first call, and a later one could not take from it",
+        "pass what it gives as an argument, or keep a list and index it",
+    ),
+    "file": (
+        "what it holds can change without a sign",
+        "read it before, and pass what you read as an argument",
+    ),
+    "random": (
+        "the numbers that it gives would be the same in every call",
+        "ef.random, whose state is a Variable, or draw outside and pass the numbers",
+    ),
+    "foreign": (
+        "arrays of other libraries change without a sign",
+        "make it an ef.tensor or an ef.Variable, or pass it as an argument",
+    ),
+    "opaque": (
+        "it cannot be compared: it has neither attributes nor a value",
+        "pass what you need of it as an argument",
+    ),
+}
+"""Why values of a category cannot be relied on, and what to do instead."""
+
+
+def category(value: Any) -> str:
+    """What a value is to the ledger.
+
+    ``plain``, ``container``, ``array``, ``tensor`` (all that belongs to eagerflow), ``code``
+    (functions, classes, modules), ``object`` (anything with attributes), or one of ``CANNOT``.
+    """
+    kind = _kinds.get(type(value))
+    if kind is None:
+        kind = _kinds[type(value)] = _category(type(value))
+    return kind
+
+
+def _category(cls: type) -> str:
+    if cls in _PLAIN or issubclass(cls, np.generic | np.dtype):
+        return "plain"
+    if issubclass(cls, np.ndarray):
+        return "opaque" if issubclass(cls, np.ma.MaskedArray) else "array"
+    if issubclass(cls, CONTAINERS):
+        return "container"
+    if issubclass(cls, Operators):
+        return "tensor"
+    if issubclass(cls, _CODE):
+        return "code"
+    if issubclass(cls, io.IOBase):
+        return "file"
+    if issubclass(cls, _RANDOM) or (cls.__module__ == "random" and hasattr(cls, "getstate")):
+        return "random"
+    if hasattr(cls, "__next__"):
+        return "iterator"
+    if cls.__module__.split(".")[0] == "eagerflow" and not cls.__module__.startswith(_LAYERS):
+        return "tensor"
+    if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
+        return "foreign"
+    if cls is object or issubclass(cls, _STEADY):
+        return "object"
+    if cls is memoryview:
+        return "opaque"
+    # bool(...) of an offset: below zero where Python itself manages the dict of attributes.
+    attributes = bool(cls.__dictoffset__) or any("__slots__" in vars(c) for c in cls.__mro__)
+    by_value = cls.__hash__ not in (object.__hash__, None) and cls.__eq__ is not object.__eq__
+    if by_value and (not attributes or cls.__module__ in _STANDARD):
+        return "plain"  # hashable by value, hence without parts that change: dates, paths ...
+    return "object" if attributes else "opaque"
+
+
+_LAYERS = "eagerflow.nn"
+_STANDARD = {
+    "datetime", "decimal", "_decimal", "_pydecimal", "fractions", "pathlib", "pathlib._local",
+    "uuid", "zoneinfo", "ipaddress", "_pydatetime", "statistics",
+}  # fmt: skip
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value stands for one that is not known while tracing."""
+    return type(value) is Tensor and type(value._array) is not value._kind.array_type
+
+
+def name_of_code(f: Any) -> str:
+    """How messages call a function, class or object that is called."""
+    return getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or type(f).__name__
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether a function that reads ``a`` in place of ``b`` computes the same."""
+    if a is b:
+        return True
+    cls = type(a)
+    if cls is not type(b):
+        return False
+    if cls is float:
+        return a.hex() == b.hex()
+    if cls is complex:
+        return same(a.real, b.real) and same(a.imag, b.imag)
+    if cls is tuple or cls is frozenset:
+        return len(a) == len(b) and (
+            all(map(same, a, b)) if cls is tuple else category(a) == "container" and a == b
+            and all(type(x) in _PLAIN for x in a)
+        )  # fmt: skip
+    if cls is types.MethodType:
+        return a.__self__ is b.__self__ and a.__func__ is b.__func__
+    if isinstance(a, np.generic):
+        return bool(a.dtype == b.dtype and a.tobytes() == b.tobytes())
+    return category(a) == "plain" and bool(a == b)
+
+
+# Containers and arrays --------------------------------------------------------------------------
+
+
+class TooLarge(Exception):  # noqa: N818 - never seen by a user
+    """A value has more parts or bytes than can be compared in every call."""
+
+
+class Remembered:
+    """What a container, an array or the attributes of an object held at one time."""
+
+    __slots__ = ("_array", "kind", "parts", "value")
+
+    def __init__(self, kind: str, value: Any, parts: tuple[Any, ...]) -> None:
+        self.kind = kind
+        self.value = value  # kept alive, so that its identity means something
+        self.parts = parts
+
+    def holds(self, value: Any) -> bool:
+        """Whether ``value`` has the same parts now."""
+        return self.difference(value) is None
+
+    def difference(self, value: Any, name: str = "") -> tuple[str, Any, Any] | None:
+        """The first part that differs: its name, what it was and what it is."""
+        if self.kind == "array":
+            return None if self.parts == _bytes(value) else (name, self.value, value)
+        if value is not self.value and type(value) is not type(self.value):
+            return name, self.value, value
+        try:
+            now = tuple(elements(value, self.kind))
+        except (RuntimeError, AttributeError):  # it changes while it is walked over
+            return name, self.value, value
+        if len(now) != len(self.parts):
+            return f"the length of {name or 'it'}", len(self.parts), len(now)
+        for (key, was), (key_now, is_now) in zip(self.parts, now, strict=True):
+            if key is not key_now and not same(key, key_now):
+                return f"the keys of {name or 'it'}", key, key_now
+            if isinstance(was, Remembered):
+                found = was.difference(is_now, _part(name, self.kind, key))
+                if found:
+                    return found
+            elif not same(was, is_now):
+                return _part(name, self.kind, key), was, is_now
+        return None
+
+    def __repr__(self) -> str:
+        return f"Remembered({self.kind}, {len(self.parts)} parts)"
+
+
+def _part(name: str, kind: str, key: Any) -> str:
+    return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
+
+
+def _bytes(value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, np.ndarray):
+        return ()
+    if value.dtype.hasobject:
+        return value.dtype, value.shape, tuple(map(id, value.flat))
+    return value.dtype, value.shape, value.tobytes()
+
+
+def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
+    """Pairs of a key and a part; a set gives its parts in the order of its walk."""
+    if kind == "object":
+        return attributes_of(value).items()
+    if isinstance(value, dict | types.MappingProxyType):
+        return value.items()
+    if isinstance(value, set | frozenset):
+        return zip(itertools.repeat(None), value)
+    return enumerate(value)
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes that an object holds itself, with those in slots; no code of it runs."""
+    found = dict(getattr(value, "__dict__", None) or {})
+    for cls in type(value).__mro__:
+        for name, slot in vars(cls).items():
+            if type(slot) is types.MemberDescriptorType and cls.__module__ != "builtins":
+                try:
+                    found.setdefault(name, slot.__get__(value, cls))
+                except AttributeError:
+                    continue
+    return found
+
+
+def remember(
+    value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool = False
+) -> Remembered:
+    """What ``value`` holds now; with ``deep`` also what its parts hold.
+
+    ``objects`` remembers the attributes of an object too. ``refuse`` is called with the category
+    and the value of what cannot be compared. Raises TooLarge.
+    """
+    left = [ITEMS]
+    active: set[int] = set()
+
+    def walk(part: Any, kind: str, depth: int) -> Any:
+        if id(part) in active:  # a container that holds itself
+            return part
+        if kind == "array":
+            if part.nbytes > ARRAY_BYTES:
+                raise TooLarge(f"an array of {part.nbytes:,} bytes")
+            # Of objects in an array the identities count, so they are kept alive by a copy.
+            kept = part.copy() if part.dtype.hasobject else part
+            return Remembered("array", kept, _bytes(part))
+        active.add(id(part))
+        parts = []
+        for key, inner in list(elements(part, kind)):
+            left[0] -= 1
+            if left[0] < 0:
+                raise TooLarge(f"more than {ITEMS:,} values")
+            parts.append((key, step(inner, depth + 1)))
+        active.remove(id(part))
+        return Remembered(kind, part, tuple(parts))
+
+    def step(part: Any, depth: int) -> Any:
+        kind = category(part)
+        if kind in ("plain", "code", "tensor") or not (deep or depth == 0):
+            return part
+        if kind in ("container", "array"):
+            return walk(part, kind, depth)
+        if kind == "object":
+            own = objects and (depth == 0 or _is_data(type(part)))
+            return walk(part, "object", depth) if own else part
+        refuse(kind, part)
+        return part
+
+    result = step(value, 0)
+    return result if isinstance(result, Remembered) else Remembered("object", value, ())
+
+
+def _is_data(cls: type) -> bool:
+    """Whether objects of a class are read by code that looks at all of their attributes."""
+    root = cls.__module__.split(".")[0]
+    return hasattr(cls, "__dataclass_fields__") or root in sys.stdlib_module_names
