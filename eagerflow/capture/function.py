@@ -37,6 +37,7 @@ __all__ = ["Function", "function"]
 
 MANY = 64  # graphs of one function from which on it is told that it traces too often
 _NUMBERS = frozenset({int, float, complex})
+_ARRAYS = frozenset({Tensor, np.ndarray})
 _PLAIN = frozenset({bool, str, bytes, type(None)})
 
 
@@ -147,9 +148,10 @@ class Function:
         if self.input_signature is not None:
             inputs = check_inputs(entry.graph, inputs)
         else:
-            inputs = [x if type(x) is Tensor else _as_input(x) for x in inputs]
+            inputs = [x if type(x) in _ARRAYS else _as_input(x) for x in inputs]
         if process.recorders and now()[1] is not None:
-            outputs = call_recorded(entry.graph, self.numerics, inputs)
+            tensors = [as_tensor(x, copy=True) for x in inputs]
+            outputs = call_recorded(entry.graph, self.numerics, tensors)
         else:
             outputs = entry.replay.run(inputs)
         return entry.graph.nest(outputs)
@@ -267,9 +269,10 @@ class Function:
         with Watch(self.python) as watch, recorder:
             result = self.python(*own_args, **own_kwargs)
         graph = recorder.finish(Values(inputs), result, structure)
-        del result
+        ledger = watch.ledger()
+        del result, watch
         refuse_leaks(recorder, (own_args, own_kwargs))
-        return recorder, graph, watch.ledger(), tuple(places)
+        return recorder, graph, ledger, tuple(places)
 
     def _specs(self, leaves: list[Any]) -> list[Any]:
         if self.input_signature is None:

@@ -88,13 +88,17 @@ class Fact:
         known = self.remembered.value if isinstance(self.remembered, Remembered) else None
         return short_repr(self.remembered if known is None else known)
 
-    def weaken(self) -> None:
-        """Hold on to the object no longer: what nobody else holds cannot be changed either."""
+    def weaken(self) -> bool:
+        """Hold on to the object no longer: what nobody else holds cannot be changed either.
+
+        False where that cannot be done, as for lists and dicts.
+        """
         try:
             self.holder = weakref.ref(self.holder)
             self._weak = True
         except TypeError:
-            pass
+            return False
+        return True
 
     @property
     def gone(self) -> bool:

@@ -80,6 +80,9 @@ class Replay:
         del first
         arrays += [t._array for t in tensors]
         plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
+        for i in plan.shared:
+            if i < len(inputs) and type(inputs[i]) is not Tensor:
+                arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
         if plan.replaced:
             del tensors
             found = replace_variables(plan, arrays)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
@@ -384,6 +384,7 @@ def refuse_leaks(recorder: Trace, own: Any) -> None:
         del held
         gc.collect()
         held = [t for t in (r() for r in tensors) if t is not None]
+        held = [t for t in held if not _only_watched(t, held, 3)]
     if not held:
         return
     tensor = held[0]
@@ -399,13 +400,29 @@ def refuse_leaks(recorder: Trace, own: Any) -> None:
     )
 
 
+observers: set[int] = set()
+"""The ``id`` of each dict in which a Watch keeps what it has seen: no leak."""
+
+
+def _only_watched(value: Any, held: Any, depth: int) -> bool:
+    """Whether nothing holds a value but a Watch, perhaps through containers."""
+    holders = [h for h in gc.get_referrers(value) if h is not held and not inspect.isframe(h)]
+    for holder in holders:
+        if id(holder) in observers:
+            continue
+        inside = isinstance(holder, tuple | list | dict) and depth and holder is not holders
+        if not inside or not _only_watched(holder, holders, depth - 1):
+            return False
+    return bool(holders)
+
+
 def _holder(tensor: Tensor, held: list[Tensor]) -> str:
     """Where a tensor is held, in words."""
     for holder in gc.get_referrers(tensor):
         if holder is held or inspect.isframe(holder):
             continue
         if isinstance(holder, dict):
-            key = next((k for k, v in holder.items() if v is tensor), None)
+            key = _key_of(holder, tensor)
             for owner in gc.get_referrers(holder):
                 if inspect.ismodule(owner):
                     return f"as the global {key!r} of {owner.__name__}"
@@ -416,17 +433,18 @@ def _holder(tensor: Tensor, held: list[Tensor]) -> str:
             return f"as the item {key!r} of a dict"
         if type(holder).__name__ == "cell":
             return "in a variable of an enclosing function (nonlocal)"
-        if isinstance(holder, list | set):
-            return f"in a {type(holder).__name__}" + _owner_of(holder)
-        if not isinstance(holder, tuple | Iterable):
-            return f"in a {type(holder).__name__}"
-    return "by an object that is not a container"
+        return f"in a {type(holder).__name__}" + _owner_of(holder)
+    return "by an object that the garbage collector does not know"
+
+
+def _key_of(holder: dict[Any, Any], value: Any) -> Any:
+    return next((k for k, v in holder.items() if v is value), None)
 
 
 def _owner_of(holder: Any) -> str:
     for outer in gc.get_referrers(holder):
         if isinstance(outer, dict):
-            key = next((k for k, v in outer.items() if v is holder), None)
+            key = _key_of(outer, holder)
             if isinstance(key, str):
                 return f" named {key!r}"
     return ""

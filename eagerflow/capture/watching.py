@@ -18,6 +18,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable
+from sys import getrefcount
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Self
 
@@ -34,6 +35,19 @@ from eagerflow.tensor import Tensor
 __all__ = ["Watch", "watching"]
 
 Cells = dict[str, tuple[Any, ...]]
+
+
+def _held_by_facts_alone(facts: list[Fact]) -> set[int]:
+    """The ``id`` of each fact about an object that nothing but such facts refers to."""
+    about: dict[int, list[Fact]] = {}
+    for fact in facts:
+        about.setdefault(id(fact.holder), []).append(fact)
+    found = set()
+    for group in about.values():
+        own = len(group) + sum(f.remembered is f.holder for f in group)
+        if getrefcount(group[0].holder) <= own + 1:  # the one more is getrefcount's own
+            found.update(map(id, group))
+    return found
 
 
 class Watch:
@@ -102,10 +116,10 @@ class Watch:
             fact.by_itself = not fact.holds()
         if self._outer is not None:
             self._outer._absorb(self)
-        for fact in self._loose:
-            fact.weaken()
+        strong = [fact for fact in self._loose if not fact.weaken()]
         self._forget()
-        self._ledger = Ledger(fact for fact in facts if not fact.gone)
+        alone = _held_by_facts_alone(strong)
+        self._ledger = Ledger(f for f in facts if not f.gone and id(f) not in alone)
         if kind is None and self._problem is not None:
             raise self._problem
 

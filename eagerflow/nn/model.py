@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.errors import ArgumentError
+from eagerflow.capture.function import Function
+from eagerflow.errors import ArgumentError, CaptureError
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
@@ -48,23 +50,53 @@ class Model(Layer):
         self.loss: Any = None
         self.metrics: list[Any] = []
         self.stop_training = False
+        self.run_eagerly = False
         self._loss_mean: Any = None
         self._all_weights: list[Any] | None = None
+        self._captured: dict[str, Function] = {}
 
     # How it is trained -------------------------------------------------------------------
 
-    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = ()) -> None:
+    def compile(
+        self, optimizer: Any = "adam", loss: Any = None, metrics: Any = (),
+        run_eagerly: bool = False,
+    ) -> None:  # fmt: skip
         """Say how the model is trained.
 
         ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
         ``ef.nn.optimizers``, ``ef.nn.losses`` and ``ef.nn.metrics``; a loss or metric may be a
-        function of ``(y_true, y_pred)``. Raises ArgumentError for names that do not exist.
+        function of ``(y_true, y_pred)``. Steps are captured as graphs when they run first;
+        ``run_eagerly=True`` runs them op by op, for looking into them. Raises ArgumentError for
+        names that do not exist.
         """
         self.optimizer = optimizers.get(optimizer)
         self.loss = None if loss is None else losses.get(loss)
         listed = metrics if isinstance(metrics, list | tuple) else [metrics]
         self.metrics = [metric_for(item, self.loss) for item in listed]
         self._loss_mean = Mean("loss")
+        self.run_eagerly = bool(run_eagerly)
+        self._captured = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_captured": {}}  # a copy captures its own steps
+
+    def _step(self, name: str) -> Callable[..., Any]:
+        """A step by its name: captured, unless the model is run eagerly."""
+        step: Callable[..., Any] = getattr(self, name)
+        if self.run_eagerly:
+            return step
+        if name not in self._captured:
+            self._captured[name] = Function(step)
+        return partial(self._run_captured, self._captured[name])
+
+    def _run_captured(self, step: Function, *args: Any) -> Any:
+        try:
+            return step(*args)
+        except CaptureError as error:
+            error.hint = (f"{error.hint}; " if error.hint else "") + (
+                "or model.compile(..., run_eagerly=True), which captures nothing"
+            )
+            raise
 
     def _check_compiled(self, op: str) -> None:
         if self._loss_mean is None:
@@ -95,7 +127,7 @@ class Model(Layer):
         return y_pred, loss
 
     def _to_train(self) -> list[Any]:
-        if self._all_weights is None:
+        if not self.run_eagerly or self._all_weights is None:
             return self.trainable_weights
         # Within an epoch the tree stays as it is; what is frozen may change.
         if not self._all_weights:
@@ -112,6 +144,19 @@ class Model(Layer):
         self._loss_mean.update_state(loss, float(size))
         for metric in self.metrics:
             metric.update_state(y, y_pred, sample_weight)
+
+    def _train_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        y_pred, loss = self.train_step(x, y, sample_weight)
+        self._measure(y, y_pred, loss, sample_weight)
+        return y_pred
+
+    def _test_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        y_pred, loss = self.test_step(x, y, sample_weight)
+        self._measure(y, y_pred, loss, sample_weight)
+        return y_pred
+
+    def _predict(self, x: Any) -> Any:
+        return self(x, training=False)
 
     def _reset(self) -> None:
         self._loss_mean.reset_state()
@@ -184,6 +229,7 @@ class Model(Layer):
         self.stop_training = False
         # Asked before each batch, most callbacks have nothing to say.
         on_batch = [c for c in callbacks if _listens_to_batches(c)]
+        run_step = self._step("_train_and_measure")
         _tell(callbacks, "on_train_begin", {})
         try:
             for epoch in range(epochs):
@@ -194,10 +240,9 @@ class Model(Layer):
                 batches = progress.watch(source.epoch(shuffle))
                 for step, (x, y, weight) in enumerate(batches):
                     _tell(on_batch, "on_train_batch_begin", step, {})
-                    y_pred, loss = self.train_step(x, y, weight)
+                    y_pred = run_step(x, y, weight)
                     if epoch == step == 0:
                         self._check_probabilities(y_pred)
-                    self._measure(y, y_pred, loss, weight)
                     if on_batch:
                         _tell(on_batch, "on_train_batch_end", step, self._logs())
                     if self.stop_training:
@@ -230,9 +275,9 @@ class Model(Layer):
     def _tested(self, source: Source, prefix: str = "", progress: Any = None) -> dict[str, float]:
         self._reset()
         batches = source.epoch()
+        step = self._step("_test_and_measure")
         for x, y, weight in batches if progress is None else progress.watch(batches):
-            y_pred, loss = self.test_step(x, y, weight)
-            self._measure(y, y_pred, loss, weight)
+            step(x, y, weight)
         return self._logs(prefix)
 
     def evaluate(
@@ -266,9 +311,10 @@ class Model(Layer):
         progress.begin(0, source.steps, "Predict")
         parts: list[list[Any]] = []
         structure: Any = None
+        step = self._step("_predict")
         try:
             for batch, _, _ in progress.watch(source.epoch()):
-                leaves, structure = tree.flatten(self(batch, training=False))
+                leaves, structure = tree.flatten(step(batch))
                 parts.append([np.asarray(leaf) for leaf in leaves])
             progress.end({})
         finally:
@@ -290,22 +336,21 @@ class Model(Layer):
         if class_weight is not None:
             own = class_weights(y, class_weight, "train_on_batch")
             sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
-        return self._on_batch(self.train_step, x, y, sample_weight, return_dict)
+        return self._on_batch("train", x, y, sample_weight, return_dict)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics of one batch, without training on it."""
         self._check_compiled("test_on_batch")
-        return self._on_batch(self.test_step, x, y, sample_weight, return_dict)
+        return self._on_batch("test", x, y, sample_weight, return_dict)
 
-    def _on_batch(self, step: Any, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
+    def _on_batch(self, step: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
         size = len(tree.flatten(x)[0][0])
-        source = make_source(x, y, weight, max(size, 1), step.__name__)
+        source = make_source(x, y, weight, max(size, 1), f"{step}_on_batch")
         ((x, y, weight),) = source.epoch()
         self._reset()
-        y_pred, loss = step(x, y, weight)
-        self._measure(y, y_pred, loss, weight)
+        self._step(f"_{step}_and_measure")(x, y, weight)
         return _as_asked(self._logs(), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:

@@ -52,6 +52,7 @@ class Program:
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
         self.kernels: list[Any] = []  # clusters with code of their own
+        self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.replaced: list[tuple[Replaced, ...]] = []  # Variables updated in place, by step
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
         self._known: dict[Any, str] = {}
@@ -331,6 +332,10 @@ def lower(graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device)
             names.append(name)
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
+    leaving = {lowering.lifetimes.root(v) for v in graph.finals()}
+    program.shared = tuple(
+        i for i, v in enumerate(graph.entries()) if lowering.lifetimes.root(v) in leaving
+    )
     results = [lowering.text(v) for v in graph.finals()]
     program.write(f"return {_row(results) if results else '()'}")
     head = [f"def replay({', '.join(['buffers', *names])}):"]

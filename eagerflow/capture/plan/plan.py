@@ -65,6 +65,8 @@ class Plan:
         self.device = device
         self._program = lower(graph, order, device)
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        self.shared = self._program.shared
+        """Which entries may share memory with what a run gives."""
         self.replaced = tuple(self._program.replaced)
         """Groups of Variables that one step updates, in place where their old values are free."""
         self._function = self._compile()
