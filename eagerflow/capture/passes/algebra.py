@@ -35,7 +35,14 @@ _FEW = 4096  # elements of the largest result that becomes a constant
 
 
 def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph in simpler terms: cheap powers, merged factors, signs, sums and reshapes."""
+    """The graph in simpler terms: cheap powers, merged factors, signs, sums and reshapes.
+
+    >>> graph = ef.capture.trace(lambda x: x**3 / 4, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['power', 'divide']
+    >>> [node.op.name for node in ef.capture.passes.algebra(graph).nodes]
+    ['square', 'multiply', 'multiply']
+    """
     return swept(NAME, graph, _RULES)
 
 

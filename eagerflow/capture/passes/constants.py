@@ -33,6 +33,12 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
     than ``LARGEST`` bytes, grow by more than ``GROWTH``, or take more than ``WORK`` operations
     stays, and so does what fails: it fails when the graph runs, with its line.
+
+    >>> graph = ef.capture.trace(lambda x: x * ef.exp(ef.zeros((3,))), ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['zeros', 'exp', 'multiply']
+    >>> [node.op.name for node in ef.capture.passes.constants(graph).nodes]
+    ['multiply']
     """
     return swept(NAME, graph, {}, _Folding)
 

@@ -22,7 +22,13 @@ _WORDS = "a transpose and its inverse around {} -> none"
 
 
 def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them."""
+    """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them.
+
+    >>> f = lambda x: ef.tanh(x.T).T
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3, 2), "float32"))
+    >>> [node.op.name for node in graph.optimized().nodes]
+    ['tanh']
+    """
     return swept(NAME, graph, {}, _Sinking)
 
 

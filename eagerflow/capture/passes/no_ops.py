@@ -24,6 +24,12 @@ def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
     That is views that show the whole, casts to the dtype that is there, chains of transposes
     and of broadcasts, double negation, multiplication by 1 and the like.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x[:]) * 1, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['getitem', 'tanh', 'multiply']
+    >>> [node.op.name for node in ef.capture.passes.no_ops(graph).nodes]
+    ['tanh']
     """
     return swept(NAME, graph, _RULES)
 

@@ -41,7 +41,14 @@ NAME = stable_gradients.NAME
 
 
 def stabilized(graph: Graph) -> tuple[Graph, list[Rewrite]]:
-    """The graph with stable forms in place of unstable ones, also in gradients."""
+    """The graph with stable forms in place of unstable ones, also in gradients.
+
+    >>> graph = ef.capture.trace(lambda x: ef.log(1 + ef.exp(x)), ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['exp', 'add', 'log']
+    >>> [node.op.name for node in ef.capture.passes.stability(graph).nodes]
+    ['exp', 'add', 'softplus']
+    """
     return swept(NAME, graph, _RULES)
 
 

@@ -20,6 +20,12 @@ def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     Nodes are equal if they have one op, the same inputs, equal attributes and one pin; 1, 1.0
     and True are different, and so are 0.0 and -0.0. Ops are pure, random ones too, since their
     state is an input. The first of the nodes stays, with its name and line.
+
+    >>> graph = ef.capture.trace(lambda x: ef.exp(x) + ef.exp(x), ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['exp', 'exp', 'add']
+    >>> [node.op.name for node in ef.capture.passes.subexpressions(graph).nodes]
+    ['exp', 'add']
     """
     return swept(NAME, graph, {}, _Merging)
 
