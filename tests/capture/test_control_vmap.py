@@ -151,7 +151,7 @@ def test_random_numbers_of_each_example(loop):
 
 
 def test_errors_inside_vmap_are_those_of_the_example():
-    with pytest.raises(CaptureError, match="another structure"):
+    with pytest.raises(CaptureError, match="its structure is not"):
         ef.vmap(lambda x: scan(lambda c, _: ((c, c), None), x, length=2))(A)
 
 

@@ -22,7 +22,8 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = [
-    "BATCHED", "Body", "Inner", "as_graph", "call", "copied", "cost_of", "draws", "fresh", "remembered",
+    "BATCHED", "Body", "Inner", "as_graph", "call", "copied", "cost_of", "draws", "fresh",
+    "remembered",
     "replay", "results_of", "run", "settled", "sizes_of", "unused", "with_inputs",
 ]  # fmt: skip
 

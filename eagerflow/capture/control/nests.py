@@ -34,7 +34,7 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
     """Refuse what cannot be called with ``count`` arguments, which ``takes`` lists."""
     if not callable(f):
         raise DTypeError(
-            f"a {type(f).__name__} cannot be called", op=op, argument=argument,
+            f"it cannot be called: {summary(f)}", op=op, argument=argument,
             received=summary(f), expected=f"a function {argument}({takes})",
         )  # fmt: skip
     try:
@@ -64,9 +64,9 @@ def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None)
         error.op, error.argument, error.at = op, argument, error.at or at
         raise
     if tensor.dtype not in dtypes:
-        hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else "index.astype('int32')"
+        hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else f"{argument}.astype('int32')"
         raise DTypeError(
-            f"it is {'not' if kind == 'bool' else 'no'} {kind}", op=op, argument=argument,
+            f"it is no {kind}", op=op, argument=argument,
             received=summary(tensor), expected=f"{wanted}, or a tensor of one without axes",
             hint=hint, at=at,
         )  # fmt: skip
@@ -115,7 +115,12 @@ class Form:
         )
 
     def match(
-        self, nest: Any, what: str, at: str | None, weak: bool = True, other: str = "at the start"
+        self,
+        nest: Any,
+        what: str,
+        at: str | None,
+        weak: bool = True,
+        other: str = "that at the start",
     ) -> list[Tensor]:
         """The tensors of ``nest``, which has to be as this one in structure, shapes and dtypes.
 
@@ -130,9 +135,8 @@ class Form:
         for leaf, label, held in zip(leaves, labels, self.holds, strict=True):
             if held != (leaf is not None):
                 raise CaptureError(
-                    f"{label} is {'not ' if held else ''}None {other}, and now it is"
-                    f"{'' if held else ' not'}", op=self.op, at=at, argument=label,
-                    received=summary(leaf), expected="the same structure each time",
+                    f"its structure is not {other}", op=self.op, at=at, argument=label,
+                    received=summary(leaf), expected="a tensor" if held else "None",
                 )  # fmt: skip
             if held:
                 found.append(self._fitting(leaf, next(wanted), label, at, weak, other))
@@ -175,7 +179,7 @@ class Form:
         self, received: str, expected: str, what: str, at: str | None, other: str
     ) -> None:
         raise CaptureError(
-            f"{what} has another structure than {other}", op=self.op, at=at, argument=what,
+            f"its structure is not {other}", op=self.op, at=at, argument=what,
             received=received, expected=expected,
         )  # fmt: skip
 
@@ -190,16 +194,16 @@ class Form:
         expected = str(TensorSpec(like.shape, like.dtype))
         if tuple(tensor.shape) != tuple(like.shape):
             raise ShapeError(
-                f"{label} has another shape than {other}", op=self.op, at=at, argument=label,
+                f"its shape is not {other}", op=self.op, at=at, argument=label,
                 received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
                 hint="a carry keeps its shape: pad it, or write into a tensor with x.at[i].set(y)"
                 if weak else "ef.broadcast_to or ef.reshape in one of them",
             )  # fmt: skip
         if tensor.dtype != like.dtype:
             raise DTypeError(
-                f"{label} has another dtype than {other}", op=self.op, at=at, argument=label,
+                f"its dtype is not {other}", op=self.op, at=at, argument=label,
                 received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
-                hint=f"{label.split('[')[0]}: .astype({like.dtype.name!r})"
+                hint=f"y.astype({like.dtype.name!r})"
                 + (f", or start with {tensor.dtype.name}" if weak else ""),
             )  # fmt: skip
         return tensor

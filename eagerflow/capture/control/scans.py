@@ -64,7 +64,7 @@ def count_of(value: Any, name: str) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ShapeError(
-            f"{value!r} is {'negative' if type(value) is int else 'no number'}: {name}",
+            f"{value!r} is {'negative' if type(value) is int else 'no integer'}",
             argument=name, received=summary(value), expected="an integer of at least 0",
         )  # fmt: skip
     return value
@@ -84,7 +84,7 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
             raise ShapeError(
                 f"its length is {x.shape[0]}, and that of the scan {length}", argument=argument(i),
                 received=", ".join(map(summary, xs)),
-                expected=f"{length} rows, like the first sequence or length",
+                expected=f"a first axis of {length}, like the first of them or length",
             )  # fmt: skip
     if length is None:
         raise ShapeError(
@@ -385,7 +385,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         if not ys:
             ys.append(Form(result[1], op, "y", at))
             return [*after, *ys[0].take()]
-        return [*after, *ys[0].match(result[1], "y", at, False, "in the first step")]
+        return [*after, *ys[0].match(result[1], "y", at, False, "that in the first step")]
 
     if runs_plainly() and steps:
         with all_or_nothing():
