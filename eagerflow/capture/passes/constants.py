@@ -34,7 +34,8 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     than ``LARGEST`` bytes, grow by more than ``GROWTH``, or take more than ``WORK`` operations
     stays, and so does what fails: it fails when the graph runs, with its line.
 
-    >>> graph = ef.capture.trace(lambda x: x * ef.exp(ef.zeros((3,))), ef.TensorSpec((3,), "float32"))
+    >>> f = lambda x: x * ef.exp(ef.zeros((3,)))
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
     >>> [node.op.name for node in graph.nodes]
     ['zeros', 'exp', 'multiply']
     >>> [node.op.name for node in ef.capture.passes.constants(graph).nodes]

@@ -17,7 +17,8 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     Inputs and Variables stay, also where nothing reads them any more. A node that would have
     raised an error, and whose results nobody wants, raises none after this.
 
-    >>> graph = ef.capture.trace(lambda x: [ef.exp(x), ef.tanh(x)][1], ef.TensorSpec((3,), "float32"))
+    >>> f = lambda x: [ef.exp(x), ef.tanh(x)][1]
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
     >>> [node.op.name for node in graph.nodes]
     ['exp', 'tanh']
     >>> [node.op.name for node in ef.capture.passes.dead_code(graph).nodes]

@@ -15,7 +15,8 @@ NAME = "stop_gradients"
 def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph without stop_gradient: it runs alike, and its gradients are others.
 
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(ef.stop_gradient(x)), ef.TensorSpec((3,), "float32"))
+    >>> f = lambda x: ef.tanh(ef.stop_gradient(x))
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
     >>> [node.op.name for node in graph.nodes]
     ['stop_gradient', 'tanh']
     >>> [node.op.name for node in ef.capture.passes.stop_gradients(graph).nodes]
