@@ -44,12 +44,14 @@ def check_close(actual, expected, rtol=1e-12):
 
 
 def check_both(f, *args, specs=None):
-    """``f`` gives the same bits eagerly, under a tape, and as a graph; its result."""
+    """``f`` gives the same bits eagerly, under a tape, as a graph, and replayed; its result."""
     eager = f(*args)
     check_same(captured(f, *args, specs=specs), eager)
     with ef.GradientTape() as tape:
         tape.watch([x for x in args if ef.dtypes.is_inexact(x.dtype)])
         check_same(f(*args), eager)
+    check_same(ef.function(f, numerics="exact")(*args), eager)
+    check_close(ef.function(f)(*args), eager)
     return eager
 
 

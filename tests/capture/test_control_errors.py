@@ -126,7 +126,7 @@ BOTH = {  # refused in the same way whoever watches
     ),
     "state changes dtype": (
         lambda: while_loop(lambda s: s["n"] < 3, casts, STATE), DTypeError,
-        r"the state\['x'\]: its dtype is not(?s:.*)try: y.astype\('float64'\), or start with", casts,
+        r"the state\['x'\]: its dtype is not(?s:.*)try: y.astype\('float64'\), or start", casts,
     ),
     "state loses a key": (
         lambda: while_loop(lambda s: s["n"] < 3, forgets, STATE), CaptureError,
@@ -176,14 +176,14 @@ WATCHED = {  # what only a graph needs
         lambda: cond(True, ONE, lambda: None), CaptureError, "expected: a tensor", None
     ),
     "if in a body": (
-        lambda: fori_loop(0, 3, lambda i, s: s if s.sum() > 3 else s, X), CaptureError,
+        lambda: fori_loop(0, 3, lambda i, s: s if s.sum() > 3 else s * 2, X), CaptureError,
         "(?s)needs a number that is not known while 'fori_loop_body' is traced.*ef.cond", None,
     ),
     "float in a body": (
         lambda: scan(lambda c, x: (c, float(x)), X, X), CaptureError, "float.. needs a number", None
     ),
-    "ys that change": (
-        lambda: scan(lambda c, x: (c, None), X, X) and cond(True, lambda: (X, X), lambda: [X, X]),
+    "a list in place of a tuple": (
+        lambda: cond(True, lambda: (X, X), lambda: [X, X]),
         CaptureError, "received: a list", None,
     ),
     "no state": (

@@ -124,7 +124,7 @@ class Traced:
             outputs = tuple(finish(f(*build(symbols))))
         graph = recorder.finish(inputs, outputs)
         del symbols, outputs
-        refuse_leaks(recorder, ())
+        _refuse_leaks(recorder)
         return recorder, graph
 
     def body(self, outside: Sequence[Any], assigned: Sequence[Variable]) -> Body:
@@ -140,6 +140,21 @@ class Traced:
         if id(x) in self.taken:
             return self.taken[id(x)][1]
         return Value(self._unique("unused"), tuple(x.shape), x.dtype)
+
+
+def _refuse_leaks(recorder: Trace) -> None:
+    """Refuse values of a body that somebody outside holds: now, or when a trace around it ends.
+
+    Until then functions that were made on the way may be held by who watches what a trace reads.
+    """
+    outer = now()[1]
+    while outer is not None and not isinstance(outer, Trace):
+        outer = outer.outer
+    if outer is None:
+        refuse_leaks(recorder, ())
+    else:
+        outer._tensors += recorder._tensors
+        recorder._tensors.clear()
 
 
 def _tell(what: str) -> None:
