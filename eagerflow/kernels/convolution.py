@@ -1,8 +1,12 @@
-"""Convolution on the CPU with NumPy: tiles of columns ("im2col") and matrix products.
+"""Convolution on the CPU: machine code of its own, or tiles of columns and matrix products.
+
+Machine code takes convolutions over one or two axes in one group, where there is a compiler:
+``winograd_programs`` those that it pays for, ``direct_convolution`` the others. What is left goes
+to NumPy in tiles of columns ("im2col"), or to ``winograd``.
 
 The work is cut into blocks of images, or of rows of one image, that stay in the caches; the
 cuts depend on shapes alone, and sums over blocks are made in a fixed order, so results have
-the same bits with any number of threads. Convolutions for which ``winograd`` pays go there.
+the same bits with any number of threads.
 """
 
 from __future__ import annotations

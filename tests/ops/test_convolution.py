@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.kernels import threads
+from eagerflow.kernels import generated, threads
 
 # x, w, attributes: Winograd, columns, planes, strides, depthwise, groups, 1 by 1, signals.
 CASES = (
@@ -18,6 +18,13 @@ CASES = (
     ((8, 14, 14, 64), (1, 1, 64, 32), {}),
     ((16, 100, 16), (5, 16, 32), {}),
 )
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["generated", "numpy"])
+def _way(request, monkeypatch):
+    if request.param and not generated.enabled():
+        pytest.skip("needs llvmlite")
+    monkeypatch.setattr(generated, "enabled", lambda: request.param)
 
 
 def arrays(case, dtype):

@@ -78,9 +78,14 @@ class Program:
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
         counters, function = self.counters(), self.function
 
+        # Each power of two has memory of its own: small programs leave the large ones' alone.
+        name = f"program {scratch.bit_length()}"
+
         def help_out(_: int) -> None:
-            start = launch.address(threads.scratch("program", (scratch + 64,), np.uint8))
-            function(frame, -(-start // 64) * 64, counters)
+            own = 0
+            if scratch:
+                own = launch.address(threads.scratch(name, (2 << scratch.bit_length(),), np.uint8))
+            function(frame, -(-own // 64) * 64, counters)
 
         if shared and count > 1:
             threads.run(help_out, min(count, threads.thread_count()))
