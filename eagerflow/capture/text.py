@@ -18,6 +18,7 @@ Within a scope, results of its nodes are named without it, unless a value has th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import groupby
 from os.path import basename
 from typing import Any, NamedTuple
@@ -44,7 +45,12 @@ _DEEP = 64  # levels of tuples in attributes, as many as an op call can make
 
 def type_text(value: Any) -> str:
     """Dtype and shape of a value: ``float32[batch, 3]``."""
-    return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+    return f"{_dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
+
+
+@cache  # NumPy takes as long for a name as all the rest of a line does
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype.name)
 
 
 def attribute_text(value: Any, depth: int = 0) -> str:
@@ -196,12 +202,14 @@ def _listing(
 ) -> Iterator[str | tuple[str, str, Graph]]:
     """The lines of a graph, and in their places what is nested: indent, label and graph."""
     yield from _head(graph, label)
-    yield from _known(graph)
-    everything = {v.name for v in own_values(graph)}
+    constants = graph.constants
+    yield from _known(graph, constants)
+    everything = {v.name for v in graph.entries()} | {v.name for v in constants}
+    everything.update(v.name for node in graph.nodes for v in node.outputs)
     places: dict[Any, str] = {}
     first = True
     for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
-        if not first or graph.cells or graph.constants:
+        if not first or graph.cells or constants:
             yield ""
         first = False
         if scope:
@@ -232,15 +240,15 @@ def _entry(name: str, value: Value) -> str:
     return f"{name}: {type_text(value)}{place}"
 
 
-def _known(graph: Graph) -> Iterator[str]:
+def _known(graph: Graph, constants: Iterable[Value]) -> Iterator[str]:
     if graph.cells:
         yield "  variables"
         for cell in graph.cells:
             end = "" if cell.assigned is None else ", assigned"
             yield f"    {_entry(cell.name, cell.value)}{end}"
-    if graph.constants:
+    if constants:
         yield "  constants"
-        for value in graph.constants:
+        for value in constants:
             yield f"    {value.name}: {type_text(value)} = {constant_text(value)}"
 
 

@@ -9,8 +9,11 @@ from eagerflow.errors import CaptureError
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.op import REQUIRED, custom_op, ops
 from eagerflow.tree import flatten
+from tests.capture.graphs import calls_of
+from tests.contract.cases import shipped
 
 float32 = np.dtype("float32")
+VALUE_DEPENDENT = ("nonzero",)  # ops whose results have a shape that no trace can know
 
 
 def spec(*shape, dtype="float32", name=None):
@@ -389,3 +392,14 @@ def test_variables_may_be_missing():
     made.outputs = (Value("add", (3,), float32, None, made),)
     graph = Graph("f", Values([x]), [made], Values(made.outputs, ["y"]), [cell])
     graph.check()
+
+
+@pytest.mark.parametrize("op", shipped(), ids=lambda op: op.name)
+def test_a_call_of_any_op_passes_and_can_be_read(op):
+    graphs = calls_of(op)
+    assert graphs or op.name in VALUE_DEPENDENT
+    for graph in graphs:
+        graph.check()
+        assert f"{op.name}(" in str(graph) and graph.costs().flops >= 0
+        if len(graph.inputs) == len(set(graph.prune(list(graph.outputs)).inputs)):
+            assert not graph.diff(graph.prune(graph.nest(graph.outputs)))

@@ -15,8 +15,8 @@ from eagerflow import extras
 from eagerflow.capture import drawing
 from eagerflow.capture.picture import Picture
 from eagerflow.errors import EagerflowError, MissingExtraError
-from eagerflow.graph import Graph, Node, Value, Values
-from eagerflow.op import ops
+from eagerflow.graph import Graph, Value, Values
+from tests.capture.graphs import body, chain
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -130,15 +130,8 @@ def test_dot_quotes_what_names_hold():
     assert len(edges) == 1
 
 
-def body(name, inner=None):
-    x = Value("x", (3,), np.dtype("float32"))
-    node = Node(ops["tanh"], (x,), {} if inner is None else {"body": inner}, "tanh")
-    node.outputs = (Value("tanh", (3,), x.dtype, None, node),)
-    return Graph(name, Values([x]), [node], Values(node.outputs, ["y"]))
-
-
 def test_bodies_are_clusters_with_a_dashed_edge():
-    boxes, edges, clusters = parse_dot(body("outer", body("inner")).to_dot())
+    boxes, edges, clusters = parse_dot(body("outer", inner=body("inner")).to_dot())
     assert len(boxes) == 6 and len(clusters) == 1
     assert [edge[:2] for edge in edges if edge[2].get("style") == "dashed"] == [("o1_0", "n0_1")]
 
@@ -147,7 +140,7 @@ def test_deep_scopes_and_bodies_have_no_bottom():
     graph = body("innermost")
     graph.nodes[0].name = "/".join(["s"] * 3_000)
     for _ in range(2_000):
-        graph = body("outer", graph)
+        graph = body("outer", inner=graph)
     boxes, _, clusters = parse_dot(graph.to_dot())
     assert len(boxes) == 3 * 2_001 and len(clusters) == 2_000 + 2_999
 
@@ -222,12 +215,7 @@ def test_one_scope_is_opened_no_further_than_fits():
 
 
 def test_a_hundred_thousand_nodes_are_drawn_in_time():
-    def f(x):
-        for _ in range(50_000):
-            x = ef.tanh(x) + x
-        return x
-
-    graph = ef.capture.trace(f, spec(3))
+    graph = chain(100_000, ("tanh", "add"))
     start = time.process_time()
     svg = graph.to_svg()
     assert time.process_time() - start < 30  # a quadratic algorithm would take hours

@@ -9,8 +9,9 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture.text import attribute_text, constant_text, nested
 from eagerflow.dims import Dim
-from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.graph import Node, Value
 from eagerflow.op import ops
+from tests.capture.graphs import body, chain
 
 
 def spec(*shape, dtype="float32"):
@@ -148,17 +149,9 @@ def test_small_constants_are_shown(constant, words):
     assert constant_text(value) == words
 
 
-def body(name, inner=None):
-    """A graph of one node, with a graph among its attributes if one is given."""
-    x = Value("x", (3,), np.dtype("float32"))
-    node = Node(ops["tanh"], (x,), {} if inner is None else {"body": inner}, "tanh")
-    node.outputs = (Value("tanh", (3,), x.dtype, None, node),)
-    return Graph(name, Values([x]), [node], Values(node.outputs, ["y"]))
-
-
 def test_nested_graphs_stand_below_their_node():
-    graph = body("outer", body("inner"))
-    assert str(graph) == (
+    graph = body("outer", inner=body("inner"))
+    assert graph.text(lines=False) == (
         "graph outer(x: float32[3]):\n"
         "  tanh: float32[3] = tanh(x)\n"
         "      body inner(x: float32[3]):\n"
@@ -178,19 +171,10 @@ def test_nested_graphs_stand_below_their_node():
 def test_nesting_has_no_bottom():
     graph = body("innermost")
     for _ in range(3_000):
-        graph = body("outer", graph)
+        graph = body("outer", inner=graph)
     words = str(graph)
     assert words.count("body outer(") == 2_999
     assert "innermost" in words
-
-
-def chain(length):
-    def f(x):
-        for _ in range(length):
-            x = ef.tanh(x)
-        return x
-
-    return ef.capture.trace(f, spec(3))
 
 
 def test_a_hundred_thousand_nodes_print_in_linear_time():
