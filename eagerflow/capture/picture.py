@@ -92,10 +92,13 @@ class Picture:
         for node in graph.nodes:
             for value in node.values():
                 self._connect(value, entries, home, home[node])
-        for name, what, value in _ends(graph)[:limit]:
+        ends = _ends(graph)
+        rest = Box("output", [f"{len(ends) - limit} more outputs"])
+        for i, (name, what, value) in enumerate(ends):
             words = [_short(name), what + type_text(value)]
-            box = Box("output", words, f"{name} = {value.name}")
-            self.boxes.append(box)
+            box = Box("output", words, f"{name} = {value.name}") if i < limit else rest
+            if i <= limit:
+                self.boxes.append(box)
             self._connect(value, entries, home, box)
         for box in self.boxes:
             box.lines = [_cut(line) for line in box.lines]
@@ -155,8 +158,9 @@ class Picture:
         for box in self.boxes:
             for other in forward.get(box, ()):
                 other.layer = max(other.layer, box.layer + 1)
-        for box in self.boxes:  # what is given stands just above its first reader
-            if box.kind in ("input", "variable", "constant") and box in forward:
+        below = {other for others in forward.values() for other in others}
+        for box in self.boxes:  # what reads nothing stands just above its first reader
+            if box in forward and box not in below:
                 box.layer = min(other.layer for other in forward[box]) - 1
         layers: list[list[Box]] = [[] for _ in range(1 + max((b.layer for b in self.boxes),
                                                              default=0))]  # fmt: skip

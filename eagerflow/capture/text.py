@@ -315,7 +315,7 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 
 def _width(names: Iterable[str]) -> int:
-    return max((len(n) for n in names if len(n) <= _COLUMNS[0]), default=0)
+    return max((len(n) for n in names if len(n) <= _COLUMNS[2]), default=0)
 
 
 Graph.__str__ = text  # type: ignore[method-assign,assignment]

@@ -174,6 +174,22 @@ def test_readers_stand_below():
     assert all(edge.start.layer < edge.end.layer for edge in picture.edges)
 
 
+def test_what_reads_nothing_stands_above_its_first_reader():
+    def f(x):
+        for _ in range(5):
+            x = ef.tanh(x)
+        return x + ef.zeros(3)
+
+    layers = {box.lines[0]: box.layer for box in Picture(ef.capture.trace(f, spec(3)), 99).boxes}
+    assert layers["zeros"] == layers["add"] - 1 == 5
+
+
+def test_many_outputs_are_counted():
+    graph = ef.capture.trace(lambda x: [x * float(i) for i in range(30)], spec(3))
+    outputs = [box.lines[0] for box in Picture(graph, 10).boxes if box.kind == "output"]
+    assert outputs == [f"output_{i}" for i in range(10)] + ["20 more outputs"]
+
+
 def test_svg_parses_and_shows_all():
     graph = sample()
     root = ElementTree.fromstring(graph.to_svg())
