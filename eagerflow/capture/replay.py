@@ -45,7 +45,7 @@ class Replay:
         self.numerics = numerics
         self.cells = graph.cells
         self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
-        self._optimized = graph.optimized(numerics=numerics) if hasattr(graph, 'optimized') else graph
+        self._optimized = graph.optimized(numerics=numerics, final=True)
         self._plans: dict[Any, Plan] = {}
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)

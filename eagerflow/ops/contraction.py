@@ -98,7 +98,7 @@ PARTS = 8
 
 def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     if a.ndim == 2 == b.ndim:
-        return product(a, b)
+        return matrix_product(a, b)
     if not a.ndim or not b.ndim or (a.ndim < 3 and b.ndim > 2):
         return np.matmul(a, b)
     if b.ndim > 2:
@@ -109,7 +109,7 @@ def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     return rows.dot(b).reshape(a.shape[:-1] + b.shape[1:])
 
 
-def product(a: Any, b: Any, out: Any = None) -> Any:
+def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     """Product of two matrices; ``dot`` needs a third of np.matmul's time before it computes.
 
     ``out`` is C-contiguous memory for it, of its dtype.

@@ -28,7 +28,7 @@ from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.kernels import buffers as memory
-from eagerflow.ops.contraction import product
+from eagerflow.ops.contraction import matrix_product
 
 __all__ = ["Program", "lower"]
 
@@ -254,6 +254,9 @@ class Lowering:
             program.write(f"{names[0]} = {call}", node, self.depth)
         else:
             program.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {call}", node, self.depth)
+            for value, name in zip(node.outputs, names, strict=True):
+                if not value.shape:
+                    program.write(f"{name} = asarray({name})", node, self.depth)
         for value, name in zip(node.outputs, names, strict=True):
             if value.size * value.dtype.itemsize >= LARGE:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
@@ -312,7 +315,7 @@ METHODS: dict[str, Callable[[list[str], dict[str, Any]], str]] = {
 
 def _product_of(node: Node) -> Any:
     one, other = node.inputs
-    return product if len(one.shape) == len(other.shape) == 2 else None
+    return matrix_product if len(one.shape) == len(other.shape) == 2 else None
 
 
 INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
