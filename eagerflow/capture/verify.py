@@ -1,0 +1,237 @@
+"""verify: one function run in every way, and the first value in which two ways differ."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.capture.file import load, save
+from eagerflow.capture.function import Function
+from eagerflow.capture.partition import partition
+from eagerflow.capture.replay import Replay
+from eagerflow.convert import as_tensor
+from eagerflow.devices import devices as all_devices
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import ArgumentError
+from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.op import Op
+from eagerflow.recorder import Recorder, below
+from eagerflow.tensor import Tensor
+
+__all__ = ["MODES", "Verification", "verify"]
+
+MODES = ("eager", "captured", "loaded", "partitioned")
+
+
+class Difference(NamedTuple):
+    """Where two ways of running first give other values."""
+
+    mode: str
+    name: str
+    place: str
+    reference: np.ndarray[Any, Any]
+    found: np.ndarray[Any, Any]
+
+    def __str__(self) -> str:
+        a, b = self.reference, self.found
+        at = f" at {self.place}" if self.place else ""
+        head = f"{self.mode}: {self.name}{at}: "
+        if (a.shape, a.dtype) != (b.shape, b.dtype):
+            return f"{head}{summary(b)} in place of {summary(a)}"
+        wrong = ~_equal_bits(a, b)
+        index = tuple(int(i) for i in np.argwhere(wrong)[0]) if a.ndim else ()
+        return (
+            f"{head}{int(wrong.sum())} of {a.size} elements differ, first at {index}: "
+            f"{a[index]!r} and {b[index]!r}"
+        )
+
+
+class Verification:
+    """What ``verify`` has found; true if all ways gave the same."""
+
+    def __init__(self, name: str, lines: list[str], differences: list[Difference]) -> None:
+        self.name = name
+        self.lines = lines
+        self.differences = differences
+
+    @property
+    def first_difference(self) -> Difference | None:
+        """The first value that differs, None if all are the same."""
+        return self.differences[0] if self.differences else None
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        verdict = "the same in all ways" if self else "different"
+        return "\n".join([f"{self.name}: {verdict}", *(f"  {line}" for line in self.lines)])
+
+    def __repr__(self) -> str:
+        return f"<Verification of {self.name}: {'same' if self else 'different'}>"
+
+
+class Listing(Recorder):
+    """Keeps what each op call of an eager run gives."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        out = below(self.outer, op, args, attributes)
+        self.calls.append((op.name, out if isinstance(out, tuple) else (out,)))
+        return out
+
+
+def verify(
+    f: Callable[..., Any], args: Sequence[Any] = (), modes: Sequence[str] = MODES,
+    numerics: str = "exact", devices: Sequence[Any] | None = None, rtol: float = 0.0,
+) -> Verification:  # fmt: skip
+    """Run ``f(*args)`` in several ways, and compare results and Variables.
+
+    ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
+    ``"partitioned"`` (over ``devices``, by default all); the first one is what the others are
+    compared with. All begin with the same Variables and random state, which are as before
+    afterwards. With ``numerics="exact"`` all bits have to agree; for ``"fast"`` give ``rtol``, a
+    relative tolerance. Raises ArgumentError for an unknown mode, and what ``f`` raises.
+
+    >>> print(ef.capture.verify(lambda x: ef.tanh(x) * 2.0, [ef.tensor([0.5, 1.0])]))
+    lambda: the same in all ways
+      eager: the reference
+      captured: 1 result, 0 Variables: same bits
+      loaded: 1 result, 0 Variables: same bits
+      partitioned: 1 result, 0 Variables: same bits
+    """
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown or not modes:
+        raise ArgumentError(
+            f"{unknown[0] if unknown else ''!r} is not a way to run", op="verify",
+            argument="modes", expected="some of " + ", ".join(MODES),
+        )  # fmt: skip
+    step = f if isinstance(f, Function) else Function(f, numerics=numerics)
+    values = [as_tensor(a) if isinstance(a, np.ndarray) else a for a in args]
+    graph = step.graph(*values)
+    leaves = step.inputs_of(*values)
+    before = {c.name: c.variable.current for c in graph.cells}
+    ways: dict[str, Callable[[], Any]] = {
+        "eager": lambda: _eager(step.python, values, graph),
+        "captured": lambda: _replayed(Replay(graph, numerics).run, leaves, graph),
+        "loaded": lambda: _loaded(graph, numerics, leaves),
+        "partitioned": lambda: _partitioned(graph, numerics, leaves, devices),
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for mode in modes:
+        try:
+            found[mode] = ways[mode]()
+        finally:
+            for cell in graph.cells:
+                cell.variable.current = before[cell.name]
+    return _compared(graph.name, found, rtol, lambda: _search(step, graph, values, leaves, before))
+
+
+def _named(graph: Graph, outputs: Sequence[Any], variables: dict[str, Any]) -> dict[str, Any]:
+    found = dict(zip(graph.outputs.names, outputs, strict=True))
+    return found | {f"Variable {name}": value for name, value in variables.items()}
+
+
+def _eager(f: Callable[..., Any], values: Sequence[Any], graph: Graph) -> dict[str, Any]:
+    result = f(*values)
+    leaves = tree.flatten(result)[0]
+    kept = [x for x, known in zip(leaves, graph.results, strict=True) if type(known) is Value]
+    outputs = [np.asarray(x) for x in kept]
+    return _named(graph, outputs, {n: v.numpy() for n, v in graph.variables.items()})
+
+
+def _replayed(run: Callable[..., Any], leaves: Sequence[Any], graph: Graph) -> dict[str, Any]:
+    outputs = [np.asarray(x) for x in run(leaves)]
+    return _named(graph, outputs, {n: v.numpy() for n, v in graph.variables.items()})
+
+
+def _loaded(graph: Graph, numerics: str, leaves: Sequence[Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.ef"
+        save(graph, path)
+        other = load(path)
+    return _replayed(Replay(other, numerics).run, leaves, other)
+
+
+def _partitioned(
+    graph: Graph, numerics: str, leaves: Sequence[Any], places: Sequence[Any] | None
+) -> dict[str, Any]:
+    names = [str(d) for d in (all_devices() if places is None else places)]
+    return _replayed(partition(graph, names, numerics=numerics).run, leaves, graph)
+
+
+def _compared(
+    name: str, found: dict[str, dict[str, Any]], rtol: float, search: Callable[[], Any]
+) -> Verification:
+    (first, reference), *others = found.items()
+    lines, differences = [f"{first}: the reference"], []
+    for mode, values in others:
+        own = [
+            Difference(mode, key, "", reference[key], value)
+            for key, value in values.items()
+            if not _agree(reference[key], value, rtol)
+        ]
+        count = sum(not key.startswith("Variable ") for key in values)
+        what = f"{count} result{'s' * (count != 1)}, {len(values) - count} Variables"
+        if not own:
+            lines.append(f"{mode}: {what}: " + ("same bits" if not rtol else f"within {rtol:g}"))
+            continue
+        earliest = search() if mode == "captured" and first == "eager" else None
+        shown = earliest or own[0]
+        differences.append(shown)
+        lines.append(f"{mode}: {what}: {shown}")
+    return Verification(name, lines, differences)
+
+
+def _search(
+    step: Function, graph: Graph, values: Sequence[Any], leaves: Sequence[Any],
+    before: dict[str, Tensor],
+) -> Difference | None:  # fmt: skip
+    """The first value of the graph that is another one than in the eager run."""
+    with Listing() as listing:
+        step.python(*values)
+    for cell in graph.cells:
+        cell.variable.current = before[cell.name]
+    every = Values(v for node in graph.nodes for v in node.outputs)
+    whole = Graph(graph.name, graph.inputs, graph.nodes, every, graph.cells)
+    found = iter(Replay(whole, step.numerics).run(leaves))
+    for cell in graph.cells:
+        cell.variable.current = before[cell.name]
+    for node, (op, outs) in zip(graph.nodes, listing.calls, strict=False):
+        if node.op.name != op:
+            return None
+        for value, out in zip(node.outputs, outs, strict=True):
+            made = np.asarray(next(found))
+            if not _agree(np.asarray(out), made, 0.0):
+                return Difference("captured", value.name, _place(node), np.asarray(out), made)
+    return None
+
+
+def _place(node: Node) -> str:
+    return "" if node.source is None else "{}:{}".format(*node.source[:2])
+
+
+def _agree(a: Any, b: Any, rtol: float) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if rtol and is_inexact(a.dtype):
+        return bool(np.allclose(a, b, rtol=rtol, atol=rtol * (np.abs(a).max(initial=0)),
+                                equal_nan=True))  # fmt: skip
+    return bool(_equal_bits(a, b).all())
+
+
+def _equal_bits(a: Any, b: Any) -> Any:
+    """Element by element, whether two arrays have the same bits; any NaN is like another."""
+    same = np.asarray(a == b)
+    if is_inexact(a.dtype):
+        return (same & (np.signbit(a.real) == np.signbit(b.real))) | ((a != a) & (b != b))
+    return same
+
+
