@@ -70,7 +70,7 @@ class Variable(Operators):
         if self.trainable:
             held._key = next_key()
 
-    def take(self) -> Tensor:
+    def lend(self) -> Tensor:
         """The Tensor held now, which nobody else can read until it is given back or replaced."""
         while True:
             with _taking:
@@ -81,7 +81,7 @@ class Variable(Operators):
             self._awaited()
 
     def give_back(self, tensor: Tensor) -> None:
-        """End what ``take`` began."""
+        """End what ``lend`` began."""
         self._current = tensor
 
     def _awaited(self) -> Tensor:

@@ -142,7 +142,7 @@ def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
     taken: list[tuple[Any, Tensor]] = []
     try:
         for group in plan.replaced:
-            own = [cell.variable.take() for cell, _, _ in group]
+            own = [cell.variable.lend() for cell, _, _ in group]
             taken += zip((cell.variable for cell, _, _ in group), own, strict=True)
             if are_exclusive(own):
                 arrays += [t._array for t in own]
@@ -167,7 +167,7 @@ def _probe() -> tuple[int, int, int]:
         variable.current = new_tensor(make(), variable.current._kind)
         arrays = [variable.current._array]
         taken: list[tuple[Any, Tensor]] = []
-        own = [variable.take()]
+        own = [variable.lend()]
         taken += zip((variable,), own, strict=True)
         count(own)
         del arrays
