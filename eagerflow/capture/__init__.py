@@ -4,18 +4,21 @@ from eagerflow.capture import checking as checking  # what is imported attaches 
 from eagerflow.capture import drawing as drawing
 from eagerflow.capture import passes as passes
 from eagerflow.capture import pruning as pruning
+from eagerflow.capture.calibration import CostModel, Rates, calibrate
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.costs import Costs
 from eagerflow.capture.difference import Difference, difference
 from eagerflow.capture.file import load
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.gradient import gradient as gradient
+from eagerflow.capture.partition import Partition, partition
 from eagerflow.capture.plan import Plan
 from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
 from eagerflow.recorder import scope
 
 __all__ = [
-    "Costs", "Difference", "Function", "Plan", "Session", "cond", "difference", "fori_loop",
-    "function", "load", "map", "passes", "scan", "scope", "switch", "trace", "while_loop",
+    "CostModel", "Costs", "Difference", "Function", "Partition", "Plan", "Rates", "Session",
+    "calibrate", "cond", "difference", "fori_loop", "function", "load", "map", "partition",
+    "passes", "scan", "scope", "switch", "trace", "while_loop",
 ]  # fmt: skip

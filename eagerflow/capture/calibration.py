@@ -290,10 +290,8 @@ def _elements(place: Device, call: float) -> dict[str, float]:
     x = place.backend.asarray(values, None, place.index)
     found = {}
     for op in ops.values():
-        if (
-            op.family not in ("elementwise", "reduction")
-            or op.attributes
-            and (op.family == "elementwise")
+        if op.family not in ("elementwise", "reduction") or (
+            op.attributes and (op.family == "elementwise")
         ):
             continue
         own = place.backend.bind(op, x.dtype)
