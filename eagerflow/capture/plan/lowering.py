@@ -240,7 +240,8 @@ class Lowering:
         if place is None:
             self._assign(node, f"{name}({', '.join(given)})")
             return
-        call = f"{name}({', '.join([*given, place])})"
+        into = f"out={place}" if kernel in _BY_KEYWORD else place
+        call = f"{name}({', '.join([*given, into])})"
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
 
     def _assign(self, node: Node, call: str) -> None:
@@ -282,6 +283,10 @@ class Lowering:
         program.kernels.append(cluster)
         name = program.known(f"_{cluster.name}", call)
         program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+
+
+_BY_KEYWORD = (np.maximum, np.minimum)
+"""Functions that want to be told the memory they write into by name; others are faster without."""
 
 
 def _row(names: list[str]) -> str:

@@ -1,0 +1,109 @@
+"""R4 on the ops' own samples: eager, captured, loaded and partitioned give the same bits.
+
+By default, with ``numerics="fast"``, results stay close, as they do between eager calls of ops
+that compute the same in another order.
+"""
+
+import pytest
+
+import eagerflow as ef
+from eagerflow.capture.replay import Replay
+from eagerflow.errors import CaptureError
+from eagerflow.tensor import Tensor
+from tests.contract.cases import (
+    about,
+    check_all_close,
+    check_same_bits,
+    dtypes_of,
+    main_dtype,
+    prepared,
+    results,
+    samples,
+    shipped,
+    spread,
+    tolerance,
+)
+
+OPS = [op for op in shipped() if op.kernel.__module__.startswith("eagerflow.ops.")]
+BY_VALUE = {"nonzero", "unique_values", "unique_counts", "unique_inverse", "unique_all"}
+"""The shapes of their results depend on values: they cannot be captured, and say so."""
+
+
+def of_tensors(op, sample):
+    """The op as a function of the sample's tensors alone, and these."""
+    data, attributes, _ = prepared(op, sample)
+    where = [i for i, x in enumerate(data) if isinstance(x, Tensor)]
+
+    def f(*xs):
+        args = list(data)
+        for i, x in zip(where, xs, strict=True):
+            args[i] = x
+        return op.call(*args, **attributes)
+
+    f.__name__ = op.name
+    return f, [data[i] for i in where]
+
+
+def gradients_of(f, args):
+    """A function that gives the gradients of the results of ``f``, weighted, by its arguments."""
+    smooth = [i for i, x in enumerate(args) if ef.dtypes.is_inexact(x.dtype)]
+
+    def g(*xs):
+        with ef.GradientTape() as tape:
+            for i in smooth:
+                tape.watch(xs[i])
+            out = f(*xs)
+            out = out if isinstance(out, tuple) else (out,)
+            real = [y for y in out if ef.dtypes.is_inexact(y.dtype)]
+            loss = sum((ef.sum(ef.abs(y * 1.5)) for y in real), ef.tensor(0.0))
+        return tape.gradient(loss, [xs[i] for i in smooth], unconnected="zero")
+
+    g.__name__ = f"gradient of {f.__name__}"
+    return g
+
+
+def arrays(out):
+    return results(tuple(out) if isinstance(out, list | tuple) else out)
+
+
+def compare(f, args, folder, factor):
+    """Eager against captured, twice, loaded and partitioned, exact; and against the default."""
+    wanted = arrays(f(*args))
+    exact = ef.function(f, numerics="exact")
+    for turn in ("first", "second"):
+        check_same_bits(arrays(exact(*args)), wanted, f"{turn} captured call")
+    graph = exact.graph(*args)
+    graph.save(folder / "graph.ef")
+    loaded = ef.capture.load(folder / "graph.ef")
+    check_same_bits(results(tuple(Replay(loaded, "exact").run(list(args)))), wanted, "loaded")
+    fast = ef.function(f)
+    found = arrays(fast(*args))
+    rtol = factor * max((tolerance(y.dtype) for y in wanted), default=0.0)
+    check_all_close(found, wanted, rtol, "fast")
+    check_same_bits(arrays(fast(*args)), found, "the second fast run")
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_values(op, tmp_path):
+    for dtype in spread(dtypes_of(op) or [main_dtype(op)], 3):
+        for sample in spread(samples(op, dtype), 4):
+            with about(op, sample):
+                f, args = of_tensors(op, sample)
+                if op.name in BY_VALUE:
+                    with pytest.raises(CaptureError, match="value"):
+                        ef.function(f)(*args)
+                    continue
+                compare(f, args, tmp_path, 10.0)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.differentiable], ids=lambda op: op.name)
+def test_gradients(op, tmp_path):
+    checked = 0
+    for sample in spread(samples(op, main_dtype(op)), 3):
+        with about(op, sample):
+            f, args = of_tensors(op, sample)
+            if not any(ef.dtypes.is_inexact(x.dtype) for x in args):
+                continue
+            compare(gradients_of(f, args), args, tmp_path, 50.0)
+            checked += 1
+    assert checked, f"{op.name}: no gradient was compared"
