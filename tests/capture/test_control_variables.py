@@ -13,15 +13,17 @@ from tests.capture.control import captured, check_close, check_same, graph_of, t
 
 
 def three_ways(f, variables, *args):
-    """Results, and values of Variables afterwards: eagerly, under a tape, and as a graph."""
+    """Results, and values of Variables afterwards: eagerly, taped, as a graph, and replayed."""
     before = [v.numpy() for v in variables]
+    replayed = ef.function(f, numerics="exact")
     found = []
-    for run in (f, taped(f), lambda *args: captured(f, *args)):
+    for run in (f, taped(f), lambda *args: captured(f, *args), replayed):
         for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
         found.append((run(*args), [v.value for v in variables]))
     check_same(found[1], found[0])
     check_same(found[2], found[0])
+    check_same(found[3], found[0])
     return found[0]
 
 

@@ -358,8 +358,8 @@ def _choose(
     given = Form(operands, op, "operands")
     if runs_plainly():
         name, f = list(functions.items())[chosen()]
-        with all_or_nothing():
-            result = Form(f(*given.nest(given.tensors)), op, f"the result of {name}", place_of(f))
+        found = all_or_nothing(f, *given.nest(given.tensors))
+        result = Form(found, op, f"the result of {name}", place_of(f))
         return result.nest(result.tensors)
     forms: list[Form] = []
     traced = []

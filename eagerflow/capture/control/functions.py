@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eagerflow.capture.control.bodies import Body, Inner
@@ -12,7 +11,7 @@ from eagerflow.capture.trace import Trace, plain_name, refuse_leaks
 from eagerflow.debugging import NanWatch
 from eagerflow.errors import CaptureError
 from eagerflow.graph import Graph, Value, Values
-from eagerflow.recorder import Recorder, now
+from eagerflow.recorder import Recorder, now, under
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -27,14 +26,15 @@ def _forget(entry: Any) -> None:
 
 
 class Journal(Recorder):
-    """Notes the values that Variables had before they were assigned."""
+    """Notes the values that Variables had before they were assigned, and sees nothing else.
 
-    def __init__(self) -> None:
+    It is no recorder to ops, which take their shortest way, and so is not entered like others.
+    """
+
+    def __init__(self, outer: Recorder | None) -> None:
+        self.outer = outer
+        self.append = _forget if outer is None or outer.append is not None else None
         self._values: dict[int, tuple[Variable, Tensor]] = {}
-
-    def opened(self) -> None:
-        if self.outer is None or self.outer.append is not None:
-            self.append = _forget  # so that ops take the short way
 
     def assign(self, variable: Any, value: Any) -> None:
         self._values.setdefault(id(variable), (variable, variable.current))
@@ -57,15 +57,14 @@ def runs_plainly() -> bool:
     return recorder is None
 
 
-@contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """Variables assigned inside have their values back if an error comes out, as in a graph."""
-    with Journal() as journal:
-        try:
-            yield
-        except BaseException:
-            journal.restore()
-            raise
+def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(...)``; Variables that it assigns have their values back if an error comes out."""
+    journal = Journal(now()[1])
+    try:
+        return under(journal, f, *args)
+    except BaseException:
+        journal.restore()
+        raise
 
 
 # While somebody watches: bodies ------------------------------------------------------------------

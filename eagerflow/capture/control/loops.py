@@ -313,8 +313,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         return form.match(result, "the state", place)
 
     if runs_plainly():
-        with all_or_nothing():
-            return form.nest(_plainly(cond, body, form, test, step, maximum_iterations))
+        return form.nest(all_or_nothing(_plainly, cond, body, form, test, step, maximum_iterations))
     n = len(form.tensors)
     given = form.labels, form.tensors, lambda symbols: (form.nest(symbols[:n]),)
     asking = Traced(cond, "while_loop_cond", *given, test)

@@ -56,6 +56,8 @@ def _name(f: Any) -> str:
 
 def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None) -> Tensor:
     """``value`` as a tensor without axes of dtype bool or of an integer dtype."""
+    if type(value) is Tensor and not value._array.shape and value._kind.dtype.kind == kind[0]:
+        return value
     dtypes = BOOL if kind == "bool" else INTEGERS
     wanted = "True or False" if kind == "bool" else "an integer"
     try:
@@ -96,6 +98,7 @@ class Form:
             self.holds.append(leaf is not None)
             if leaf is not None:
                 self.tensors.append(_as_leaf(leaf, op, path, at))
+        self._alone = self.structure.container is None and len(self.tensors) == 1
 
     @property
     def labels(self) -> list[str]:
@@ -109,6 +112,8 @@ class Form:
 
     def nest(self, tensors: Sequence[Any]) -> Any:
         """The nest with these in place of the tensors."""
+        if self._alone:
+            return tensors[0]
         found = iter(tensors)
         return tree.unflatten(
             self.structure, [next(found) if held else None for held in self.holds]
@@ -128,6 +133,9 @@ class Form:
         CaptureError, ShapeError or DTypeError with the leaf's path; ``other`` says where this
         one came from.
         """
+        quick = self._as_before(nest)
+        if quick is not None:
+            return quick
         leaves = self._leaves(self.structure, nest, what, at, other)
         labels = [what + path.removeprefix(self.what) for path in self.paths]
         found = []
@@ -141,6 +149,27 @@ class Form:
             if held:
                 found.append(self._fitting(leaf, next(wanted), label, at, weak, other))
         return found
+
+    def _as_before(self, nest: Any) -> list[Tensor] | None:
+        """The tensors of a nest in which everything is as it should be; None if not."""
+        if self._alone:
+            leaves = [nest]
+        else:
+            leaves, structure = tree.flatten(nest)
+            if structure != self.structure:
+                return None
+            if len(leaves) > len(self.tensors):
+                if [leaf is not None for leaf in leaves] != self.holds:
+                    return None
+                leaves = [leaf for leaf in leaves if leaf is not None]
+        for leaf, like in zip(leaves, self.tensors, strict=True):
+            if (
+                type(leaf) is not Tensor
+                or leaf._kind.dtype != like.dtype
+                or leaf._array.shape != like.shape
+            ):
+                return None
+        return leaves
 
     def _leaves(
         self, structure: tree.Structure, nest: Any, what: str, at: str | None, other: str

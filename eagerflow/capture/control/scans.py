@@ -388,8 +388,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         return [*after, *ys[0].match(result[1], "y", at, False, "that in the first step")]
 
     if runs_plainly() and steps:
-        with all_or_nothing():
-            outs = _plainly(step, carry, rows, range(steps), reverse, finish)
+        outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
         return carry.nest(outs[: len(carry.tensors)]), ys[0].nest(outs[len(carry.tensors) :])
     traced = Traced(
         step, f"{op}_body", [*carry.labels, *labels],
