@@ -203,14 +203,8 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
         return np.zeros(shape, x.dtype)
     if groups > 1 and channels == 1:
         return _depthwise_filters(x, g, windows, shape)
-    if groups == 1 and winograd.fits(x.dtype, windows, *shape[-2:]):
-        pays = winograd_programs.pays(len(x), windows, *shape[-2:])
-        own = winograd_programs if pays else winograd
-        found = own.filter_gradient(x, g, windows)
-        if found is not None:
-            return found
-    if groups == 1 and direct_convolution.takes(x, windows, *shape[-2:]):
-        return direct_convolution.filter_gradient(x, g, windows)
+    if groups == 1 and (found := _in_one_group(x, g, windows, shape)) is not None:
+        return found
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
     def partial(blocks: list[Block]) -> Any:
@@ -227,6 +221,17 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
     shares = lanes(_cuts(len(x), windows, window, filters), groups * window * filters)
     result = total(partial, shares)
     return np.ascontiguousarray(result.transpose(1, 0, 2)).reshape(shape)
+
+
+def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
+    """The gradient by ways that know no groups; None where none of them is meant for it."""
+    found, sizes = None, shape[-2:]
+    fits = winograd.fits(x.dtype, windows, *sizes)
+    if fits and winograd_programs.pays(len(x), windows, *sizes):
+        found = winograd_programs.filter_gradient(x, g, windows)
+    if found is None and direct_convolution.takes(x, windows, *sizes):
+        return direct_convolution.filter_gradient(x, g, windows)
+    return winograd.filter_gradient(x, g, windows) if found is None and fits else found
 
 
 def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:

@@ -28,12 +28,13 @@ FAR = 900_000  # bytes of transformed tiles that stay in the second cache
 FEWEST, MOST = 48, 128  # tiles of a piece, if an image has as many
 SUMS = 1 << 18  # elements of all pieces' sums, as long as there are no fewer than LANES
 LANES = 4
+WIDEST = 512  # columns of a result, whose tiles are in one piece
 
 
 def pays(images: int, windows: Windows, channels: int, filters: int) -> bool:
-    """Whether a convolution is large enough, on a machine with a compiler."""
+    """Whether a convolution is of the right size, on a machine with a compiler."""
     work = _work(images, windows, channels, filters)
-    return work > 0 and generated.pays(work, BORDER)
+    return work > 0 and windows[1].out <= WIDEST and generated.pays(work, BORDER)
 
 
 def _work(images: int, windows: Windows, channels: int, filters: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import generated, llvm, threads
+from eagerflow.kernels.llvm.shares import RUN, SLOTS, counters, driver
 
 __all__ = ["Program", "aligned", "kept", "machine", "processor"]
 
@@ -48,7 +49,7 @@ class Program:
         names: tuple[str, ...],
     ) -> None:  # fmt: skip
         launch = machine().launch
-        self.slots = [*launch.SLOTS, *names]
+        self.slots = [*SLOTS, *names]
         self.at = {name: i for i, name in enumerate(self.slots)}
         text = _text(write, stages, self.slots)
         target = launch.compiler.host()
@@ -57,9 +58,9 @@ class Program:
         if content is None:
             content = launch.compiler.compile_object(text(), target)
             launch._disk.store(key, content)
-        library = launch.compiler.link(content, launch.RUN)
-        self.function = library.function(launch.RUN, *[ctypes.c_void_p] * 3)
-        self.counters = ctypes.c_int64 * (launch.LINE * (2 * len(stages) + 1))
+        library = launch.compiler.link(content, RUN)
+        self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
+        self.stages = len(stages)
         self.frame = ctypes.c_int64 * len(self.slots)
 
     def run(self, cut: tuple[int, int, int, int], scratch: int, shared: bool = True,
@@ -73,10 +74,11 @@ class Program:
         launch, at, frame = machine().launch, self.at, self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        frame[:6] = [rows, whole, height, span, blocks, count]
+        many = min(count, threads.thread_count()) if shared else 1
+        frame[:7] = [rows, whole, height, span, blocks, count, many]
         for name, value in values.items():
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
-        counters, function = self.counters(), self.function
+        taken, function = (ctypes.c_int64 * counters(self.stages, many))(), self.function
 
         # Each power of two has memory of its own: small programs leave the large ones' alone.
         name = f"program {scratch.bit_length()}"
@@ -85,19 +87,22 @@ class Program:
             own = 0
             if scratch:
                 own = launch.address(threads.scratch(name, (2 << scratch.bit_length(),), np.uint8))
-            function(frame, -(-own // 64) * 64, counters)
+            function(frame, -(-own // 64) * 64, taken)
 
-        if shared and count > 1:
-            threads.run(help_out, min(count, threads.thread_count()))
+        if many > 1:
+            threads.run(help_out, many)
         else:
             help_out(0)
 
 
 def _text(write: Any, stages: list[str], slots: list[str]) -> Callable[[], str]:
     def text() -> str:
-        launch = machine().launch
-        written = write(machine().instructions.Code(), slots)
-        return written + launch.driver(stages, None, slots, launch.compiler.host().triple)
+        found, target = machine(), machine().compiler.host()
+        processor = target.triple.partition("-")[0]
+        pause = found.driver._PAUSES.get(processor, "")
+        declaration = found.driver._DECLARATIONS.get(processor, "")
+        code = found.instructions.Code
+        return "\n".join([write(code(), slots), driver(code(), stages, pause), declaration])
 
     return text
 
