@@ -42,9 +42,10 @@ internal = frozenset(
     os.path.join(folder, file)
     for folder, _, files in os.walk(os.path.dirname(__file__))
     for file in files
-    if file.endswith(".py")
+    if file.endswith(".py") and os.path.basename(folder) != "cli"
 )
-"""Files of this package: a line in one of them is not the user's."""
+"""Files of this package: a line in one of them is not the user's, but for those of the command,
+which is written as a user would write it."""
 
 Call = Callable[..., Any]
 

@@ -15,10 +15,11 @@ from eagerflow.capture.partition import Partition, partition
 from eagerflow.capture.plan import Plan
 from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
+from eagerflow.capture.verify import Verification, verify
 from eagerflow.recorder import scope
 
 __all__ = [
     "CostModel", "Costs", "Difference", "Function", "Partition", "Plan", "Rates", "Session",
-    "calibrate", "cond", "difference", "fori_loop", "function", "load", "map", "partition",
-    "passes", "scan", "scope", "switch", "trace", "while_loop",
+    "Verification", "calibrate", "cond", "difference", "fori_loop", "function", "load", "map",
+    "partition", "passes", "scan", "scope", "switch", "trace", "verify", "while_loop",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.gradient import table
+from eagerflow.capture.partition import partition
 from eagerflow.capture.replay import Replay, check_inputs
 from eagerflow.capture.trace import place
 from eagerflow.display import summary
@@ -18,10 +19,6 @@ from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.variable import Variable
 
 __all__ = ["Session"]
-try:
-    from eagerflow.capture.partition import partition
-except ImportError:
-    partition = None
 
 SHOWN = 12  # names in an error
 
