@@ -52,7 +52,6 @@ class Model(Layer):
         self.stop_training = False
         self.run_eagerly = False
         self._loss_mean: Any = None
-        self._all_weights: list[Any] | None = None
         self._captured: dict[str, Function] = {}
 
     # How it is trained -------------------------------------------------------------------
@@ -122,17 +121,9 @@ class Model(Layer):
         with GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(y, y_pred, sample_weight)
-        variables = self._to_train()
+        variables = self.trainable_weights
         self.optimizer.apply(tape.gradient(loss, variables), variables)
         return y_pred, loss
-
-    def _to_train(self) -> list[Any]:
-        if not self.run_eagerly or self._all_weights is None:
-            return self.trainable_weights
-        # Within an epoch the tree stays as it is; what is frozen may change.
-        if not self._all_weights:
-            self._all_weights = self.weights
-        return [w for w in self._all_weights if w.trainable]
 
     def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
@@ -235,7 +226,6 @@ class Model(Layer):
             for epoch in range(epochs):
                 _tell(callbacks, "on_epoch_begin", epoch, {})
                 self._reset()
-                self._all_weights = []
                 progress.begin(epoch, source.steps)
                 batches = progress.watch(source.epoch(shuffle))
                 for step, (x, y, weight) in enumerate(batches):
@@ -255,7 +245,6 @@ class Model(Layer):
                 if self.stop_training:
                     break
         finally:
-            self._all_weights = None
             progress.close()
         _tell(callbacks, "on_train_end", {})
 
