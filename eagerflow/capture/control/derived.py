@@ -134,7 +134,8 @@ class Halves(NamedTuple):
     more ys. ``backward`` goes from gradients of carries, sums of gradients by captured values,
     gradients of ys, residuals, slices and captured values to gradients of carries, those sums,
     and gradients of slices. The other fields say which carries, slices and captured values have
-    a gradient, and which ys are inexact, by position.
+    a gradient, which ys are inexact, and what of slices and captured values the way back reads,
+    by position.
     """
 
     forward: Body
@@ -144,6 +145,8 @@ class Halves(NamedTuple):
     captured: list[int]
     ys: list[int]
     residuals: int
+    read_slices: list[int]
+    read_captured: list[int]
 
 
 def halves(
@@ -200,14 +203,18 @@ def _halves(graph: Graph, carries: int, sequences: int, needed: Any, device: Any
         graph.name, writing.values(inputs), writing.trace.nodes[:middle],
         [*writing.values(ys), *residuals],
     )  # fmt: skip
+    used = {v for node in nodes for v in node.values()} | set(outs)
+    read = [
+        [i for i, v in enumerate(writing.values(part)) if v in used] for part in (slices, captured)
+    ]
     given = [
         *writing.values([*first, *totals, *later]), *entries,
-        *writing.values([*slices, *captured]),
+        *writing.values([*(slices[i] for i in read[0]), *(captured[i] for i in read[1])]),
     ]  # fmt: skip
     backward = Body(f"{graph.name}_gradient", given, nodes, [new.get(v, v) for v in outs])
     return Halves(
         forward, backward, kept, [i for i, _ in of_slices], [i for i, _ in of_captured],
-        [i - carries for i in inexact if i >= carries], len(residuals),
+        [i - carries for i in inexact if i >= carries], len(residuals), *read,
     )  # fmt: skip
 
 

@@ -159,10 +159,11 @@ def scan_vjp(
         )  # fmt: skip
         residuals = outs[len(outs) - half.residuals :]
     starts = [*(g[i] for i in half.carries), *(zeros_like(captured[i]) for i in half.captured)]
-    along = [*(g[carries + i] for i in half.ys), *residuals, *xs]
+    along = [*(g[carries + i] for i in half.ys), *residuals, *(xs[i] for i in half.read_slices)]
+    around = [captured[i] for i in half.read_captured]
     found = iter(
         call(
-            SCAN, *starts, *along, *captured, body=half.backward, carries=len(starts),
+            SCAN, *starts, *along, *around, body=half.backward, carries=len(starts),
             sequences=len(along), reverse=not reverse, **counts,
         )
     )  # fmt: skip
