@@ -87,7 +87,11 @@ def _mode_before(target: str) -> int | None:
         raise IsADirectoryError(0, "it is a folder")
     if not stat.S_ISREG(found):
         raise OSError(0, "it is a device or a pipe, and no file that can be replaced")
-    return stat.S_IMODE(found)
+    return stat.S_IMODE(found) if hasattr(os, "fchmod") else None
+
+
+def _new_name() -> str:
+    return f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
 
 
 def _write(descriptor: int, data: memoryview) -> None:
@@ -103,13 +107,24 @@ class _Temporary:
 
     def __init__(self, folder: str, place: int) -> None:
         self.place = place
-        self.name = os.path.join(folder, f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+        self.folder = folder
         self.named = False
-        self.descriptor = self._open(folder)
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            _lock(self.descriptor)  # whoever clears up sees that it is in use
+        self.descriptor = self._open()
+        # Locked, so that whoever clears up sees that it is in use.
+        while not self._locked():
+            os.close(self.descriptor)
+            self.descriptor = self._open()
 
-    def _open(self, folder: str) -> int:
+    def _locked(self) -> bool:
+        """Lock the file; False if somebody has cleared it up in the moment before."""
+        try:
+            _lock(self.descriptor, wait=True)
+        except OSError:  # some file systems have no locks; nobody clears up there
+            return True
+        return not self.named or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
+
+    def _open(self) -> int:
+        self.name = os.path.join(self.folder, _new_name())
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
         descriptor = os.open(self.name, flags, 0o666)
         self.named = True
@@ -136,11 +151,11 @@ class _Temporary:
 class _Nameless(_Temporary):
     """A file without a name, of which nothing stays if the process is killed."""
 
-    def _open(self, folder: str) -> int:
+    def _open(self) -> int:
         if not hasattr(os, "O_TMPFILE"):
             raise _NotHereError
         try:
-            return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+            return os.open(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
         except OSError:
             raise _NotHereError from None
 
@@ -149,10 +164,11 @@ class _Nameless(_Temporary):
         try:
             # With a folder of the source, and only then, links in /proc are followed.
             source = f"/proc/self/fd/{self.descriptor}"
-            os.link(source, self.name, src_dir_fd=self.place, follow_symlinks=True)
+            name = os.path.join(self.folder, _new_name())
+            os.link(source, name, src_dir_fd=self.place, follow_symlinks=True)
         except OSError:
             raise _NotHereError from None
-        self.named = True
+        self.name, self.named = name, True
         super().take_name(target)
 
 
@@ -169,8 +185,8 @@ def _replace(
         file = kind(os.path.dirname(target), place)
         for part in parts:
             _write(file.descriptor, memoryview(part).cast("B"))
-        if mode is not None and os.chmod in os.supports_fd:
-            os.chmod(file.descriptor, mode)
+        if mode is not None and mode != stat.S_IMODE(os.fstat(file.descriptor).st_mode):
+            os.fchmod(file.descriptor, mode)
         os.fsync(file.descriptor)
         file.take_name(target)
     except BaseException as error:
@@ -186,7 +202,8 @@ def _replace(
 
 def remove_leftovers(folder: str) -> None:
     """Delete temporary files of processes that were killed at the wrong moment."""
-    with os.scandir(folder) as entries:
+    found = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
         found = [e.path for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
     for path in found:
         with contextlib.suppress(OSError):  # in use, or gone already
@@ -198,7 +215,7 @@ def remove_leftovers(folder: str) -> None:
                 os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    """Lock a file, or raise OSError where somebody else has."""
+def _lock(descriptor: int, wait: bool = False) -> None:
+    """Lock a file; OSError where there are no locks, or where somebody else has it."""
     if fcntl is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.capture.container import fail, loads
+from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
 from eagerflow.capture.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.devices import Device, as_device, current_device
@@ -107,13 +108,12 @@ def _sections(text: str) -> dict[str, _Rows]:
                 received=short_repr(text[at : at + 40]), expected=short_repr(opening),
             )  # fmt: skip
         start = at + len(opening)
-        stop = start if text.startswith("\n]", start - 1) else text.find("\n]", start)
+        empty = text.startswith("]", start)
+        stop = start if empty else text.find("\n]", start)
         if stop < 0:
             fail(f"the graph's section {name!r} does not end")
-        if text.startswith("\n]", start - 1):
-            found[name], at = _Rows(name, text, start, start), start + 1
-        else:
-            found[name], at = _Rows(name, text, start, stop), stop + 2
+        found[name] = _Rows(name, text, start, stop)
+        at = stop + (1 if empty else 2)
     if text[at:] != "}":
         fail("there is something after the graph's last section")
     return found
@@ -176,7 +176,7 @@ class Decoder:
         at = 0
         for number in range(len(rows)):
             row, _ = rows.read(number)
-            graph = _Body(self, row, f"row {number} of graphs").read(at)
+            graph = _Reading(self, row, number, number == len(rows) - 1).read(at)
             at += len(graph.nodes)
             self._graphs.append(graph)
         if at != len(self._rows["nodes"]):
@@ -325,12 +325,13 @@ class Decoder:
             value.constant = tensor
 
 
-class _Body:
+class _Reading:
     """The reading of one graph."""
 
-    def __init__(self, decoder: Decoder, row: Any, where: str) -> None:
+    def __init__(self, decoder: Decoder, row: Any, number: int, last: bool) -> None:
         self.decoder = decoder
-        self.where = where
+        self.last = last
+        self.where = where = f"row {number} of graphs"
         self.values: list[Value] = []
         form = {
             "arguments": object, "cells": list, "constants": list, "inputs": list, "name": str,
@@ -372,15 +373,16 @@ class _Body:
     def _whole(
         self, names: list[str], inputs: list[Value], nodes: list[Node], cells: list[Cell]
     ) -> Graph:
-        row = self.row
+        row, no_graph = self.row, self.decoder.no_graph
         outputs = [self._output(item) for item in row["outputs"]]
-        results = tuple([self._result(leaf) for leaf in row["results"]])
-        return Graph(
+        made = Graph(
             row["name"], Values(inputs, names), nodes,
             Values([v for _, v in outputs], [n for n, _ in outputs]), cells,
-            decode_structure(row["arguments"], self.decoder.no_graph),
-            decode_structure(row["structure"], self.decoder.no_graph), results,
+            decode_structure(row["arguments"], no_graph),
+            decode_structure(row["structure"], no_graph),
+            tuple([self._result(leaf) for leaf in row["results"]]),
         )  # fmt: skip
+        return made if self.last else _as_body(made)
 
     def _fail(self, item: Any, what: str) -> NoReturn:
         fail(f"{self.where}: {short_repr(item)} is no {what}")
@@ -512,6 +514,14 @@ def _source(row: Any) -> tuple[str, int, str]:
     if not _has_types(row, (str, int, str)):
         fail(f"{short_repr(row)} is no file, line and function")
     return row[0], row[1], row[2]
+
+
+def _as_body(graph: Graph) -> Graph:
+    """A graph inside an op as the ops of control flow make them, if it says no more than that."""
+    body = Body(graph.name, graph.inputs, graph.nodes, graph.outputs)
+    more = graph.cells or graph.structure or graph.argument_structure
+    names = graph.inputs.names == body.inputs.names and graph.outputs.names == body.outputs.names
+    return body if names and graph.results == body.results and not more else graph
 
 
 def _sized(shape: tuple[Any, ...]) -> tuple[int, ...]:

@@ -101,7 +101,7 @@ class Encoder:
             rows = sections[name]
             if any(len(row) > MAX_ITEMS and sum(map(row.count, "[{,")) > MAX_ITEMS for row in rows):
                 fail(f"the graph has {name} that are too large to be saved")
-            parts.append(f'"{name}":[\n' + ",\n".join(rows) + "\n]")
+            parts.append(f'"{name}":[\n' + ",\n".join(rows) + ("\n]" if rows else "]"))
         return "{" + ",\n".join(parts) + "}"
 
     # Graphs ----------------------------------------------------------------------------------

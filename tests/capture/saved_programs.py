@@ -68,7 +68,22 @@ def flags():
     return ef.capture.trace(lambda x: x & shown & wanted, spec(3, dtype="bool"))
 
 
-PROGRAMS = {f.__name__: f for f in (dense, attention, training_step, flags)}
+def loops():
+    """Ops that hold graphs, one in another."""
+    w = ef.Variable([[0.5, 0.1], [0.2, 0.3]], name="w")
+
+    def step(carry, x):
+        made = ef.cond(x.sum() > 0.0, lambda: ef.tanh(carry @ w + x), lambda: carry * 0.5)
+        return made, made.sum()
+
+    def program(start, xs):
+        last, sums = ef.scan(step, start, xs)
+        return last, sums, ef.fori_loop(0, 3, lambda i, x: x * 2.0 + 1.0, last)
+
+    return ef.capture.trace(program, spec(2), spec("n", 2))
+
+
+PROGRAMS = {f.__name__: f for f in (dense, attention, training_step, flags, loops)}
 
 
 def branch(name="body", inner=None):
@@ -110,7 +125,8 @@ def text_of(tables):
         )
         for name, part in tables.items()
     }
-    return "{" + ",\n".join(f'"{name}":[\n{part}\n]' for name, part in rows.items()) + "}"
+    ends = {name: "\n]" if part else "]" for name, part in rows.items()}
+    return "{" + ",\n".join(f'"{name}":[\n{rows[name]}{ends[name]}' for name in rows) + "}"
 
 
 def with_text(data, text):
