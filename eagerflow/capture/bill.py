@@ -102,7 +102,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
 def _peak(division: Division, pieces: Sequence[Piece], place: int, held: Sequence[Value]) -> int:
     """The most bytes of values on a device: what it holds from the start, makes and receives."""
     sizes: dict[Value, int] = {v: v.size * v.dtype.itemsize for v in held}
-    steps: list[tuple[Sequence[Value], Sequence[Value]]] = []
+    steps: list[tuple[list[Value], list[Value]]] = []
     for piece in pieces:
         for step in piece.steps:
             given = [x for x in step.inputs if type(x) is Value and x.constant is None]

@@ -13,8 +13,8 @@ import math
 import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache, lru_cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, lru_cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -24,6 +24,7 @@ from eagerflow.capture import executor
 from eagerflow.capture.plan.clusters import Cluster
 from eagerflow.capture.plan.regions_rules import CREATIONS, FREE
 from eagerflow.devices import Device, as_device
+from eagerflow.devices import devices as all_devices
 from eagerflow.errors import ArgumentError
 from eagerflow.graph import Node, Value
 from eagerflow.kernels import kernel
@@ -252,7 +253,7 @@ def _products(place: Device) -> Points:
         a, b = (place.backend.asarray(rng.random((n, n), np.float32), None, place.index)
                 for _ in range(2))  # fmt: skip
         out = xp.empty((n, n), np.float32)
-        taken = best(_waiting(place, lambda a=a, b=b, out=out: a.dot(b, out)), 0.01)
+        taken = best(_waiting(place, partial(a.dot, b, out)), 0.01)
         found.append((2.0 * n**3, 2.0 * n**3 / taken))
     return tuple(found)
 
@@ -264,7 +265,7 @@ def _memory(place: Device) -> Points:
         a = place.backend.asarray(np.ones(n, np.float32), None, place.index)
         xp = place.backend.xp
         out = xp.empty(n, np.float32)
-        taken = best(_waiting(place, lambda a=a, out=out, xp=xp: xp.add(a, a, out)), 0.004)
+        taken = best(_waiting(place, partial(xp.add, a, a, out)), 0.004)
         found.append((float(size), 12.0 * n / taken))
     return tuple(found)
 
@@ -300,7 +301,7 @@ def _elements(place: Device, call: float) -> dict[str, float]:
         if any(type(v) is object for v in more.values()):
             continue
         try:
-            taken = best(_waiting(place, lambda: own(*given, **more)), 0.0, 3)  # noqa: B023
+            taken = best(_waiting(place, partial(own, *given, **more)), 0.0, 3)
         except Exception:  # an op of integers, or one that needs more: its stated cost is used
             continue
         found[op.name] = max(taken - call, 1e-7) / _ELEMENTS
@@ -385,7 +386,7 @@ def _bandwidth(places: Sequence[Device]) -> dict[tuple[str, str], float]:
             if source is target or shares_memory(source, target):
                 continue
             own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
-            taken = best(lambda: target.backend.receive(own, target.index), 0.01)  # noqa: B023
+            taken = best(partial(target.backend.receive, own, target.index), 0.01)
             found[str(source), str(target)] = (4 << 20) / taken
     return found
 
@@ -413,6 +414,7 @@ def _processor() -> str:
 def _key(places: Sequence[Device]) -> str:
     shares = ", ".join(f"{p} with {executor.share_of(p)} cores" for p in places)
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
+    shares += f", {len(all_devices('cpu'))} CPU devices"
     return f"rates {VERSION} of {shares} on {_processor()}, {versions}, {kernel.ways()[0]}"
 
 
@@ -443,11 +445,18 @@ def _measured(places: Sequence[Device]) -> CostModel:
     """Rates by timing; logical devices of one kind are alike, and measured once."""
     rates: dict[str, Rates] = {}
     alike: dict[Any, Rates] = {}
+    wide: dict[Any, Rates] = {}  # with all cores, for pieces that run alone
     for place in places:
         kind = place.type, place.index if place.type != "cpu" else None
+        mode = executor.mode_of(place)
         if kind not in alike:
-            alike[kind] = executor.run_at(executor.SHARED, executor.share_of(place), _rates, place)
-        rates[str(place)] = alike[kind]
+            alike[kind] = executor.run_at(mode, executor.share_of(place), _rates, place)
+        rates[str(place)] = own = alike[kind]
+        if mode == executor.SHARED:
+            whole = wide.get(kind)
+            if whole is None:
+                wide[kind] = whole = replace(own, products=_products(place))
+            rates[f"{place} alone"] = whole
     latency, run = _handing(places)
     return CostModel(rates, latency, _bandwidth(places) or math.inf, run)
 

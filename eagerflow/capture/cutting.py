@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.calibration import CostModel, shares_memory
 from eagerflow.capture.communication import recv, send
-from eagerflow.capture.executor import ALONE, SHARED
+from eagerflow.capture.executor import ALONE, mode_of
 from eagerflow.capture.placement import Placement
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
@@ -83,7 +83,7 @@ class Piece:
     @property
     def mode(self) -> str:
         """How it uses cores."""
-        return ALONE if self.alone else SHARED
+        return ALONE if self.alone else mode_of(self.device)
 
     def seconds(self, model: CostModel) -> float:
         """What the piece takes, by a model."""
@@ -138,13 +138,11 @@ def depends_on_threads(node: Node) -> bool:
 class _Knife:
     """A graph that is being cut."""
 
-    def __init__(
-        self, graph: Graph, placement: Placement, model: CostModel, exact: bool, share: bool
-    ) -> None:
+    def __init__(self, graph: Graph, placement: Placement, model: CostModel, exact: bool) -> None:
         self.before = graph
         self.placement = placement
         self.model = model
-        self.exact, self.share = exact, share
+        self.exact = exact
         self.devices = placement.devices
         self.nodes: list[Node] = []
         self.cuts: list[Cut] = []
@@ -173,7 +171,7 @@ class _Knife:
         for at, i in enumerate(order):
             k = placement.nodes[i]
             node = self.before.nodes[i]
-            alone = self.exact and self.share and depends_on_threads(node)
+            alone = self.exact and self.devices[k].type == "cpu" and depends_on_threads(node)
             new = [
                 x for x in node.values()
                 if x.constant is None and self.home[x] != k and x not in have[k]
@@ -380,11 +378,9 @@ def _plain(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-def divide(
-    graph: Graph, placement: Placement, model: CostModel, exact: bool, share: bool
-) -> Division:
-    """A placed graph in pieces; ``share``: several devices are parts of one machine's cores."""
-    return _Knife(graph, placement, model, exact, share).cut()
+def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
+    """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
+    return _Knife(graph, placement, model, exact).cut()
 
 
 def sends_of(division: Division) -> Iterator[tuple[Cut, Value, Value]]:

@@ -27,10 +27,13 @@ from typing import Any, NamedTuple
 from eagerflow.devices import Device, device, devices
 from eagerflow.kernels import threads
 
-__all__ = ["Event", "Program", "Task", "own_share", "share_of", "shutdown"]
+__all__ = [
+    "ALONE", "FREE", "SHARED", "Event", "Program", "Task", "mode_of", "own_share", "run_at",
+    "share_of", "shutdown",
+]  # fmt: skip
 
 ALONE, SHARED, FREE = "alone", "shared", "free"
-"""How a piece uses cores: all of them, a device's share, or none worth counting."""
+"""How a piece uses cores: all of them, a device's share, or as it likes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -70,6 +73,11 @@ def share_of(place: Device) -> int:
     if place.type != "cpu":
         return threads.thread_count()
     return max(1, threads.thread_count() // max(1, len(devices("cpu"))))
+
+
+def mode_of(place: Device) -> str:
+    """How pieces use the cores of a device where bits do not matter."""
+    return SHARED if place.type == "cpu" and len(devices("cpu")) > 1 else FREE
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from eagerflow import tree
 from eagerflow.capture.bill import Bill, Comparison, bill_of
-from eagerflow.capture.calibration import CostModel, calibrate, shares_memory
+from eagerflow.capture.calibration import CostModel, Rates, calibrate, shares_memory
 from eagerflow.capture.concrete import concrete
 from eagerflow.capture.cutting import Cut, Division, Piece, divide, sends_of
 from eagerflow.capture.executor import FREE, Event, Program, Task
@@ -32,6 +32,7 @@ __all__ = ["Partition", "partition"]
 
 ASSUMED = 32  # the size that is assumed where nobody has said any
 REMEMBERED = 64  # runs whose times are kept
+_ANY = CostModel({"*": Rates()})
 
 
 class _Ready(NamedTuple):
@@ -63,7 +64,7 @@ class Partition:
         self.devices = as_devices(devices)
         self.numerics = numerics
         self._replay: Replay = replay_of(graph, numerics)
-        self.costs = calibrate(self.devices) if costs is None else costs
+        self._given = costs
         names = self._replay._names
         unknown = [name for name in sizes or {} if name not in names]
         if unknown:
@@ -88,13 +89,18 @@ class Partition:
     def _concrete(self, sizes: dict[str, int]) -> Graph:
         return concrete(self._replay._optimized, sizes)
 
-    def _placed(self) -> Placement:
-        return placed(self._concrete(self.sizes), self.devices, self.costs, not self._exact)
-
     @cached_property
-    def _share(self) -> bool:
-        """Whether several of the devices are parts of one machine's cores."""
-        return sum(d.type == "cpu" for d in self.devices) > 1
+    def costs(self) -> CostModel:
+        """The model of costs: the one given, or what was measured on this machine."""
+        return calibrate(self.devices) if self._given is None else self._given
+
+    @property
+    def _model(self) -> CostModel:
+        # With one device there is nothing to choose, and nothing needs to be measured.
+        return self.costs if len(self.devices) > 1 else self._given or _ANY
+
+    def _placed(self) -> Placement:
+        return placed(self._concrete(self.sizes), self.devices, self._model, not self._exact)
 
     def _ready(self, sizes: dict[str, int]) -> _Ready:
         key = tuple(sizes.values())
@@ -112,7 +118,7 @@ class Partition:
         if graph is not self._concrete(self.sizes):
             entries = dict(zip(graph.entries(), placement.entries.values(), strict=True))
             placement = placement._replace(entries=entries)
-        division = divide(graph, placement, self.costs, self._exact, self._share)
+        division = divide(graph, placement, self._model, self._exact)
         return _program(division, self.devices)
 
     @property

@@ -244,9 +244,12 @@ class _Placing:
             if found is not None:
                 self.where[i], self.reasons[i] = found
         for cell in self.graph.cells:
-            i = self.makers.get(cell.assigned) if cell.assigned is not None else None  # type: ignore[arg-type]
-            if i is not None and self.where[i] is None:
-                number = self.where[i] = self.pins.entries[cell.value]
+            if cell.assigned is None or cell.assigned not in self.makers:
+                continue
+            i = self.makers[cell.assigned]
+            if self.where[i] is None:
+                number = self.pins.entries[cell.value]
+                self.where[i] = number
                 self.reasons[i] = Reason(
                     "beside", f"beside {cell.name}, which lies on {self.names[number]} and is "
                     "assigned the result",
