@@ -301,10 +301,9 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
-    if args and op.uniform and type(args[0]) is Tensor:
-        kind = args[0]._kind
-        if kind in op.kernels and all(type(x) is Tensor and x._kind is kind for x in args):
-            return args  # the kernel has been called with such before
+    key = tuple([x._kind if type(x) is Tensor else type(x) for x in args])
+    if key in op.fitting:
+        return args  # arguments of these kinds were fine as they are
     data = list(args)
     home = next((x.device for x in data if isinstance(x, Tensor | Variable)), None)
     for i, x in enumerate(data):
@@ -337,6 +336,9 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
                 data[i] = as_tensor(x, wanted, tensors[0].device)
         elif x._kind.dtype != wanted:
             data[i] = ops["astype"].call(x, wanted)
+    if all([new is old for new, old in zip(data, args, strict=True)]):
+        op.fitting.add(key)
+        return args
     return tuple(data)
 
 

@@ -184,9 +184,10 @@ class Op:
     ulp: int = 4
     version: int = 1
     call: Any = None
-    # What calls have learned: hot paths by kind, kernels by kind.
+    # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
+    fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
     keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument

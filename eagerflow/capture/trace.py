@@ -72,6 +72,7 @@ class Trace(Recorder):
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self._names: dict[str, int] = {}
         self._constants: dict[int, Value] = {}
+        self._specs: dict[Any, TensorSpec] = {}
         self._tensors: list[ref[Tensor]] = []
         self._origin: tuple[Any, int] | None = None
         self._open = True
@@ -132,7 +133,7 @@ class Trace(Recorder):
     # What a recorder is told -------------------------------------------------------------------
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        specs = check(op, args, attributes)
+        specs = self._inferred(op, args, attributes)
         inputs = tuple([self.value_of(x) if type(x) is Tensor else x for x in args])
         origin = self._origin
         if origin is None:
@@ -142,7 +143,11 @@ class Trace(Recorder):
         pin = None if scoped is None else str(scoped)
         node = Node(op, inputs, attributes, self.unique(scopes() + op.name), origin, pin)
         self.nodes.append(node)
-        home = next((x._kind.device for x in args if type(x) is Tensor), self.device)
+        home = self.device
+        for x in args:
+            if type(x) is Tensor:
+                home = x._kind.device
+                break
         if type(specs) is tuple:
             node.outputs = tuple(
                 Value(f"{node.name}:{i}", s.shape, s.dtype, self, node, i)
@@ -154,6 +159,16 @@ class Trace(Recorder):
         if op.name == "to_device":
             value.device, home = attributes["device"], specs.device
         return self.symbol(value, home)
+
+    def _inferred(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """What the op gives for such arguments; element-wise ops are asked once for each shape."""
+        if attributes or op.family != "elementwise":
+            return check(op, args, attributes)
+        key = op, *[(x._kind, x._array.shape) if type(x) is Tensor else type(x) for x in args]
+        found = self._specs.get(key)
+        if found is None:
+            found = self._specs[key] = check(op, args, attributes)
+        return found
 
     def _cell(self, variable: Variable) -> Cell:
         cell = self.cells.get(id(variable))
