@@ -118,6 +118,7 @@ class Lowering:
         self.depth = depth
         self.lifetimes = Lifetimes(steps, graph.entries(), graph.finals())
         self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
+        self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
 
     def run(self) -> None:
@@ -163,17 +164,19 @@ class Lowering:
         root = lifetimes.root(value)
         if root in lifetimes.kept or value.dtype.hasobject:
             return None
+        size = max(value.size * value.dtype.itemsize, 1)
         for given in reuse:
             if type(given) is not Value or (given.shape, given.dtype) != (value.shape, value.dtype):
                 continue
             above = lifetimes.root(given)
             held = self.held.get(above)
-            if held is not None and lifetimes.last[above] == number:
+            # What is given may be a view of less, broadcast.
+            if held is not None and lifetimes.last[above] == number and self.sizes[above] == size:
                 del self.held[above]
-                self.held[root] = held
+                self.held[root], self.sizes[root] = held, size
                 return self.program.buffer(value, held)
-        buffer = self.program.pool.take(max(value.size * value.dtype.itemsize, 1))
-        self.held[root] = buffer
+        buffer = self.program.pool.take(size)
+        self.held[root], self.sizes[root] = buffer, size
         return self.program.buffer(value, buffer)
 
     def _release(self, number: int) -> None:
