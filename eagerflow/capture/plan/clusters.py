@@ -28,12 +28,13 @@ _NAMED = 4  # ops that a region's name tells
 
 
 class Member(NamedTuple):
-    """A node of a region: its walk, the region's axes along that, and how it reduces."""
+    """A node of a region: its walk, the region's axes along that, how it reduces, its place."""
 
     node: Node
     walk: Walk
     axes: Axes
     kind: str
+    at: int
 
 
 class Place(NamedTuple):
@@ -115,7 +116,8 @@ class Cluster:
             for k, i in enumerate(_OPTIMIZERS.get(node.op.name, ()))
         }
         columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
-        likely, possible = [], []
+        likely: list[tuple[int, int]] = []
+        possible: list[tuple[int, int]] = []
         for k, out in enumerate(self._outputs):
             if self.region.outputs[k].value in columns:
                 continue

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import Node, Value
 from eagerflow.kernels.builder import Builder
@@ -31,6 +32,8 @@ CREATIONS = frozenset({"zeros", "ones", "full", "zeros_like", "ones_like"})
 _TRUTH = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 _WHOLE = frozenset({"floor", "ceil", "trunc", "round"})
 _LAID_OUT = ("axis", "keepdims")  # attributes that say where, and not what
+_DTYPES = frozenset(as_dtype(name) for name in MEMORY_TYPES)
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38}
 _WORDS = 3  # of a random generator's state
 
 Axes = tuple[int, ...]
@@ -78,10 +81,12 @@ def walk(node: Node) -> Walk | None:
     """How a node walks over its operands; None for those that no region computes."""
     op = node.op
     first = node.inputs[0] if node.inputs else None
-    if not node.outputs or not all(v.dtype.name in MEMORY_TYPES for v in node.outputs):
+    values = [x for x in node.inputs if type(x) is Value]
+    if not node.outputs:
         return None
-    if not all(v.dtype.name in MEMORY_TYPES for v in node.values()):
-        return None
+    for value in (*values, *node.outputs):
+        if value.dtype not in _DTYPES:
+            return None
     if type(first) is Value and op.name in FREE and op.name != "broadcast_to":
         return _renamed(first.shape, node.outputs[0].shape)
     if isinstance(op.scalar, Rows):
@@ -93,9 +98,9 @@ def walk(node: Node) -> Walk | None:
     if isinstance(op.scalar, Missing) and op.name not in ("astype", "broadcast_to"):
         return None
     sizes = node.outputs[0].shape
-    if any(v.shape != sizes for v in node.outputs) or not any(True for _ in node.values()):
+    if not values or any(v.shape != sizes for v in node.outputs):
         return None
-    if not all(_spreads(v.shape, sizes) for v in node.values()):
+    if not all(v.shape == sizes or _spreads(v.shape, sizes) for v in values):
         return None
     inputs = tuple(_from_right(x.shape, sizes) if type(x) is Value else () for x in node.inputs)
     return Walk(sizes, inputs, (_from_right(sizes, sizes),) * len(node.outputs))
@@ -143,7 +148,7 @@ def _rows(node: Node, rule: Rows) -> Walk | None:
     own = set(axes)
     kept = [i for i in range(len(shape)) if i not in own]
     lying = {"mn": range(len(shape)), "m": kept, "n": axes}
-    inputs = []
+    inputs: list[Axes] = []
     for x, along in zip(node.inputs, rule.along, strict=False):
         if type(x) is not Value:
             inputs.append(())
@@ -297,8 +302,10 @@ def _constant(value: Any, dtype: Any) -> Constant:
             raise AttributeError(f"{value} is no bool")
         return Constant(bool(value), kind)
     if is_float(kind):
-        with np.errstate(all="ignore"):
-            return Constant(float(dtype.type(value)), kind)
+        if abs(value) > _LARGEST.get(dtype.name, math.inf):  # also where it rounds to infinity
+            with np.errstate(all="ignore"):
+                return Constant(float(dtype.type(value)), kind)
+        return Constant(float(dtype.type(value)), kind)
     limits = np.iinfo(kind)
     if int(value) != value or not limits.min <= value <= limits.max:
         raise AttributeError(f"{value} is no {kind}")
@@ -318,10 +325,36 @@ def _instruction(s: Builder, name: str, values: list[Any]) -> Any:
             raise AttributeError("powers of integers")
         if type(last) is Constant:
             return _power(s, values[0], last)
+    if name == "divide" and _same_in_row(s, *values):
+        return _quotient(s, *values)
     rule = INSTRUCTIONS[name]
     if rule.takes == "float" and not is_float(last.dtype):
         raise AttributeError(f"{name} of {last.dtype}")
     return getattr(s, name)(*values)
+
+
+def _same_in_row(s: Builder, x: Any, divisor: Any) -> bool:
+    """Whether a divisor is the same for all elements of a row, which are divided by it."""
+    inner = s._axes[-1]
+    return (
+        type(divisor) is Term and type(x) is Term and is_float(divisor.dtype)
+        and inner in x.axes and inner not in divisor.axes
+    )  # fmt: skip
+
+
+def _quotient(s: Builder, x: Any, divisor: Any) -> Any:
+    """Elements divided by a number of their row, within 1.5 units in the last place.
+
+    They are multiplied by its reciprocal: a division takes as long as ten products. A power of
+    two keeps the reciprocal of very small and large numbers in the normal range.
+    """
+    far = 64 if divisor.dtype == "float32" else 512
+    size = s.abs(divisor)
+    factor = s.select(
+        s.greater(size, 2.0**far), s.constant(2.0**-far, divisor.dtype),
+        s.select(s.less(size, 2.0**-far), s.constant(2.0**far, divisor.dtype), 1.0),
+    )  # fmt: skip
+    return s.multiply(s.multiply(x, s.reciprocal(s.multiply(divisor, factor))), factor)
 
 
 def _power(s: Builder, x: Any, exponent: Constant) -> Any:
@@ -368,10 +401,8 @@ def cost(node: Node, place: Walk, numbers: dict[Value, Any]) -> int | None:
     for x in node.inputs:
         if type(x) is not Value:
             kinds.append((type(x), x))
-        elif x in numbers:
-            kinds.append((x.dtype.name, numbers[x]))
         else:
-            kinds.append((x.dtype.name, None))
+            kinds.append((x.dtype, numbers.get(x)))
     own = tuple([(n, repr(v)) for n, v in node.attributes.items() if n != "shape"])
     row = None if place.reduced is None else len(place.reduced)
     key = node.op.name, tuple(kinds), own, row

@@ -167,7 +167,7 @@ class _Job:
         self.address = ctypes.addressof(self.words)
         # What is written with each call: one object for each operand.
         first = self.address + 8 * (_HEAD + 2 * count)
-        self.places = (ctypes.c_int64 * count).from_address(first)
+        self.places: Any = (ctypes.c_int64 * count).from_address(first)
 
 
 class FixedCall:
@@ -180,7 +180,7 @@ class FixedCall:
     def __init__(self, call: launch.Call, offsets: Sequence[int] = ()) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch
-        self.entry = ctypes.cast(own.code.function, ctypes.c_void_p).value
+        self.entry: int = ctypes.cast(own.code.function, ctypes.c_void_p).value or 0
         self.inputs = len(call.region.inputs)
         self.direct = call.direct
         self.slots = own.pointers
