@@ -490,5 +490,5 @@ def _read(key: str) -> CostModel | None:
         pairs = found["bandwidth"]
         bandwidth = math.inf if pairs is None else {(a, b): float(r) for a, b, r in pairs}
         return CostModel(rates, float(found["latency"]), bandwidth, float(found["run"]))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None

@@ -36,16 +36,17 @@ def _kept_spec(x: TensorSpec, target: str) -> TensorSpec:
     return x
 
 
-def _moved_spec(x: TensorSpec, source: str, target: str) -> TensorSpec:
+def _moved_spec(x: TensorSpec, source: str, device: str) -> TensorSpec:
     as_device(source)
-    return TensorSpec(x.shape, x.dtype, None, as_device(target))
+    return TensorSpec(x.shape, x.dtype, None, as_device(device))
 
 
-def _errors(**more: str) -> Any:
+def _errors(name: str, **more: str) -> Any:
+    """Samples of wrong values of the attribute that names the receiving device."""
     return lambda rng: [
-        *[e._replace(attributes={"target": "cpu:0", **more}) for e in refused_objects(rng)],
-        ErrorSample((np.ones(2),), {"target": "moon", **more}, DeviceError, "device type 'moon'"),
-        ErrorSample((np.ones(2),), {"target": "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
+        *[e._replace(attributes={name: "cpu:0", **more}) for e in refused_objects(rng)],
+        ErrorSample((np.ones(2),), {name: "moon", **more}, DeviceError, "device type 'moon'"),
+        ErrorSample((np.ones(2),), {name: "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
     ]
 
 
@@ -63,7 +64,7 @@ def _errors(**more: str) -> Any:
         "samples": lambda rng, dtype: [
             Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)
         ],
-        "errors": _errors(),
+        "errors": _errors("target"),
         "reference": lambda x, target: np.array(x),
     },
 )
@@ -84,27 +85,27 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
     {
         "dtypes": ANY,
         "infer": _moved_spec,
-        "vjp": (lambda g, y, x, source, target: to_device(g, str(x.device)),),
+        "vjp": (lambda g, y, x, source, device: to_device(g, str(x.device)),),
         "jvp": "linear",
         "batch": lambda args, batched, size, **both: recv(args[0], **both),
         "split": _along_all,
         "cost": _moved,
         "onnx": Onnx("Identity"),
         "samples": lambda rng, dtype: [
-            Sample((x,), {"source": "cpu:0", "target": "cpu:0"}) for x in values(rng, dtype)
+            Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
         ],
-        "errors": _errors(source="cpu:0"),
-        "reference": lambda x, source, target: np.array(x),
+        "errors": _errors("device", source="cpu:0"),
+        "reference": lambda x, source, device: np.array(x),
     },
 )
-def recv(xp: Any, x: Any, /, *, source: str, target: str) -> Any:
+def recv(xp: Any, x: Any, /, *, source: str, device: str) -> Any:
     """The values that another device has sent.
 
-    ``x`` is what was sent, ``source`` and ``target`` are names of devices. Raises DeviceError
-    for a device that there is not.
+    ``x`` is what was sent, ``source`` the name of the device that has sent it, ``device`` of
+    the one that receives it. Raises DeviceError for a device that there is not.
 
-    >>> recv(send(ef.tensor([1.0]), target="cpu:0"), source="cpu:0", target="cpu:0")
+    >>> recv(send(ef.tensor([1.0]), target="cpu:0"), source="cpu:0", device="cpu:0")
     Tensor([1.], float32, cpu:0)
     """
-    place = as_device(target)
+    place = as_device(device)
     return place.backend.receive(x, place.index)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from eagerflow.capture.calibration import CostModel, shares_memory
+from eagerflow.capture.calibration import CostModel
 from eagerflow.capture.communication import recv, send
 from eagerflow.capture.executor import ALONE, mode_of
 from eagerflow.capture.placement import Placement
@@ -267,7 +267,7 @@ class _Knife:
     def _constant(self, value: Value, k: int) -> Value:
         """A constant, which each device that uses it has from the start."""
         tensor, place = value.constant, self.devices[k]
-        if shares_memory(tensor.device, place):
+        if tensor.device is place:
             return value
         found = self.here.get((value, k))
         if found is None:
@@ -287,7 +287,7 @@ class _Knife:
         )  # fmt: skip
         sent.outputs = (Value(sent.name, own.shape, own.dtype, None, sent),)
         received = Node(
-            _RECV, sent.outputs, {"source": source, "target": target},
+            _RECV, sent.outputs, {"source": source, "device": target},
             self._unique(f"{base}_on_{_plain(target)}"), origin, target,
         )  # fmt: skip
         value = Value(received.name, own.shape, own.dtype, None, received)

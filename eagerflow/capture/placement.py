@@ -244,16 +244,23 @@ class _Placing:
             if found is not None:
                 self.where[i], self.reasons[i] = found
         for cell in self.graph.cells:
-            if cell.assigned is None or cell.assigned not in self.makers:
-                continue
-            i = self.makers[cell.assigned]
-            if self.where[i] is None:
+            i = self._maker(cell.assigned)
+            if i is not None and self.where[i] is None:
                 number = self.pins.entries[cell.value]
                 self.where[i] = number
                 self.reasons[i] = Reason(
                     "beside", f"beside {cell.name}, which lies on {self.names[number]} and is "
                     "assigned the result",
                 )  # fmt: skip
+
+    def _maker(self, value: Value | None) -> int | None:
+        """The node that computes what is assigned, before it is moved to its Variable."""
+        while value is not None:
+            i = self.makers.get(value)
+            if i is None or self.graph.nodes[i].op.name != "to_device":
+                return i
+            value = next(self.graph.nodes[i].values(), None)
+        return None
 
     def follow(self, i: int, homes: dict[Value, int]) -> tuple[int, Reason] | None:
         """Beside the largest argument, where that costs less than to move it."""
