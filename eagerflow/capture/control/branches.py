@@ -358,9 +358,7 @@ def _choose(
     given = Form(operands, op, "operands")
     if runs_plainly():
         name, f = list(functions.items())[chosen()]
-        found = all_or_nothing(f, *given.nest(given.tensors))
-        result = Form(found, op, f"the result of {name}", place_of(f))
-        return result.nest(result.tensors)
+        return all_or_nothing(_one, f, given, op, f"the result of {name}")
     forms: list[Form] = []
     traced = []
     for name, f in functions.items():
@@ -377,6 +375,12 @@ def _choose(
     outs = again([*given.tensors, *outside.state, *outside.captured], graphs)
     assign(outside.assigned, outs[count:])
     return forms[0].nest(outs[:count])
+
+
+def _one(f: Any, given: Form, op: str, what: str) -> Any:
+    """What a branch returns, as tensors."""
+    result = Form(f(*given.nest(given.tensors)), op, what, place_of(f))
+    return result.nest(result.tensors)
 
 
 def _same_results(

@@ -135,7 +135,7 @@ class Halves(NamedTuple):
     gradients of ys, residuals, slices and captured values to gradients of carries, those sums,
     and gradients of slices. The other fields say which carries, slices and captured values have
     a gradient, which ys are inexact, and what of slices and captured values the way back reads,
-    by position.
+    by position; ``needed`` is what was asked for.
     """
 
     forward: Body
@@ -147,28 +147,35 @@ class Halves(NamedTuple):
     residuals: int
     read_slices: list[int]
     read_captured: list[int]
+    needed: tuple[bool, ...]
 
 
 def halves(
-    graph: Graph, carries: int, sequences: int, needed: tuple[bool, ...], device: Device | None
-) -> Halves:
+    graph: Graph, carries: int, sequences: int, needed: tuple[bool, ...], device: Device | None,
+    rows: tuple[bool, ...] | None = None,
+) -> Halves:  # fmt: skip
     """The two halves of the gradient of a scan with this body.
 
-    ``needed`` says by which slices and captured values a gradient is wanted. The body is run
-    once under a tape: what the way back uses of the way forward are the residuals.
+    ``needed`` says by which slices and captured values a gradient is wanted, and ``rows`` which
+    ys have one (None: all). The body is run once under a tape: what the way back uses of the way
+    forward are the residuals.
     """
+    rows = rows or (True,) * (len(graph.outputs) - carries)
     return remembered(  # type: ignore[no-any-return]
-        graph, ("halves", carries, sequences, needed, device),
-        lambda: _halves(graph, carries, sequences, needed, device),
+        graph, ("halves", carries, sequences, needed, rows, device),
+        lambda: _halves(graph, carries, sequences, needed, rows, device),
     )  # fmt: skip
 
 
-def _halves(graph: Graph, carries: int, sequences: int, needed: Any, device: Any) -> Halves:
+def _halves(
+    graph: Graph, carries: int, sequences: int, needed: Any, rows: Any, device: Any
+) -> Halves:
     writing = Writing(graph, device)
     inputs = writing.inputs(graph.inputs)
     state, slices = inputs[:carries], inputs[carries : carries + sequences]
     captured = inputs[carries + sequences :]
-    inexact = [i for i, v in enumerate(graph.outputs) if is_inexact(v.dtype)]
+    asked = (*(True,) * carries, *rows)
+    inexact = [i for i, v in enumerate(graph.outputs) if is_inexact(v.dtype) and asked[i]]
     gs = writing.inputs([graph.outputs[i] for i in inexact], "gradient_")
     kept = [i for i, x in enumerate(state) if is_inexact(x.dtype)]
     some = [i for i, need in enumerate(needed) if need]
@@ -178,7 +185,7 @@ def _halves(graph: Graph, carries: int, sequences: int, needed: Any, device: Any
             tape.watch(watched)
             ys = replay(graph, inputs)
         middle = len(writing.trace.nodes)
-        found = _pulled(tape, ys, watched, gs)
+        found = _pulled(tape, [ys[i] for i in inexact], watched, gs)
         back = [
             zeros_like(state[i]) if g is None else g
             for i, g in zip(kept, found[: len(kept)], strict=True)
@@ -214,7 +221,8 @@ def _halves(graph: Graph, carries: int, sequences: int, needed: Any, device: Any
     backward = Body(f"{graph.name}_gradient", given, nodes, [new.get(v, v) for v in outs])
     return Halves(
         forward, backward, kept, [i for i, _ in of_slices], [i for i, _ in of_captured],
-        [i - carries for i in inexact if i >= carries], len(residuals), *read,
+        [i - carries for i in inexact if i >= carries], len(residuals), read[0],
+        read[1], needed,
     )  # fmt: skip
 
 

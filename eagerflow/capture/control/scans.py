@@ -28,7 +28,7 @@ from eagerflow.capture.control.bodies import (
     sizes_of,
 )
 from eagerflow.capture.control.branches import joined
-from eagerflow.capture.control.derived import batched, halves, home, moved, wanted
+from eagerflow.capture.control.derived import Halves, batched, halves, home, moved, wanted
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -42,14 +42,16 @@ from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.creation import zeros, zeros_like
 from eagerflow.ops.family import define, op_of
 from eagerflow.ops.joining import stack
 from eagerflow.ops.shape import broadcast_to, permute_dims
+from eagerflow.recorder import now
 from eagerflow.spec import TensorSpec
+from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = ["SCAN", "count_of", "over", "same_carries", "scan"]
@@ -138,42 +140,82 @@ def _cost(*operands: Any, body: Graph, carries: int, sequences: int, length: Any
 # Gradients, tangents, batches ---------------------------------------------------------------------
 
 
+def recorded(*operands: Any, body: Graph, carries: int, sequences: int, **more: Any) -> Any:
+    """The results of a scan; where a tape sees it first, it keeps what its gradient needs."""
+    half = None
+    if isinstance(now()[1], GradientTape) and any(map(wanted, operands)):
+        needed = tuple(map(wanted, operands[carries:]))
+        try:
+            half = halves(body, carries, sequences, needed, home(operands))
+        except EagerflowError:  # it has no gradient: who asks for that one will hear why
+            half = None
+    if half is None or not half.residuals:
+        return call(SCAN, *operands, body=body, carries=carries, sequences=sequences, **more)
+    half.forward.learned["half"] = half
+    outs = call(SCAN, *operands, body=half.forward, carries=carries, sequences=sequences, **more)
+    return outs[: len(outs) - half.residuals]
+
+
 def scan_vjp(
     g: Any, y: Any, *operands: Any, body: Graph, carries: int, sequences: int, length: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """A scan that keeps what each step's gradient needs, and a scan the other way."""
-    device = home(operands)
-    needed = tuple(map(wanted, operands[carries:]))
-    half = halves(body, carries, sequences, needed, device)
     parts: list[Any] = [None] * len(operands)
+    needed = tuple(map(wanted, operands[carries:]))
+    xs, captured = operands[carries : carries + sequences], operands[carries + sequences :]
+    more = {"length": _steps(xs, length, str), "reverse": reverse}
+    half, residuals = _kept(g, y, body, carries, needed)
+    if half is None:
+        # Rows that the target does not depend on are none of the gradient's business.
+        rows = tuple(part is not None for part in g[carries:])
+        half = halves(body, carries, sequences, needed, home(operands), rows)
+        if half.residuals and (half.carries or half.slices or half.captured):
+            found = call(
+                SCAN, *operands, body=half.forward, carries=carries, sequences=sequences, **more
+            )
+            residuals = found[len(found) - half.residuals :]
     if not half.carries and not half.slices and not half.captured:
         return tuple(parts)
-    xs, captured = operands[carries : carries + sequences], operands[carries + sequences :]
-    counts = {"length": _steps(xs, length, str)}
-    residuals: tuple[Any, ...] = ()
-    if half.residuals:
-        outs = call(
-            SCAN, *operands, body=half.forward, carries=carries, sequences=sequences,
-            reverse=reverse, **counts,
-        )  # fmt: skip
-        residuals = outs[len(outs) - half.residuals :]
-    starts = [*(g[i] for i in half.carries), *(zeros_like(captured[i]) for i in half.captured)]
-    along = [*(g[carries + i] for i in half.ys), *residuals, *(xs[i] for i in half.read_slices)]
+    starts = [zeros_like(operands[i]) if g[i] is None else g[i] for i in half.carries]
+    starts += [zeros_like(captured[i]) for i in half.captured]
+    along = [g[carries + i] for i in half.ys]
+    along = [
+        zeros_like(y[carries + i]) if a is None else a for a, i in zip(along, half.ys, strict=True)
+    ]
+    along += [*residuals, *(xs[i] for i in half.read_slices)]
     around = [captured[i] for i in half.read_captured]
-    found = iter(
-        call(
-            SCAN, *starts, *along, *around, body=half.backward, carries=len(starts),
-            sequences=len(along), reverse=not reverse, **counts,
+    back = iter(
+        recorded(
+            *starts, *along, *around, body=half.backward, carries=len(starts),
+            sequences=len(along), **more | {"reverse": not reverse},
         )
     )  # fmt: skip
     for i in half.carries:
-        parts[i] = next(found)
+        parts[i] = next(back)
     for i in half.captured:
-        parts[carries + sequences + i] = next(found)
+        parts[carries + sequences + i] = next(back)
     for i in half.slices:
-        parts[carries + i] = next(found)
+        parts[carries + i] = next(back)
     return tuple(parts)
+
+
+scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that nobody asks about
+
+
+def _kept(
+    g: Any, y: Any, body: Graph, carries: int, needed: tuple[bool, ...]
+) -> tuple[Halves | None, Any]:
+    """The halves of a scan that has kept its residuals, and these; None where it has not.
+
+    Gradients of the residuals themselves, as in gradients of gradients, need all of the body.
+    """
+    half: Halves | None = body.learned.get("half")
+    if half is None or any(part is not None for part in g[len(g) - half.residuals :]):
+        return None, ()
+    if half.needed != needed:
+        return None, ()
+    return half, y[len(y) - half.residuals :]
 
 
 def _jvp(
@@ -289,7 +331,7 @@ def _reference(
         "on_tensors": True,
         "outputs": 0,  # as many as the body gives
         "dtypes": ANY,
-        "saves": "operands",
+        "saves": "operands y",
         "infer": _spec,
         "vjp": scan_vjp,
         "jvp": _jvp,
@@ -436,8 +478,8 @@ def _as_op(
     )  # fmt: skip
     if not outs:
         return carry.nest([]), ys.nest([])
-    found = call(
-        SCAN, *carry.tensors, *outside.state, *rows.tensors, *outside.captured, body=body,
+    found = recorded(
+        *carry.tensors, *outside.state, *rows.tensors, *outside.captured, body=body,
         carries=count + own, sequences=len(rows.tensors), length=steps, reverse=bool(reverse),
     )  # fmt: skip
     assign(outside.assigned, found[count : count + own])

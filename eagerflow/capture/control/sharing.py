@@ -12,10 +12,11 @@ from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, inside_out, swept, with_bodies
 from eagerflow.graph import Graph, Node, Value
 
-__all__ = ["without_unused_results", "with_shared_scans"]
+__all__ = ["with_shared_scans", "without_custom_gradients", "without_unused_results"]
 
 SHARED = "shared_scans"
 UNUSED = "unused_results"
+CUSTOM = "custom_gradients"
 
 
 def _new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
@@ -153,3 +154,30 @@ def _cut(item: Any, kept: list[int]) -> Any:
     if isinstance(item, tuple):
         return tuple(_cut(part, kept) for part in item)
     return item
+
+
+# Gradients that nobody asks for -------------------------------------------------------------------
+
+
+def without_custom_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without nodes that only say how gradients pass; for graphs that get none any more.
+
+    >>> clipped = ef.custom_gradient(lambda x: (x * 2.0, lambda g: ef.clip(g, -1.0, 1.0)))
+    >>> graph = ef.capture.trace(clipped, ef.TensorSpec((), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['multiply', 'custom_gradient']
+    >>> [node.op.name for node in without_custom_gradients(graph)[0].nodes]
+    ['multiply']
+    """
+    return swept(CUSTOM, graph, {}, _Plain)
+
+
+class _Plain(Sweep):
+    def look(self, node: Node) -> bool:
+        if node.op.name != "custom_gradient":
+            return False
+        first = node.attributes["arguments"]
+        for i, value in enumerate(node.outputs):
+            self.replace(value, node.inputs[first + i])
+        self.rewrites.append(Rewrite(CUSTOM, f"{node.name} is not asked for", node))
+        return True

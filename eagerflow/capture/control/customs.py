@@ -1,0 +1,275 @@
+"""Gradients of the user's own in graphs: a node that says how gradients pass.
+
+What a function with a gradient of its own computes is traced like everything else. The op
+``custom_gradient`` stands behind it: it takes the function's arguments, its results, and what else
+the way back reads, and gives the results as they are. Its attribute ``backward`` is a graph of all
+operands and of the results' gradients, which gives gradients by arguments: those for which
+``reached``, a tuple of bools, says so. ``arguments`` and ``results`` are counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.capture.control.bodies import (
+    BATCHED,
+    Body,
+    Inner,
+    as_graph,
+    call,
+    fresh,
+    replay,
+    results_of,
+)
+from eagerflow.capture.control.branches import joined
+from eagerflow.capture.control.derived import batched, home
+from eagerflow.capture.control.samples import ANY, written
+from eagerflow.capture.trace import Trace
+from eagerflow.convert import as_tensor
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
+from eagerflow.graph import Graph, Value, Values
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.creation import zeros_like
+from eagerflow.ops.family import define, op_of
+from eagerflow.ops.samples import make
+from eagerflow.ops.shape import broadcast_to
+from eagerflow.recorder import under
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor
+
+__all__ = ["CUSTOM", "custom_call"]
+
+
+def custom_call(self: Trace, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """The value of ``f`` while it is traced, with a node that holds its gradient as a graph.
+
+    A rule that cannot be traced is an error only for who asks for that gradient.
+    """
+    y, rule = f(*args)
+    if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
+        return y
+    leaves, structure = tree.flatten(y)
+    results = [under(self, as_tensor, leaf) for leaf in leaves]
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if not tensors or not any(is_inexact(x.dtype) for x in results):
+        return y
+    backward, reached, around, reason = _traced_rule(rule, structure, results, args, f.__name__)
+    outs = CUSTOM.call(
+        *tensors, *results, *around, backward=backward, reached=reached, arguments=len(tensors),
+        results=len(results), reason=reason,
+    )  # fmt: skip
+    return tree.unflatten(structure, outs)
+
+
+def _traced_rule(
+    rule: Callable[[Any], Any], structure: tree.Structure, results: Sequence[Tensor],
+    args: tuple[Any, ...], name: str,
+) -> tuple[Graph | None, tuple[bool, ...], list[Tensor], str | None]:  # fmt: skip
+    """A backward rule as a graph, by which arguments it gives gradients, and what it reads."""
+    recorder = Inner(f"{name}_gradient", lifts=True)
+    gs = []
+    for i, y in enumerate(results):
+        value = Value(recorder.unique(f"gradient_{i}"), tuple(y.shape), y.dtype, recorder)
+        gs.append(recorder.symbol(value, y.device))
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    given = [recorder.value_of(x) for x in (*tensors, *results)]
+    nothing = (False,) * len(tensors)
+    try:
+        with recorder:
+            parts = _parts(rule(tree.unflatten(structure, gs)), args, name)
+            found = [p if p is None else as_tensor(p, x.dtype) for p, x in parts]
+    except Exception as error:  # whatever the user's code raises there
+        words = error.problem if isinstance(error, EagerflowError) else str(error)
+        return None, nothing, [], f"{type(error).__name__}: {words}"
+    outs = [p for p in found if p is not None]
+    graph = recorder.finish(Values([g._array for g in gs]), tuple(outs))
+    own = set(given)
+    around = [(t, v) for t, v in recorder.captured.values() if v not in own]
+    around += [(cell.variable.value, cell.value) for cell in graph.cells]
+    entries = list(dict.fromkeys(given))
+    if len(entries) < len(given):  # a result is an argument, or given twice
+        seen: set[Value] = set()
+        for i, value in enumerate(given):
+            if value in seen:
+                given[i] = Value(recorder.unique("same"), value.shape, value.dtype)
+            seen.add(value)
+    inputs = [*given, *(v for _, v in around), *graph.inputs]
+    body = Body(recorder.name, inputs, graph.nodes, graph.outputs)
+    recorder.captured.clear()
+    recorder.cells.clear()
+    return body, tuple(p is not None for p in found), [t for t, _ in around], None
+
+
+def _parts(parts: Any, args: tuple[Any, ...], name: str) -> list[tuple[Any, Tensor]]:
+    """The gradient by each argument that is a tensor, with that argument."""
+    found = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
+    if len(found) != len(args):
+        raise GradientError(
+            f"backward gave {len(found)} gradients", op=name,
+            expected=f"{len(args)}, one for each argument (None where there is none)",
+        )  # fmt: skip
+    return [(p, x) for p, x in zip(found, args, strict=True) if isinstance(x, Tensor)]
+
+
+# The op -------------------------------------------------------------------------------------------
+
+
+def _spec(
+    *operands: Any, backward: Any, reached: Any, arguments: Any, results: Any, reason: Any = None
+) -> tuple[TensorSpec, ...]:
+    ys = operands[arguments : arguments + results] if _counts(operands, arguments, results) else ()
+    if backward is not None:
+        graph = as_graph(backward, "backward")
+        found = results_of(
+            graph, [*operands, *ys], lambda i: f"operands[{min(i, len(operands) - 1)}]"
+        )
+        wanted = (
+            [x for x, has in zip(operands[:arguments], reached, strict=True) if has]
+            if isinstance(reached, tuple) and len(reached) == arguments else None
+        )  # fmt: skip
+        if wanted is None or [(s.shape, s.dtype) for s in found] != [
+            (x.shape, x.dtype) for x in wanted
+        ]:
+            raise ShapeError(
+                "the gradients are not those of the arguments that are reached", argument="reached",
+                received=", ".join(map(summary, found)) or "nothing",
+                expected=", ".join(map(summary, wanted or operands[:arguments])),
+            )  # fmt: skip
+    return tuple(TensorSpec(y.shape, y.dtype, None, y.device) for y in ys)
+
+
+def _counts(operands: Any, arguments: Any, results: Any) -> bool:
+    for value, name in ((arguments, "arguments"), (results, "results")):
+        if type(value) is not int or not 0 <= value <= len(operands):
+            raise DTypeError(
+                f"{value!r} is no number of operands", argument=name, received=summary(value),
+                expected=f"an integer from 0 to {len(operands)}",
+            )  # fmt: skip
+    if arguments + results > len(operands):
+        raise ShapeError(
+            f"there are {len(operands)} operands", argument="results",
+            received=f"{arguments} arguments and {results} results",
+            expected=f"no more than {len(operands)} in all",
+        )  # fmt: skip
+    return True
+
+
+def _vjp(
+    g: Any, y: Any, *operands: Any, backward: Graph | None, reached: tuple[bool, ...],
+    arguments: int, results: int, reason: str | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    if backward is None:
+        raise GradientError(
+            "the gradient that was given to it cannot be captured", op="custom_gradient",
+            argument="backward", received=reason, expected="a rule written with ops",
+            hint="ef ops in place of NumPy and Python in the rule of ef.custom_gradient",
+        )  # fmt: skip
+    found = iter(replay(backward, [*operands, *g]))
+    parts = [next(found) if has else None for has in reached]
+    return (*parts, *(None,) * (len(operands) - arguments))
+
+
+_vjp.stated = "its gradient is what its graph says"  # type: ignore[attr-defined]
+
+
+def _batch(
+    args: Any, flags: Any, size: Any, backward: Graph | None, reached: tuple[bool, ...],
+    arguments: int, results: int, reason: str | None,
+) -> tuple[list[Tensor], list[bool]]:  # fmt: skip
+    """The node of a batch: each example has arguments and results of its own."""
+    count = arguments + results
+    whole = [
+        broadcast_to(x, (size, *x.shape)) if i < count and not flag else x
+        for i, (x, flag) in enumerate(zip(args, flags, strict=True))
+    ]
+    if backward is not None:
+        now = (*(True,) * count, *flags[count:], *(True,) * results)
+        every = (True,) * len(backward.outputs)
+        backward = batched(backward, now, every, size, home(args))[0]
+    outs = call(
+        CUSTOM, *whole, backward=backward, reached=reached, arguments=arguments, results=results,
+        reason=reason,
+    )  # fmt: skip
+    return list(outs), [True] * results
+
+
+def _samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape in ((), (3,), (0,), (2, 3), (1, 2), (2, 1)):
+        for both in (True, False):
+            x, k = make(rng, dtype, shape), make(rng, dtype, shape)
+            named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if len(found) > 5 else shape
+            spec = named, dtype
+
+            def rule(x: Any, k: Any, y: Any, around: Any, g: Any, both: bool = both) -> Any:
+                # That of the identity, so that differences agree: y is x.
+                return (g, zeros_like(k)) if both else (g,)
+
+            graph = written(rule, *[spec] * 5)
+            facts = {"backward": graph, "reached": (True, both), "arguments": 2, "results": 1}
+            found.append(Sample((x, k, x, k), facts))
+    return found
+
+
+def _errors(rng: Any) -> list[ErrorSample]:
+    x = np.ones(3)
+    graph = written(lambda x, y, g: (g * 2.0,), *[((3,), "float64")] * 3)
+    good = {"backward": graph, "reached": (True,), "arguments": 1, "results": 1}
+    return [
+        ErrorSample((x, x), good | {"backward": "words"}, DTypeError, "not a graph"),
+        ErrorSample((x, x[:2]), good, ShapeError, "its shape is not that of"),
+        ErrorSample((x, x > 0), good, DTypeError, "its dtype is not that of"),
+        ErrorSample((x, x), good | {"reached": (False,)}, ShapeError, "not those of the arguments"),
+        ErrorSample((x, x), good | {"results": 2}, ShapeError, "there are 2 operands"),
+        ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "no number of operands"),
+    ]
+
+
+@define(
+    "control",
+    {
+        "name": "custom_gradient",
+        "on_tensors": True,
+        "outputs": 0,  # as many as the function gives
+        "dtypes": ANY,
+        "saves": "operands",
+        "infer": _spec,
+        "vjp": _vjp,
+        "batch": lambda args, flags, size, **facts: joined(
+            _batch(args, flags, size, **facts), size
+        ),
+        "cost": lambda *operands, **facts: Cost(0, 0),
+        "split": Missing("its gradient may need whole operands"),
+        "onnx": Missing("exported as what it stands behind"),
+        "samples": _samples,
+        "errors": _errors,
+        "reference": lambda *operands, arguments, results, **facts: tuple(
+            operands[arguments : arguments + results]
+        ),
+    },
+)
+def _custom_gradient(
+    xp: Any, /, *operands: Any, backward: Graph | None, reached: tuple[bool, ...], arguments: int,
+    results: int, reason: str | None = None,
+) -> Any:  # fmt: skip
+    """Values as they are, with a gradient that a graph says.
+
+    ``operands`` are the ``arguments`` of a function, its ``results``, and what else ``backward``
+    reads, a graph of them and of the results' gradients that gives the gradients by the arguments
+    which ``reached`` marks. Made of ``ef.custom_gradient`` in captured code. Raises ShapeError
+    and DTypeError for operands that are not what the graph takes.
+    """
+    ys = operands[arguments : arguments + results]
+    return fresh(ys) if all(type(y) is Tensor for y in ys) else tuple(ys)
+
+
+CUSTOM = op_of(_custom_gradient)
+BATCHED["custom_gradient"] = _batch
+Trace.custom_call = custom_call  # type: ignore[method-assign]
