@@ -337,11 +337,11 @@ def _attribute(
 ) -> list[Found]:
     names = [n.value for n in reading.find(parts[1])] if len(parts) > 1 else []
     result: list[Found] = []
-    for owner in reading.find(parts[0]):
+    for owner in reading.find(parts[0]) or reading.perhaps(parts[0]):
         for name in names:
             if isinstance(name, str):
                 result += reading.attribute(owner, name, expression.offset)
-        if not names:
+        if not names and (reading.late or not reading.unknown.intersection(parts)):
             reading.use(owner, True)
     if not result and len(parts) > 2:
         result = reading.find(parts[2])
@@ -413,7 +413,8 @@ def _variables(
     reading: Reading, expression: Expression, function: Found, parts: list[Expression]
 ) -> list[Found]:
     result = []
-    for owner in reading.find(parts[0]) if parts else ():
+    owners = (reading.find(parts[0]) or reading.perhaps(parts[0])) if parts else ()
+    for owner in owners:
         held = getattr(owner.value, "__dict__", None)
         if held is not None and category(owner.value) in ("object", "code"):
             known = owner.known or category(owner.value) == "code"

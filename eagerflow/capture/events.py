@@ -69,7 +69,7 @@ class Thread(threading.local):
 
     def line(self, frame: Any, run: Any, offset: int) -> None:
         """A watched function comes to the line that begins at ``offset``."""
-        if self.failure is None and not run.quiet:
+        if self.failure is None and not run.quiet and self.stack:
             try:
                 self.stack[-1].step(frame, run, offset)
             except Exception as error:
@@ -132,9 +132,12 @@ class _Tracing:
         sys.settrace(hook)
 
     def _local(self, thread: Thread, run: Any) -> Any:
+        pieces = run.program.pieces
+
         def local(frame: Any, event: str, arg: Any) -> Any:
             if event == "line":
-                if thread.stack:
+                piece = pieces.get(frame.f_lasti)
+                if piece is None or piece.actions or run.late or run.stores:
                     thread.line(frame, run, frame.f_lasti)
             elif event == "return":
                 if thread.stack:

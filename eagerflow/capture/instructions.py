@@ -9,11 +9,14 @@ when it comes to a new line. Whoever has the frame then finds the values (``read
 from __future__ import annotations
 
 import bisect
+import itertools
 import weakref
 from types import CodeType
 from typing import Any, NamedTuple
 
 from eagerflow.capture.walking import Action, Expression, Walk
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
 
 __all__ = ["Action", "Expression", "Piece", "Program", "program_of"]
 
@@ -21,14 +24,16 @@ __all__ = ["Action", "Expression", "Piece", "Program", "program_of"]
 class Piece(NamedTuple):
     """The actions from one place up to the end of its line.
 
-    ``straight`` of them happen for certain; ``roots`` are the locals that they start from;
-    ``caught`` says that only an exception leads here.
+    ``straight`` of them happen for certain; ``roots`` are the locals that they look into, ``keys``
+    those whose plain value decides what is read; ``caught`` says that only an exception leads here.
+    ``number`` is unique.
     """
 
     number: int
     actions: tuple[Action, ...]
     straight: int
     roots: tuple[str, ...]
+    keys: tuple[str, ...]
     caught: bool
 
 
@@ -46,7 +51,8 @@ class Program:
         self._next = walk.follows
         self._branches = walk.branches
         self._caught = walk.caught
-        self._pieces: dict[int, Piece] = {}
+        self.pieces: dict[int, Piece] = {}
+        self.own = _attributes_of_own(code, walk)
         self._offsets = sorted(self._lines)
 
     def instruction(self, offset: int) -> int:
@@ -55,9 +61,9 @@ class Program:
 
     def piece(self, offset: int) -> Piece:
         """The piece that begins at this offset."""
-        found = self._pieces.get(offset)
+        found = self.pieces.get(offset)
         if found is None:
-            found = self._pieces[offset] = self._cut(offset)
+            found = self.pieces[offset] = self._cut(offset)
         return found
 
     def _cut(self, start: int) -> Piece:
@@ -76,18 +82,78 @@ class Program:
             certain = certain and offset not in self._branches
             if certain:
                 straight = len(actions)
-        roots = dict.fromkeys(
-            name for action in actions for part in action.parts for name in _locals_of(part)
+        roles: dict[str, bool] = {}
+        for action in actions:
+            for part in action.parts:
+                _roles(part, action.verb in ("contains", "store_item"), roles)
+        keys = tuple(name for name, key in roles.items() if key)
+        return Piece(
+            next(_numbers), tuple(actions), straight, tuple(roles), keys, start in self._caught
         )
-        roots |= dict.fromkeys(a.name for a in actions if a.verb == "bind")
-        number = len(self._pieces)
-        return Piece(number, tuple(actions), straight, tuple(roots), start in self._caught)
 
 
-def _locals_of(expression: Expression) -> list[str]:
-    if expression.kind in ("local", "deref"):
-        return [expression.name]
-    return [name for part in expression.parts for name in _locals_of(part)]
+_numbers = itertools.count()
+
+# Calls of methods with other names do not look an attribute or an item up by an argument.
+_ASKING = {
+    "get", "getenv", "getattr", "hasattr", "pop", "setdefault", "index", "count", "__getitem__",
+    "__contains__", "__getattribute__",
+}  # fmt: skip
+
+
+def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
+    """Which locals an expression looks into, and whether one is the key of something."""
+    kind, parts = expression.kind, expression.parts
+    if kind in ("local", "deref"):
+        roles[expression.name] = roles.get(expression.name, False) or key
+    elif kind == "item":
+        _roles(parts[0], key, roles)
+        _roles(parts[1], True, roles)
+    elif kind in ("call", "spread"):
+        asks = parts[0].kind != "attribute" or parts[0].name in _ASKING
+        for part in parts:
+            _roles(part, key or (asks and parts[0].kind != "unknown"), roles)
+    else:
+        for part in parts:
+            _roles(part, key, roles)
+
+
+def _attributes_of_own(code: CodeType, walk: Walk) -> tuple[str, ...] | None:
+    """What a method reads from its first argument, where it looks at nothing else but tensors.
+
+    None if it also looks into other objects.
+    """
+    own = code.co_varnames[0] if code.co_argcount else ""
+    names: dict[str, None] = {}
+
+    def simple(expression: Expression) -> bool:
+        if expression.kind == "attribute":
+            (base,) = expression.parts
+            if base.kind == "local" and base.name == own:
+                names[expression.name] = None
+                return True
+            if expression.name not in _OF_TENSORS and _root(base) != "global":
+                return False
+        return all(map(simple, expression.parts))
+
+    actions = [
+        action
+        for offset, row in walk.actions.items()
+        for action in row
+        if offset not in walk.caught  # what an error is told is not of interest
+    ]
+    if own and all(simple(part) for action in actions for part in action.parts):
+        return tuple(names)
+    return None
+
+
+_OF_TENSORS = {*dir(Tensor), *dir(Variable), "__name__", "__qualname__"} - {"trainable"}
+
+
+def _root(expression: Expression) -> str:
+    while expression.kind == "attribute":
+        (expression,) = expression.parts
+    return expression.kind
 
 
 # The programs of code objects -------------------------------------------------------------------

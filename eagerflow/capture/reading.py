@@ -36,6 +36,7 @@ from eagerflow.capture.lookup import (
 from eagerflow.capture.remembering import (
     ABSENT,
     TooLarge,
+    attributes_of,
     category,
     elements,
     is_symbolic,
@@ -97,10 +98,25 @@ class Reading:
         for number, action in enumerate(piece.actions):
             self.open = False
             self.act(action, number < piece.straight)
-            if self.open:
+            if self.open and self._matters(action):
                 late.append(action)
         self.run.stores += self.stored.values()
         return tuple(late)
+
+    def _matters(self, action: Action) -> bool:
+        """Whether more is learned from an action once the results of calls are known."""
+        if action.verb == "bind" or (action.verb == "return" and not self.run.root):
+            return False
+        if action.verb != "call":
+            return True
+        waiting = list(action.parts[0].parts)  # only what it is called with, and not its result
+        while waiting:
+            part = waiting.pop()
+            if part in self.unknown:
+                return True
+            if part.kind in ("built", "either"):
+                waiting += part.parts
+        return False
 
     def again(self, actions: Iterable[Action]) -> None:
         """Read what could not be read before the piece has run."""
@@ -136,11 +152,11 @@ class Reading:
 
     def each(self, expression: Expression, do: Callable[[Found], None]) -> None:
         """``do`` with every value that an expression can have."""
-        if expression.kind == "built":
+        if expression.kind in ("built", "either"):
             for part in expression.parts:
-                self.each(part, do if do == self.use else self.use)
+                self.each(part, do if expression.kind == "either" else self.use)
             return
-        for found in self.find(expression):
+        for found in self.find(expression) or self.perhaps(expression):
             do(found)
 
     # Facts --------------------------------------------------------------------------------------
@@ -180,7 +196,7 @@ class Reading:
         try:
             held = pre[1] if pre else remember(
                 value, deep, lambda kind, part: self.refuse(kind, f"a part of {name}", part),
-                objects,
+                objects, self.watch.know,
             )  # fmt: skip
         except TooLarge as error:
             self.watch.too_large(name, value, f"{self.run.file}:{self._line()}", str(error))
@@ -228,8 +244,6 @@ class Reading:
             return
         if kind == "container" and not calls.method_of(value, "__iter__"):
             self.whole(found, False)
-            for _, part in list(elements(value)):
-                self.watch.know(part)
         elif kind == "object":
             own = calls.method_of(value, "__iter__") or calls.method_of(value, "__getitem__")
             if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
@@ -403,10 +417,21 @@ class Reading:
 
     def _attribute(self, expression: Expression) -> list[Found]:
         (base,) = expression.parts
-        result: list[Found] = []
-        for owner in self.find(base) or self.candidates(base):
+        result = self._given(expression)
+        for owner in self.find(base) or self.perhaps(base):
             result += self.attribute(owner, expression.name, expression.offset)
         return result
+
+    def _given(self, expression: Expression) -> list[Found]:
+        """What Python code gave where this was asked for."""
+        given = self.run.returned.get(expression.offset, ()) if self.late else ()
+        return [Found(value, self.watch.knows(value), "a result") for value in given]
+
+    def perhaps(self, base: Expression) -> list[Found]:
+        """What a value may be that cannot be found, now that no more is learned about it."""
+        if base in self.unknown and not self.late:
+            return []
+        return self.candidates(base)
 
     def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
         """The value of an attribute, and the fact that it has this value."""
@@ -481,11 +506,12 @@ class Reading:
     def _item(self, expression: Expression) -> list[Found]:
         container, key = expression.parts
         owners = self.find(container)
-        result: list[Found] = []
+        result = self._given(expression)
         for owner in owners:
             result += self.item(owner, self.find(key), expression.offset)
         if not owners:
-            for owner in self.candidates(container):
+            for owner in self.perhaps(container):
+                result.append(owner)
                 if owner.known and category(owner.value) == "container":
                     self.use(owner)
                     result += self._parts(owner)
@@ -508,9 +534,7 @@ class Reading:
             keys = [k for k in keys if calls.is_key(k.value)]
             if keys and not isinstance(value, set | frozenset):
                 return [found for key in keys for found in self._at(owner, key.value)]
-            if known:
-                self.iterate(owner)
-                return self._parts(owner)
+            self.iterate(owner)
         elif kind == "array" or kind in ("foreign", "iterator", "file", "opaque"):
             self.use(owner)
         elif kind == "object":
@@ -535,24 +559,32 @@ class Reading:
         return [] if value is ABSENT else self.found(value, noted, full)
 
     def _parts(self, owner: Found) -> list[Found]:
-        return [
-            Found(part, owner.known, f"{owner.name}[{key!r}]")
-            for key, part in self._few(owner.value)
-        ]
+        """The items of a container, or the attributes of an object."""
+        value, known, name = owner
+        kind = category(value)
+        if kind == "container":
+            return [Found(part, known, f"{name}[{key!r}]") for key, part in self._few(value)]
+        if kind == "object":
+            return [Found(v, known, f"{name}.{key}") for key, v in attributes_of(value).items()]
+        return []
 
     def _call(self, expression: Expression) -> list[Found]:
         return calls.call(self, expression)
 
     def candidates(self, expression: Expression) -> list[Found]:
-        """What a call of code that is not watched may have given: its arguments, or their parts."""
-        if expression.kind not in ("call", "spread"):
+        """What code that is not watched may have given: what it was given, or parts of that."""
+        if expression.kind not in ("call", "spread", "attribute", "item", "built", "either"):
             return []
         result: list[Found] = []
-        callee, *parts = expression.parts
-        for part in (*callee.parts, *parts) if callee.kind == "attribute" else parts:
+        first, *parts = expression.parts or (None,)
+        if first is not None and expression.kind in ("call", "spread"):
+            parts = [*first.parts, *parts] if first.kind == "attribute" else parts
+        elif first is not None:
+            parts = [first, *parts]
+        for part in parts:
             for found in self.find(part) or self.candidates(part):
                 result.append(found)
-                if found.known and category(found.value) == "container":
+                if found.known:
                     result += self._parts(found)
         return [f for f in result if category(f.value) not in ("plain", "tensor")]
 

@@ -263,12 +263,14 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def remember(
-    value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool = False
-) -> Remembered:
+    value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool = False,
+    know: Callable[[Any], None] = id,
+) -> Remembered:  # fmt: skip
     """What ``value`` holds now; with ``deep`` also what its parts hold.
 
     ``objects`` remembers the attributes of an object too. ``refuse`` is called with the category
-    and the value of what cannot be compared. Raises TooLarge.
+    and the value of what cannot be compared, ``know`` with every part that has parts of its own.
+    Raises TooLarge.
     """
     left = [ITEMS]
     active: set[int] = set()
@@ -294,7 +296,10 @@ def remember(
 
     def step(part: Any, depth: int) -> Any:
         kind = category(part)
-        if kind in ("plain", "code", "tensor") or not (deep or depth == 0):
+        if kind in ("plain", "tensor"):
+            return part
+        know(part)
+        if kind == "code" or not (deep or depth == 0):
             return part
         if kind in ("container", "array"):
             return walk(part, kind, depth)

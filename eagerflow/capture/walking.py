@@ -99,16 +99,20 @@ _ENDS = {
     "JUMP_BACKWARD_NO_INTERRUPT",
 }  # fmt: skip
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
+_VISITS = 8  # a loop that builds a container would go on forever
 _MARK_LAST = "CALL_KW" in dis.opmap  # from 3.13 on the mark of a call lies above what is called
 
 
 def _either(a: Expression, b: Expression) -> Expression:
     """What is one of two values; the first one itself if it covers the second."""
-    known = a.parts if a.kind == "either" else (a,)
-    keys = {(x.kind, x.offset) for x in known}
-    more = b.parts if b.kind == "either" else (b,)
-    more = tuple(x for x in more if (x.kind, x.offset) not in keys)
-    return Expression("either", parts=(*known, *more)) if more else a
+    found = {(x.kind, x.offset): x for x in (a.parts if a.kind == "either" else (a,))}
+    before = list(found.values())
+    # A value of the same instruction is the same one, by now known better.
+    found |= {(x.kind, x.offset): x for x in (b.parts if b.kind == "either" else (b,))}
+    parts = tuple(found.values())
+    if len(parts) == len(before) and all(x is y for x, y in zip(parts, before, strict=True)):
+        return a
+    return Expression("either", parts=parts) if len(parts) > 1 else parts[0]
 
 
 class Walk:
@@ -120,6 +124,7 @@ class Walk:
         self.follows: dict[int, tuple[int, ...]] = {}  # where it goes on, but not back
         self.branches: set[int] = set()
         self.unknown: str | None = None
+        self.values: dict[Any, Expression] = {}
         self.code = code
         self.cells = {*code.co_freevars, *code.co_cellvars}
         self.instructions = list(dis.get_instructions(code))
@@ -142,18 +147,20 @@ class Walk:
 
     def _follow(self, waiting: list[tuple[int, list[Expression]]], seen: set[int]) -> None:
         stacks: dict[int, list[Expression]] = {}
+        visits: dict[int, int] = {}
         while waiting:
             offset, stack = waiting.pop()
             before = stacks.get(offset)
             if offset not in self.index or (before is None and offset in seen):
                 continue
             if before is not None:  # a second way to here: what lies on the stack is either value
-                if len(before) != len(stack):
+                if len(before) != len(stack) or visits.get(offset, 0) > _VISITS:
                     continue
                 stack = [_either(a, b) for a, b in zip(before, stack, strict=True)]
                 if all(a is b for a, b in zip(before, stack, strict=True)):
                     continue
             stacks[offset] = stack
+            visits[offset] = visits.get(offset, 0) + 1
             seen.add(offset)
             instruction = self.instructions[self.index[offset]]
             self.stack, self.jumped = list(stack), None
@@ -183,7 +190,7 @@ class Walk:
             if name == "CALL_INTRINSIC_1" and instruction.arg == 6:  # a list becomes a tuple
                 self.push(parts[0])
             else:
-                self.stack += [self.value("call", parts=parts)] * pushes
+                self.stack += [self.value("call", parts=(UNKNOWN, *parts))] * pushes
         elif name in _OPERATORS:
             self.act("use", *self.take(_OPERATORS[name]))
             self.push(self.value("result"))
@@ -223,7 +230,12 @@ class Walk:
             self.push(NULL, value)
 
     def value(self, kind: str, name: Any = None, parts: tuple[Expression, ...] = ()) -> Expression:
-        return Expression(kind, name, parts, self.offset, self.line)
+        # The same object for the same value, to see where a second walk finds nothing new.
+        key = kind, self.offset, name if kind != "constant" else id(name), parts
+        known = self.values.get(key)
+        if known is None:
+            known = self.values[key] = Expression(kind, name, parts, self.offset, self.line)
+        return known
 
     def act(self, verb: str, *parts: Expression, name: Any = None) -> None:
         action = Action(verb, parts, name, self.offset, self.line)
@@ -418,12 +430,23 @@ def _unpack(walk: Walk, x: Any) -> None:
 
 @_on("LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE")
 def _extend(walk: Walk, x: Any) -> None:
-    walk.act("iterate", *walk.take(1))
+    (value,) = walk.take(1)
+    walk.act("iterate", value)
+    _grow(walk, x.arg, walk.value("call", parts=(UNKNOWN, value)))
+
+
+def _grow(walk: Walk, depth: int, value: Expression) -> None:
+    """The container that lies so deep in the stack holds one more value."""
+    if depth <= len(walk.stack):
+        container = walk.stack[-depth]
+        walk.stack[-depth] = walk.value("built", parts=(container, value))
 
 
 @_on("LIST_APPEND SET_ADD MAP_ADD")
 def _append(walk: Walk, x: Any) -> None:
-    walk.act("use", *walk.take(2 if x.opname == "MAP_ADD" else 1))
+    parts = walk.take(2 if x.opname == "MAP_ADD" else 1)
+    walk.act("use", *parts)
+    _grow(walk, x.arg, parts[-1])
 
 
 @_on("LIST_TO_TUPLE")

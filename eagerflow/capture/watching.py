@@ -22,14 +22,17 @@ from sys import getrefcount
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from eagerflow.capture.events import Thread, current
-from eagerflow.capture.instructions import program_of
+from eagerflow.capture.instructions import Program, program_of
 from eagerflow.capture.ledger import Fact, Ledger
-from eagerflow.capture.lookup import functions_in
+from eagerflow.capture.lookup import LAYERS, Found, functions_in, origins
 from eagerflow.capture.reading import Reading, Run
-from eagerflow.capture.remembering import CANNOT, category, name_of_code
+from eagerflow.capture.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
 from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
+from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
 __all__ = ["Watch", "watching"]
@@ -80,6 +83,7 @@ class Watch:
         self._functions: dict[int, dict[int, FunctionType]] = {}
         self._cells: dict[Any, Cells] = {}
         self._read: dict[Any, Any] = {}
+        self._entered: set[Any] = set()
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
         self._problem: CaptureError | None = None
         self._ledger: Ledger | None = None
@@ -127,7 +131,7 @@ class Watch:
         """All dicts that hold what was seen."""
         return (
             self.facts, self.mutated, self.made, self._written, self._known, self._functions,
-            self._cells, self._read, self._kept,
+            self._cells, self._read, self._kept, self._entered,
         )  # fmt: skip
 
     def _forget(self) -> None:
@@ -251,6 +255,8 @@ class Watch:
                 sys.version.split()[0], "a version of eagerflow for this Python",
                 f"{code.co_filename}:{code.co_firstlineno}",
             )  # fmt: skip
+        if origins[code.co_filename] == LAYERS:
+            return self._enter_own(frame, program, thread)
         run = Run(frame, program, {})
         self._find_function(frame, run)
         if id(code) in self._roots:
@@ -258,9 +264,73 @@ class Watch:
             run.root = True
             for value in frame.f_locals.values():
                 self._argument(value, 3)
-        elif run.trusted:
-            run.quiet = self._again(frame, code)
         return run
+
+    def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
+        """A function of eagerflow's layers begins.
+
+        The lines of a method that looks into its own object alone are watched once; for other
+        objects there are facts about all that it may read from them.
+        """
+        code = frame.f_code
+        run: Run | None = None
+        if id(code) not in self._read:
+            self._read[id(code)] = ()
+            run = Run(frame, program, {})
+            self._find_function(frame, run)
+            self._again(frame, code)
+            return run
+        if program.own is None:
+            run = Run(frame, program, {})
+            self._find_function(frame, run)
+            run.quiet = self._again(frame, code)
+        else:
+            label = code.co_varnames[0]
+            own = frame.f_locals.get(label)
+            key = id(code), id(own)
+            if key not in self._read and category(own) == "object":
+                self._read[key] = ()
+                self._keep([own])
+                self._look_into(own, label, program.own, frame)
+        caller = thread.runs.get(frame.f_back)
+        if caller is None or not caller.late:  # nobody asks what it returns
+            return run if run is not None and not run.quiet else None
+        run = run or Run(frame, program, {})
+        run.quiet = run.quiet or program.own is not None
+        return run
+
+    def _look_into(self, own: Any, label: str, names: tuple[str, ...], frame: Any) -> None:
+        """Facts about attributes of a layer, and about what containers among them hold."""
+        held = getattr(own, "__dict__", {})
+        cls = type(own)
+        place = frame.f_code.co_filename, frame.f_code.co_firstlineno
+        for name in names:
+            full = f"{label}.{name}"
+            part = held.get(name, ABSENT)
+            if part is ABSENT:
+                # The class has it, unless the object gets one of its own; its helpers do not.
+                if name[0] != "_":
+                    if self.once(cls, name):
+                        reading = Reading(self, Run(frame, program_of(frame.f_code), {}), {}, False)
+                        reading.attribute(Found(cls, True, cls.__name__), name)
+                    self.note("attribute", full, "item", held, name, part, place, True)
+                continue
+            kind = category(part)
+            if kind == "tensor" and is_symbolic(part):
+                continue
+            noted = self.note("attribute", full, "attribute", own, name, part, place, True)
+            if noted and kind not in ("plain", "tensor"):
+                self.know(part)
+                if kind in ("container", "array"):
+                    reading = Reading(self, Run(frame, program_of(frame.f_code), {}), {}, False)
+                    reading.use(Found(part, True, full))
+
+    def once(self, *key: Any) -> bool:
+        """Whether this is asked for the first time."""
+        if key in self._entered:
+            return False
+        self._entered.add(key)
+        return True
 
     def _argument(self, value: Any, depth: int) -> None:
         """Objects among the arguments were there before; containers are made for each call."""
@@ -285,12 +355,7 @@ class Watch:
         if code.co_flags & inspect.CO_VARKEYWORDS:
             for item in values.get(more[0], {}).items():
                 parts += item
-        return self._seen((id(code), *self._identities(parts)), parts)
-
-    def _identities(self, parts: list[Any]) -> list[int]:
-        return [0 if type(part) is Tensor else id(part) for part in parts]
-
-    def _seen(self, key: Any, parts: list[Any]) -> bool:
+        key = (id(code), *[0 if type(part) is Tensor else id(part) for part in parts])
         if key in self._read:
             return True
         self._keep(parts)
@@ -304,19 +369,25 @@ class Watch:
 
     def step(self, frame: Any, run: Run, offset: int) -> None:
         """A watched function comes to a line, or back to the head of a loop."""
-        piece = run.program.piece(offset)
+        piece = run.program.pieces.get(offset) or run.program.piece(offset)
         if run.late or run.stores:
             self._settle(frame, run, not piece.caught)
         if run.returned:
             run.returned.clear()
         if not piece.actions:
             return
+        # What has been read with the same objects need not be read again.
+        key: Any = piece.number, id(run.cells)
         parts: list[Any] = []
         values: Any = None
         if piece.roots:
             values = frame.f_locals
             parts = [values.get(name) for name in piece.roots]
-        key = (id(run.program), piece.number, id(run.cells), *self._identities(parts))
+            key += tuple([0 if type(part) in _INERT else id(part) for part in parts])
+            if piece.keys:
+                more = [values.get(name) for name in piece.keys]
+                key += tuple(map(id, more))
+                parts += more
         late = self._read.get(key)
         if late is None:
             self._keep(parts)
@@ -342,11 +413,20 @@ class Watch:
         if caller is not None and caller.late and completed:
             offset = caller.program.instruction(frame.f_back.f_lasti)
             caller.returned.setdefault(offset, []).append(value)
+            if category(value) not in ("plain", "tensor"):
+                # The rest of the line may pass it on to functions that look into it.
+                Reading(self, caller, frame.f_back.f_locals, True).again(caller.late)
 
     # Functions and their variables --------------------------------------------------------------
 
     def _find_function(self, frame: Any, run: Run) -> None:
         code = run.code
+        if not code.co_freevars:
+            own = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            key = id(code), type(own), len(self._functions.get(id(code), ()))
+            if key in self._entered and not isinstance(own, type):
+                return
+            self._entered.add(key)
         found = [f for f in self._functions.get(id(code), {}).values() if _fits(f, frame)]
         method = self._find_method(frame, run)
         if method is not None and method not in found:
@@ -414,6 +494,10 @@ class Watch:
                 self.note("default", f"defaults of {name}", part, f, part, held, place, True)
                 for value in values if type(values) is tuple else values.values():
                     self.know(value)
+
+
+# Values with nothing to look into.
+_INERT = {Tensor, Number, int, float, complex, bool, str, type(None), np.ndarray}
 
 
 def _fits(f: FunctionType, frame: Any) -> bool:
