@@ -201,7 +201,7 @@ def _batch(
 
 
 def _samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = []
+    found: list[Sample] = []
     for shape in ((), (3,), (0,), (2, 3), (1, 2), (2, 1)):
         for both in (True, False):
             x, k = make(rng, dtype, shape), make(rng, dtype, shape)
@@ -272,4 +272,4 @@ def _custom_gradient(
 
 CUSTOM = op_of(_custom_gradient)
 BATCHED["custom_gradient"] = _batch
-Trace.custom_call = custom_call  # type: ignore[method-assign]
+Trace.custom_call = custom_call  # type: ignore[method-assign,assignment]
