@@ -105,10 +105,10 @@ def processor_seconds():
     return own, (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(contestants, rounds):
+def timed(contestants, rounds, seconds=SECONDS):
     """harness.measure, and the share of the processors that other processes took meanwhile."""
     start, (own, used) = time.perf_counter(), processor_seconds()
-    times = harness.measure(contestants, rounds, SECONDS, PAUSE)
+    times = harness.measure(contestants, rounds, seconds, PAUSE)
     own_then, used_then = processor_seconds()
     if used is None:
         return times, None
