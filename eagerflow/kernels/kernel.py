@@ -182,19 +182,21 @@ def fixed_call(
     inputs: Sequence[Array],
     outputs: Sequence[Array],
     sizes: dict[str, int],
+    strides: Sequence[Sequence[int]],
     offsets: Sequence[int] = (),
     way: str | None = None,
-) -> Callable[[Sequence[Array], Sequence[Array]], None] | None:
-    """A function of arrays of these very shapes, strides and dtypes that checks nothing more.
+) -> Callable[[Sequence[Array], Sequence[Array]], int] | None:
+    """A function of arrays of these very shapes and dtypes, which costs about a microsecond.
 
     ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written
     from their first element on, ``offsets`` bytes later for an input, so that other views of
-    the same memory do as well. None where the region has to run with views as they are.
-    Raises as ``compute`` does.
+    the same memory do as well. ``strides`` are what the first inputs of a call must have: else
+    the function does nothing and gives 1. None where the region has to run with views as they
+    are. Raises as ``compute`` does.
     """
     prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
     if isinstance(prepared.call, launch.Call) and fixed.possible(prepared.call):
-        return fixed.FixedCall(prepared.call, offsets)
+        return fixed.FixedCall(prepared.call, strides, offsets)
     return None
 
 

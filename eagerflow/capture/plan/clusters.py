@@ -24,6 +24,7 @@ _OPTIMIZERS = {"adam_update": (0, 2, 3), "momentum_update": (0, 2)}
 """Which inputs the results of an op take the place of."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LAYOUTS = 64  # strides that a call is kept ready for
 _NAMED = 4  # ops that a region's name tells
 
 
@@ -184,7 +185,7 @@ class Call:
     call it at once.
     """
 
-    __slots__ = ("_fixed", "_prepared", "_strides", "cluster", "region", "way")
+    __slots__ = ("_fixed", "_prepared", "cluster", "region", "way")
 
     def __init__(
         self, cluster: Cluster, inputs: Sequence[Any], outputs: Sequence[Any],
@@ -194,9 +195,7 @@ class Call:
         self.region = cluster.region_inplace(inplace)
         self.way = way or kernel.ways()[0]
         self._prepared: dict[Any, Any] = {}
-        given = [_like(x) for x in inputs]
-        self._strides = [a.strides for a in given]
-        self._fixed = self._ready(given, [_like(x) for x in outputs])
+        self._fixed = self._ready([_like(x) for x in inputs], [_like(x) for x in outputs])
 
     def source(self) -> str:
         """The region as text."""
@@ -204,22 +203,21 @@ class Call:
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill ``outputs`` with what the region computes from ``inputs``."""
-        for array, strides in zip(inputs, self._strides):  # noqa: B905 (on the hot path)
-            if array.strides != strides:
-                self._other(inputs, outputs)
-                return
         if self.cluster.checks:
             self._check(inputs)
-        self._fixed(inputs, outputs)
+        if self._fixed(inputs, outputs):
+            self._other(inputs, outputs)
 
     def _other(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on arrays with other strides than expected."""
         key = tuple([a.strides for a in inputs])
         found = self._prepared.get(key)
         if found is None:
+            if len(self._prepared) >= _LAYOUTS:
+                self._prepared.clear()
             found = self._prepared[key] = self._ready(inputs, outputs)
-        self._check(inputs)
-        found(inputs, outputs)
+        if found(inputs, outputs):  # of another type, as NumPy's masked and mapped arrays
+            self._run(inputs, outputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:
         for number, classes in self.cluster.checks:
@@ -233,12 +231,12 @@ class Call:
 
     def _ready(
         self, inputs: Sequence[Any], outputs: Sequence[Any]
-    ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    ) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
         own = self.cluster
         offsets = [(p.word or 0) * p.value.dtype.itemsize for p in own._inputs]
         found = kernel.fixed_call(
             self.region, self._views(inputs, own._inputs), self._views(outputs, own._outputs),
-            own._sizes, offsets, self.way,
+            own._sizes, [a.strides for a in inputs], offsets, self.way,
         )  # fmt: skip
         return found or self._run
 

@@ -16,6 +16,10 @@ __all__ = ["SHARED", "STATEMENTS", "STREAMS", "Growing"]
 STATEMENTS = 120  # at most, in one region: beyond, compiling takes long
 STREAMS = 24  # arrays at most that one region reads
 SHARED = 1 << 16  # elements from which threads share a region's work
+SEVERAL, MANY = 4, 12  # calls of NumPy from which one of a kernel costs less on small arrays
+TINY = 16  # elements of arrays for which only the steps of optimizers become regions
+STEPS = {"adam_update": 14, "momentum_update": 6}
+"""Calls of NumPy of which one step of an optimizer consists."""
 BY_ADDRESS = {"random_keep": 0, **dict.fromkeys(CLASSES, 1)}
 """Ops with an argument that has to be in memory before a region begins, and its position."""
 
@@ -328,15 +332,24 @@ class Growing:
         real = [m.node for m in self.members if m.node.op.name not in FREE]
         if not size or not real:
             return False
+        calls = sum(map(_calls, real))
         if size < border:
-            return len(real) >= 4 and size * 8 >= border
-        if len(real) > 1 or size >= SHARED:
-            return True
-        op = real[0].op
+            least = SEVERAL if size * 8 >= border else MANY
+            return calls >= least and (size >= TINY or real[0].op.name in STEPS)
         # What is one call of NumPy stays one; what is several becomes one.
-        if isinstance(op.scalar, Rows):
-            return not op.scalar.columns
-        return callable(op.scalar) and op.ufunc is None
+        return calls > 1 or size >= SHARED
+
+
+def _calls(node: Node) -> int:
+    """About how many calls of NumPy a node costs where it is no region."""
+    op = node.op
+    if op.name in STEPS:
+        return STEPS[op.name]
+    if isinstance(op.scalar, Rows):
+        return 1 if op.scalar.columns else 6
+    if op.family == "rows":
+        return 5
+    return 3 if callable(op.scalar) and op.ufunc is None else 1
 
 
 def _agree(one: Growing, table: Axes, other: Growing, own: Axes) -> bool:

@@ -1,8 +1,9 @@
 """Calls whose arrays differ in nothing but their addresses, at the least cost.
 
 All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory for
-what it keeps. A few machine instructions fetch the arrays' addresses from the arrays
-themselves, set the counters to zero and run the kernel, so that a call from Python is one.
+what it keeps. A few machine instructions look whether the arrays have the strides that they
+should have, fetch the addresses from the arrays themselves, set the counters to zero and run
+the kernel, so that a call from Python is one.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from eagerflow.kernels.reductions import identity, ufunc
 
 __all__ = ["FixedCall", "possible"]
 
-# A job: what runs, its three arguments, how many counters and operands there are; then for each
-# operand its slot in the frame, what to add to its address, and the array itself.
-_HEAD = 6
+# A job: what runs, its three arguments, how many counters and operands there are; how many of
+# have their strides looked at, and where their number of axes and their strides are; the type of
+# arrays; then for each operand its slot in the frame, what to add to its address, the array.
+_HEAD = 9
+_TYPE = launch.HEAD - 8  # where an object has the address of its type
+_STRIDES = launch.HEAD + 24  # where an array has the address of its strides
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
@@ -73,8 +77,83 @@ done:
   ret void
 }}
 
-define void @start(ptr %job) nounwind {{
+define i64 @differs(ptr %job) nounwind {{
+entry:
+  %at_count = getelementptr i64, ptr %job, i64 5
+  %count = load i64, ptr %at_count, align 8
+  %skipped = mul i64 %count, 2
+  %slots = getelementptr i64, ptr %job, i64 {head}
+  %arrays = getelementptr i64, ptr %slots, i64 %skipped
+  %at_looked = getelementptr i64, ptr %job, i64 6
+  %looked = load i64, ptr %at_looked, align 8
+  %at_table = getelementptr i64, ptr %job, i64 7
+  %table = load ptr, ptr %at_table, align 8
+  %at_type = getelementptr i64, ptr %job, i64 8
+  %type = load i64, ptr %at_type, align 8
+  br label %object
+object:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %typed ]
+  %others = icmp ult i64 %i, %count
+  br i1 %others, label %typed, label %operand
+typed:
+  %at_object = getelementptr i64, ptr %arrays, i64 %i
+  %object_here = load ptr, ptr %at_object, align 8
+  %at_own_type = getelementptr i8, ptr %object_here, i64 {type}
+  %own_type = load i64, ptr %at_own_type, align 8
+  %i_next = add i64 %i, 1
+  %array_too = icmp eq i64 %own_type, %type
+  br i1 %array_too, label %object, label %different
+operand:
+  %k = phi i64 [ 0, %object ], [ %k_next, %equal ]
+  %wanted = phi ptr [ %table, %object ], [ %wanted_next, %equal ]
+  %more = icmp ult i64 %k, %looked
+  br i1 %more, label %look, label %none
+look:
+  %axes = load i64, ptr %wanted, align 8
+  %wanted_first = getelementptr i64, ptr %wanted, i64 1
+  %wanted_next = getelementptr i64, ptr %wanted_first, i64 %axes
+  %at_array = getelementptr i64, ptr %arrays, i64 %k
+  %array = load ptr, ptr %at_array, align 8
+  %at_strides = getelementptr i8, ptr %array, i64 {strides}
+  %own = load ptr, ptr %at_strides, align 8
+  br label %axis
+axis:
+  %j = phi i64 [ 0, %look ], [ %j_next, %compare ]
+  %inside = icmp ult i64 %j, %axes
+  br i1 %inside, label %compare, label %equal
+compare:
+  %at_one = getelementptr i64, ptr %own, i64 %j
+  %one = load i64, ptr %at_one, align 8
+  %at_other = getelementptr i64, ptr %wanted_first, i64 %j
+  %other = load i64, ptr %at_other, align 8
+  %j_next = add i64 %j, 1
+  %same = icmp eq i64 %one, %other
+  br i1 %same, label %axis, label %different
+equal:
+  %k_next = add i64 %k, 1
+  br label %operand
+different:
+  ret i64 1
+none:
+  ret i64 0
+}}
+
+define i64 @fill_if_fit(ptr %job) nounwind {{
+  %no = call i64 @differs(ptr %job)
+  %fits = icmp eq i64 %no, 0
+  br i1 %fits, label %go, label %done
+go:
   call void @fill(ptr %job)
+  br label %done
+done:
+  ret i64 %no
+}}
+
+define i64 @start(ptr %job) nounwind {{
+  %no = call i64 @fill_if_fit(ptr %job)
+  %fits = icmp eq i64 %no, 0
+  br i1 %fits, label %go, label %done
+go:
   %function = load ptr, ptr %job, align 8
   %at_frame = getelementptr i64, ptr %job, i64 1
   %frame = load ptr, ptr %at_frame, align 8
@@ -83,33 +162,22 @@ define void @start(ptr %job) nounwind {{
   %at_counters = getelementptr i64, ptr %job, i64 3
   %counters = load ptr, ptr %at_counters, align 8
   call void %function(ptr %frame, ptr %scratch, ptr %counters)
-  ret void
+  br label %done
+done:
+  ret i64 %no
 }}
 
-define void @start_all(ptr %jobs, i64 %count) nounwind {{
-entry:
-  br label %next
-next:
-  %k = phi i64 [ 0, %entry ], [ %k_next, %work ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %work, label %done
-work:
-  %at_job = getelementptr ptr, ptr %jobs, i64 %k
-  %job = load ptr, ptr %at_job, align 8
-  call void @start(ptr %job)
-  %k_next = add i64 %k, 1
-  br label %next
-done:
-  ret void
-}}
 """
 
 
 @cache
-def _functions() -> tuple[Any, Any, Any]:
-    """What fills a job's frame, what also runs it, and what runs several."""
+def _functions() -> tuple[Any, Any]:
+    """What looks at a job's arrays and fills its frame, and what also runs it.
+
+    They give 0, or 1 where an array is none, or has other strides: then nothing was done.
+    """
     target = compiler.host()
-    text = _TEXT.format(head=_HEAD, field=launch.HEAD, line=LINE)
+    text = _TEXT.format(head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=LINE)
     text = f'target triple = "{target.triple}"\n{text}'
     disk = ObjectCache()
     key = "\n".join([text, target.key, compiler.version()])
@@ -117,19 +185,32 @@ def _functions() -> tuple[Any, Any, Any]:
     if content is None:
         content = compiler.compile_object(text, target)
         disk.store(key, content)
-    names = ("fill", "start", "start_all")
-    library = compiler.link(content, *names)
-    arguments = ((ctypes.c_void_p,), (ctypes.c_void_p,), (ctypes.c_void_p, ctypes.c_int64))
-    fill, start, start_all = (
-        library.function(n, *given) for n, given in zip(names, arguments, strict=True)
-    )
-    return fill, start, start_all
+    library = compiler.link(content, "fill_if_fit", "start")
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+    fill, start = (kind(library.address(name)) for name in ("fill_if_fit", "start"))
+    fill.owner = start.owner = library  # type: ignore[attr-defined]
+    return fill, start
+
+
+@cache
+def _open() -> bool:
+    """Whether arrays lie open: their addresses and strides are where they are looked for."""
+    if launch.address is not launch._quick_address:
+        return False
+    probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
+    try:
+        if ctypes.c_uint64.from_address(id(probe) + _TYPE).value != id(np.ndarray):
+            return False
+        place = ctypes.c_uint64.from_address(id(probe) + _STRIDES).value
+        found = (ctypes.c_int64 * probe.ndim).from_address(place)
+    except (ValueError, TypeError):
+        return False
+    return tuple(found) == probe.strides
 
 
 def possible(call: Any) -> bool:
     """Whether a prepared call needs nothing but its arrays' addresses."""
-    plain = not (call.copies or call.lookups or call.saved)
-    return plain and launch.address is launch._quick_address
+    return not (call.copies or call.lookups or call.saved) and _open()
 
 
 class _Job:
@@ -162,7 +243,7 @@ class _Job:
         self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
             call.entry, ctypes.addressof(self.frame), self.scratch,
             ctypes.addressof(self.counters), len(self.counters) // LINE, count,
-            *call.slots, *call.offsets,
+            call.looked, ctypes.addressof(call.strides), id(np.ndarray), *call.slots, *call.offsets,
         )  # fmt: skip
         self.address = ctypes.addressof(self.words)
         # What is written with each call: one object for each operand.
@@ -173,11 +254,14 @@ class _Job:
 class FixedCall:
     """A ``launch.Call`` for arrays like those that it was made for, whatever their addresses.
 
-    ``offsets`` are bytes to add to the addresses of inputs. It checks nothing: shapes, strides
-    and dtypes have to be those that it was made for. Several threads may call it at once.
+    ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
+    to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
+    it was made for. Several threads may call it at once.
     """
 
-    def __init__(self, call: launch.Call, offsets: Sequence[int] = ()) -> None:
+    def __init__(
+        self, call: launch.Call, strides: Sequence[Sequence[int]], offsets: Sequence[int]
+    ) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch
         self.entry: int = ctypes.cast(own.code.function, ctypes.c_void_p).value or 0
@@ -186,12 +270,18 @@ class FixedCall:
         self.slots = own.pointers
         self.offsets = [*offsets, *[0] * (len(self.slots) - len(offsets))]
         self.threads = own.count if own.parallel else 1
-        self.fill, self.start, _ = _functions()
+        table = [n for own in strides for n in (len(own), *own)]
+        self.looked, self.strides = len(strides), (ctypes.c_int64 * len(table))(*table)
+        self.fill, self.start = _functions()
         self.joins = [self._join(i) for i in call.columns]
         self._jobs: list[_Job] = [_Job(self)]
 
-    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Fill ``outputs`` with what the region computes from ``inputs``."""
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+        """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.
+
+        Where an input has other strides, or something is no array, nothing is done, and it
+        gives 1.
+        """
         try:
             job = self._jobs.pop()
         except IndexError:
@@ -204,15 +294,18 @@ class FixedCall:
             given = [*map(id, inputs), *map(id, outputs)]
         job.places[:] = given
         if self.threads > 1 and threads.thread_count() > 1:
-            self._shared(job)
+            differs: int = self._shared(job)
         else:
-            self.start(job.address)
-        for join in self.joins:
-            join(job, outputs)
+            differs = self.start(job.address)
+        if not differs:
+            for join in self.joins:
+                join(job, outputs)
         self._jobs.append(job)
+        return differs
 
-    def _shared(self, job: _Job) -> None:
-        self.fill(job.address)
+    def _shared(self, job: _Job) -> int:
+        if self.fill(job.address):
+            return 1
         function, frame, counters = self.launch.code.function, job.frame, job.counters
         kept = self.launch.scratch if self.launch.variant != "stages" else 0
 
@@ -220,6 +313,7 @@ class FixedCall:
             function(frame, self.launch._own_scratch() if kept else job.scratch, counters)
 
         threads.run(help_out, min(self.threads, threads.thread_count()))
+        return 0
 
     def _join(self, number: int) -> Any:
         """What brings a column reduction's parts into its output."""
