@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache, partial
+from itertools import cycle, islice
 from time import perf_counter
 from typing import Any
 
@@ -22,14 +23,15 @@ import numpy as np
 
 from eagerflow.capture import executor
 from eagerflow.capture.plan.clusters import Cluster
+from eagerflow.capture.plan.plan import Plan
+from eagerflow.capture.plan.regions import grow
 from eagerflow.capture.plan.regions_rules import CREATIONS, FREE
+from eagerflow.capture.trace import trace
 from eagerflow.devices import Device, as_device
 from eagerflow.devices import devices as all_devices
 from eagerflow.errors import ArgumentError
 from eagerflow.graph import Node, Value
 from eagerflow.kernels import kernel
-from eagerflow.kernels.buffers import empty
-from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.cache import ObjectCache
 from eagerflow.op import Missing, ops
 from eagerflow.spec import TensorSpec
@@ -43,7 +45,13 @@ VIEWS = FREE | {"permute_dims", "to_device", "positive", "unstack", "split"}
 """Ops that touch no element, most of the time."""
 EXPENSIVE = ("exp", "log", "tanh", "sin", "sqrt", "divide", "erf", "power")
 """Instructions of regions that are timed one by one; all others count as additions."""
-VERSION = 3
+ALIKE = {
+    "exp": ("exp2", "expm1", "sigmoid"), "log": ("log1p", "log2", "log10"), "sin": ("cos", "tan"),
+    "divide": ("reciprocal",), "sqrt": ("rsqrt",), "erf": ("erfc", "gelu"),
+    "tanh": ("sinh", "cosh"),
+}  # fmt: skip
+"""Instructions that take about as long as one that is timed."""
+VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Rates:
     generated kernels, where ``"add"`` stands for all that are not listed. ``call`` and
     ``region`` are seconds that a call costs besides.
 
-    >>> Rates(products=1e11, memory=1e10).call
+    >>> ef.capture.Rates(products=1e11, memory=1e10).call
     1e-06
     """
 
@@ -98,7 +106,8 @@ class CostModel:
     from the end of a piece until one on another device begins, ``bandwidth`` bytes a second of
     transfers between devices that do not share memory (infinite between those that do).
 
-    >>> model = CostModel({"*": Rates(products=1e11, memory=1e10)}, latency=1e-5)
+    >>> rates = ef.capture.Rates(products=1e11, memory=1e10)
+    >>> model = ef.capture.CostModel({"*": rates}, latency=1e-5)
     >>> model.transfer(1 << 20, "cpu:0", "cpu:1")
     1e-05
     """
@@ -283,6 +292,7 @@ def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
 
 
 _ELEMENTS = 1 << 14
+_FEW = 1 << 9  # elements of a region of which nearly all time is the call
 
 
 def _elements(place: Device, call: float) -> dict[str, float]:
@@ -308,44 +318,41 @@ def _elements(place: Device, call: float) -> dict[str, float]:
     return found
 
 
-def _region(name: str, instruction: str | None, length: int) -> Callable[[], object]:
-    """A call of a generated kernel: a chain of one instruction."""
-    b = Builder(name, "n")
-    x = b.input("x", "float32", "n")
-    y = x
-    for i in range(4):
-        if instruction is None:
-            break
-        rule = getattr(b, instruction)
-        y = rule(y, x) if instruction in ("add", "divide", "power") else rule(y)
-        if instruction in ("exp", "tanh", "erf", "sin", "log", "sqrt") and i < 3:
-            y = y * 0.25 + 0.5  # so that numbers stay as ordinary as they are
-    b.output("y", y)
-    region = b.region()
+def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], object]:
+    """A run of a plan of one function of a vector."""
+    graph = trace(f, TensorSpec((length,), "float32"))
+    plan = Plan(graph, grow, place)
     values = np.random.default_rng(0).uniform(0.2, 0.9, length).astype(np.float32)
-    out = empty((length,), np.dtype(np.float32))
-    ready = kernel.fixed_call(region, [values], [out], {"n": length}, [0], kernel.ways()[0])
-    if ready is None:
-        return lambda: kernel.compute(region, (values,), (out,), {"n": length}, kernel.ways()[0])
-    return lambda: ready([values], [out])
+    x = place.backend.asarray(values, None, place.index)
+    return _waiting(place, lambda: plan.run((x,)))
 
 
-def _statements() -> tuple[float, dict[str, float]]:
+def _chain(name: str) -> Callable[[Any], Any]:
+    """Four calls of an op, with cheap ones between them that keep numbers ordinary."""
+    op = ops[name]
+
+    def f(x: Any) -> Any:
+        y = x
+        for _ in range(4):
+            y = (op.call(y, x) if len(op.data) == 2 else op.call(y)) * 0.25 + 0.5
+        return y
+
+    return f
+
+
+def _statements(place: Device) -> tuple[float, dict[str, float]]:
     """Seconds that a call of a region costs, and seconds an element by instruction."""
-    call = best(_region("nothing", None, 16), 0.001)
-    plain = best(_region("nothing", None, _ELEMENTS), 0.002)
-    each = {"add": max(best(_region("adding", "add", _ELEMENTS), 0.002) - plain, 1e-6) / 4}
-    each["add"] /= _ELEMENTS
+    nothing = best(_plan(place, lambda x: x, 16), 0.001)
+    call = best(_plan(place, _chain("add"), _FEW), 0.001) - nothing
+    plain = best(_plan(place, lambda x: x * 0.25 + 0.5, _ELEMENTS), 0.002)
+    cheap = best(_plan(place, _chain("add"), _ELEMENTS), 0.002) - plain
+    each = {"add": max(cheap, 1e-6) / 10 / _ELEMENTS}
     for name in EXPENSIVE:
-        taken = best(_region(f"timing_{name}", name, _ELEMENTS), 0.002) - plain
-        own = taken / _ELEMENTS / 4 - (each["add"] if name not in ("divide", "power") else 0)
-        each[name] = max(own, each["add"])
-    alike = {"exp": ("exp2", "expm1", "sigmoid"), "log": ("log1p", "log2", "log10"),
-             "sin": ("cos", "tan"), "divide": ("reciprocal",), "sqrt": ("rsqrt",),
-             "erf": ("erfc", "gelu"), "tanh": ("sinh", "cosh")}  # fmt: skip
-    for name, others in alike.items():
+        taken = best(_plan(place, _chain(name), _ELEMENTS), 0.002) - plain
+        each[name] = max(taken / _ELEMENTS / 4 - 2 * each["add"], each["add"])
+    for name, others in ALIKE.items():
         each |= dict.fromkeys(others, each[name])
-    return call, each
+    return max(call, 2e-7), each
 
 
 def _rates(place: Device) -> Rates:
@@ -354,10 +361,8 @@ def _rates(place: Device) -> Rates:
     few = b.asarray(np.ones(4, np.float32), None, place.index)
     out = b.xp.empty(4, np.float32)
     call = best(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
-    region, statements = (2e-6, {"add": 1e-10}) if place.type != "cpu" else _statements()
+    region, statements = _statements(place)
     elements = _elements(place, call)
-    if place.type != "cpu":
-        statements = {n: elements.get(n, elements["add"]) / 2 for n in (*EXPENSIVE, "add")}
     return Rates(_products(place), _memory(place), elements, statements, call, region)
 
 
@@ -366,16 +371,17 @@ def _handing(places: Sequence[Device]) -> tuple[float, float]:
     count = 16
     tasks = [
         executor.Task(
-            f"{i}", places[i % len(places)], lambda given: given, (i,), (i + 1,),
-            (i - 1,) if i else (), executor.SHARED,
+            f"{i}", place, lambda given: given, (i,), (i + 1,), (i - 1,) if i else (),
+            executor.mode_of(place),
         )
-        for i in range(count)
+        for i, place in enumerate(islice(cycle(places), count))
     ]  # fmt: skip
     many = executor.Program(tasks, count + 1, [0], [count])
-    single = executor.Program(tasks[:1], 2, [0], [1])
-    run = best(lambda: single.run([None]), 0.01, 20)
+    two = executor.Program(tasks[:2], 3, [0], [2])
+    short = best(lambda: two.run([None]), 0.01, 20)
     whole = best(lambda: many.run([None]), 0.01, 20)
-    return max((whole - run) / (count - 1), 1e-6), run
+    latency = max((whole - short) / (count - 2), 1e-6)
+    return latency, max(short - latency, 1e-6)
 
 
 def _bandwidth(places: Sequence[Device]) -> dict[tuple[str, str], float]:
@@ -425,7 +431,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     kept in memory and in the user's cache folder, as compiled kernels are
     (``EAGERFLOW_CACHE``); ``again=True`` measures anew.
 
-    >>> model = calibrate(["cpu:0"])
+    >>> model = ef.capture.calibrate(["cpu:0"])
     >>> model.rates("cpu:0").product_rate(2 * 256**3) > 1e8
     True
     """

@@ -54,6 +54,10 @@ class Partition:
     lists what crosses devices, ``plan.explain(node)`` says why a node is where it is. Called
     with arguments like the traced function's, or with ``run``, it computes what the graph does,
     with ``numerics="exact"`` bit for bit. Several threads may run it at once.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> ef.capture.partition(graph, ["cpu:0"]).explain("x")
+    'cpu:0: the input x comes there, as nothing is said of it'
     """
 
     def __init__(

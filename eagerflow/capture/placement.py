@@ -244,11 +244,11 @@ class _Placing:
             if found is not None:
                 self.where[i], self.reasons[i] = found
         for cell in self.graph.cells:
-            i = self._maker(cell.assigned)
-            if i is not None and self.where[i] is None:
+            maker = self._maker(cell.assigned)
+            if maker is not None and self.where[maker] is None:
                 number = self.pins.entries[cell.value]
-                self.where[i] = number
-                self.reasons[i] = Reason(
+                self.where[maker] = number
+                self.reasons[maker] = Reason(
                     "beside", f"beside {cell.name}, which lies on {self.names[number]} and is "
                     "assigned the result",
                 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import faulthandler
 import gc
+import itertools
 import json
 import multiprocessing
 import os
@@ -131,7 +132,7 @@ def test_devices_have_one_thread_each_on_their_own_device(three_cpus):
 
 
 def test_independent_tasks_overlap(three_cpus):
-    nap = lambda given: [time.sleep(0.1)]  # noqa: E731
+    nap = lambda given: [time.sleep(0.1)]
     program = program_of(three_cpus, [[], [], []], calls=dict.fromkeys(range(3), nap))
     _, events = program.run([0])
     assert overlap(*events)
@@ -153,7 +154,7 @@ def test_tasks_that_want_to_be_alone_are(three_cpus):
         inside.pop()
         return [0]
 
-    alone = lambda given: note(given) if not inside else pytest.fail("not alone")  # noqa: E731
+    alone = lambda given: note(given) if not inside else pytest.fail("not alone")
     after = [[] for _ in range(12)]
     calls = {i: alone if i % 3 == 0 else note for i in range(12)}
     modes = {i: ALONE if i % 3 == 0 else SHARED for i in range(12)}
@@ -355,7 +356,7 @@ def two_memories(backend):
 
 
 def test_values_are_copied_once_where_no_memory_is_shared(far):
-    f, plan, x = two_memories(far)
+    _, plan, x = two_memories(far)
     far.received.clear()
     assert bits([plan(x)]) == bits([ef.sin(x) + ef.cos(x)])
     assert [size for size, *_ in far.received] == [16 * 16 * 4]  # x, to far:0
@@ -452,7 +453,7 @@ def check_trace(trace):
             ends.setdefault(e["id"], {})[e["ph"]] = e
     for spans in boxes.values():
         spans.sort()
-        assert all(a[1] <= b[0] + 1e-3 for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a[1] <= b[0] + 1e-3 for a, b in itertools.pairwise(spans))
     for pair in ends.values():
         assert set(pair) == {"s", "f"}
         assert pair["s"]["ts"] <= pair["f"]["ts"] + 1e-3
