@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
-from eagerflow.errors import ArgumentError, CaptureError
+from eagerflow.errors import ArgumentError, CaptureError, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec
@@ -36,28 +36,44 @@ from eagerflow.tensor import Tensor
 __all__ = ["Function", "function"]
 
 MANY = 64  # graphs of one function from which on it is told that it traces too often
+SHOWN = 3  # arguments that changed, as explain tells them
 _NUMBERS = frozenset({int, float, complex})
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _PLAIN = frozenset({bool, str, bytes, type(None)})
 
 
+class Argument(NamedTuple):
+    """One leaf of the arguments in words; ``long`` tells devices too."""
+
+    name: str
+    short: str
+    long: str
+
+
 class Captured:
     """One graph of a function: what it was traced for, what it relied on, and its replay."""
 
-    __slots__ = ("graph", "kept", "ledger", "places", "reason", "replay", "seconds", "signature")
+    __slots__ = (
+        "arguments", "graph", "kept", "ledger", "places", "reason", "replay", "seconds",
+    )  # fmt: skip
 
     def __init__(
         self, graph: Graph, ledger: Ledger, numerics: str, places: tuple[int, ...], kept: Any,
-        signature: str, reason: str, seconds: float,
+        arguments: list[Argument], reason: str, seconds: float,
     ) -> None:  # fmt: skip
         self.graph = graph
         self.ledger = ledger
         self.replay: Replay = replay_of(graph, numerics)
         self.places = places  # which leaves of the arguments are inputs
         self.kept = kept  # objects that the signature knows by identity
-        self.signature = signature
+        self.arguments = arguments
         self.reason = reason
         self.seconds = seconds
+
+    @property
+    def signature(self) -> str:
+        """The arguments, as ``explain`` shows them."""
+        return f"({', '.join(argument.short for argument in self.arguments)})"
 
 
 class Function:
@@ -65,7 +81,15 @@ class Function:
 
     Made by ``ef.function``. ``graphs`` are the graphs so far, ``graph(*args)`` the one for these
     arguments or TensorSpecs, ``ledger()`` what the traces relied on, and ``explain()`` why each
-    of them was made.
+    of them was made. ``python`` is the function itself, which computes op by op. Raises
+    ArgumentError for what cannot be captured; calls raise CaptureError as ``ef.function`` says,
+    and the errors of the ops, with the user's line.
+
+    >>> half = ef.function(lambda x: x * 0.5)
+    >>> half(ef.tensor([1.0, 3.0]))
+    Tensor([0.5, 1.5], float32, cpu:0)
+    >>> half.graphs, half.python(ef.tensor(3.0))
+    ([<Graph lambda(x: float32(2,)), 1 nodes>], Tensor(1.5, float32, cpu:0))
     """
 
     def __init__(
@@ -74,8 +98,15 @@ class Function:
     ) -> None:  # fmt: skip
         if not callable(f):
             raise ArgumentError(
-                f"a {type(f).__name__} cannot be captured", op="ef.function", expected="a function"
+                f"{short_repr(f)} cannot be captured", op="ef.function", expected="a function"
             )
+        if isinstance(input_signature, TensorSpec):
+            raise ArgumentError(
+                "one TensorSpec stands for one argument", op="ef.function",
+                argument="input_signature", received=str(input_signature),
+                expected="a sequence with a TensorSpec for each argument",
+                hint="input_signature=[spec]",
+            )  # fmt: skip
         if numerics not in NUMERICS:
             raise ArgumentError(
                 f"{numerics!r} is not a choice", op="ef.function", argument="numerics",
@@ -171,7 +202,10 @@ class Function:
             self._read_signature()
         if not kwargs and self._fixed and len(args) == len(self._names):
             return args, kwargs
-        bound = self._signature.bind(*args, **kwargs)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self._name()}{self._signature}: {error}") from None
         bound.apply_defaults()
         return bound.args, bound.kwargs
 
@@ -188,7 +222,7 @@ class Function:
             entry = self._entries.get(key)
             fact = None if entry is None else entry.ledger.changed()
             if entry is None or fact is not None:
-                reason = self._reason(leaves) if fact is None else fact.story()
+                reason = None if fact is None else fact.story()
                 entry = self._trace(args, kwargs, leaves, structure, reason)
                 self._entries[key] = entry
                 plain = not kwargs and self._fixed and self.input_signature is None
@@ -229,14 +263,33 @@ class Function:
             at += count
         return found
 
-    def _reason(self, leaves: list[Any]) -> str:
+    def _reason(self, arguments: list[Argument]) -> str:
+        """What is new about arguments, compared with those of the trace that was most like it."""
         if not self._history:
             return "the first call"
-        return "arguments of another signature"
+        names = [a.name for a in arguments]
+        best: list[tuple[Argument, Argument]] | None = None
+        for entry in reversed(self._history):
+            if [a.name for a in entry.arguments] == names:
+                pairs = zip(entry.arguments, arguments, strict=True)
+                unlike = [(a, b) for a, b in pairs if a.long != b.long]
+                if best is None or len(unlike) < len(best):
+                    best = unlike
+        if best is None:
+            return "another nest of arguments"
+        told = [
+            f"{b.name} changed from "
+            + (f"{a.short} to {b.short}" if a.short != b.short else f"{a.long} to {b.long}")
+            for a, b in best[:SHOWN]
+        ]
+        more = [f"{len(best) - SHOWN} more"] if len(best) > SHOWN else []
+        return ", ".join(told + more) or "another object, or another current device"
 
     # Tracing ---------------------------------------------------------------------------------
 
-    def _trace(self, args: Any, kwargs: Any, leaves: Any, structure: Any, reason: str) -> Captured:
+    def _trace(
+        self, args: Any, kwargs: Any, leaves: Any, structure: Any, reason: str | None
+    ) -> Captured:
         started = time.perf_counter()
         recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure)
         if recorder.made or ledger.changed() is not None:
@@ -246,9 +299,11 @@ class Function:
             self._refuse_changes(recorder, ledger)
         kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
         seconds = time.perf_counter() - started
+        arguments = _described(leaves, places, _paths(self._names, args, kwargs))
         entry = Captured(
-            graph, ledger, self.numerics, places, kept, _describe(leaves, places), reason, seconds
-        )
+            graph, ledger, self.numerics, places, kept, arguments,
+            reason or self._reason(arguments), seconds,
+        )  # fmt: skip
         self._history.append(entry)
         return entry
 
@@ -343,14 +398,29 @@ class Function:
         return self._captured(args, kwargs, leaves, structure).graph
 
     def inputs_of(self, *args: Any, **kwargs: Any) -> list[Tensor]:
-        """The values that the graph for these arguments takes, in the order of its inputs."""
+        """The values that the graph for these arguments takes, in the order of its inputs.
+
+        >>> scale = ef.function(lambda x, rate, name: x * rate)
+        >>> scale.inputs_of(ef.ones(2), 0.5, "w")
+        [Tensor([1., 1.], float32, cpu:0), Tensor(0.5, float64, cpu:0)]
+        """
         args, kwargs = self._bound(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         entry = self._captured(args, kwargs, leaves, structure)
         return [_as_input(leaves[i]) for i in entry.places]
 
     def ledger(self) -> str:
-        """What the graphs rely on in Python: globals, closures, attributes, with their values."""
+        """What the graphs rely on in Python: globals, closures, attributes, with their values.
+
+        >>> rate = 0.1
+        >>> decay = ef.function(lambda x: x * rate)
+        >>> y = decay(ef.ones(3))
+        >>> print(decay.ledger())
+        (float32(3,))
+        kind      name               value     read at
+        function  <lambda>.__code__  <code ...
+        global    rate               0.1       ...:1
+        """
         return "\n\n".join(
             f"{entry.signature}\n{entry.ledger}" for entry in self._entries.values()
         )
@@ -431,14 +501,18 @@ def _paths(names: Sequence[str], args: Any, kwargs: Any) -> list[str]:
     return found
 
 
-def _describe(leaves: Sequence[Any], places: Sequence[int]) -> str:
-    parts = [
-        (x.__name__ if isinstance(x, type) else type(x).__name__)
-        if type(x) in _NUMBERS and i in places
-        else str(TensorSpec(x.shape, x.dtype)) if i in places else summary(x)
-        for i, x in enumerate(leaves)
-    ]
-    return f"({', '.join(parts)})"
+def _described(
+    leaves: Sequence[Any], places: Sequence[int], names: Sequence[str]
+) -> list[Argument]:
+    found = []
+    for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
+        short = long = summary(x)
+        if type(x) in _NUMBERS and i in places:
+            short = long = type(x).__name__
+        elif i in places:
+            short = str(TensorSpec(x.shape, x.dtype))
+        found.append(Argument(name, short, long))
+    return found
 
 
 def function(

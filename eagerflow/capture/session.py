@@ -129,6 +129,14 @@ class Session:
         on. Raises SessionError for names that do not exist or are ambiguous, and for inputs that
         are needed and not fed, ShapeError or DTypeError for feeds that do not fit; nothing has
         changed then.
+
+        >>> n = ef.Variable(0, name="n")
+        >>> graph = ef.capture.trace(lambda k: {"after": n.assign_add(k) * 1}, ef.tensor(1))
+        >>> session = ef.capture.Session(graph)
+        >>> session.run(["n", "after"], {"k": 5}), session.run("n", {"k": 5}, targets="n/assign")
+        ([Tensor(0, int64, cpu:0), Tensor(5, int64, cpu:0)], Tensor(0, int64, cpu:0))
+        >>> session.variables["n"].numpy().item()
+        5
         """
         self._check_open("run")
         leaves, structure = tree.flatten(fetches)
@@ -186,16 +194,28 @@ class Session:
         if isinstance(name, Variable):
             name = next((n for n, v in self._variables.items() if v is name), name.name)
         found = self._names.get(name) if isinstance(name, str) else None
+        if found is None and isinstance(name, Graph):
+            raise SessionError(
+                "a graph is not one value", op="Session.run", argument=argument, received=repr(name),
+                expected="names or Values",
+                hint=f"{list(name.outputs.names)} for its outputs; targets=graph for its Variables",
+            )  # fmt: skip
         if found is None:
             close = get_close_matches(str(name), self._names, 3)
             raise SessionError(
                 f"there is no value named {name!r}", op="Session.run", argument=argument,
-                expected="one of " + ", ".join([n for n in self._names if ":" not in n][:SHOWN])
+                expected="one of " + ", ".join(self._main_names()[:SHOWN])
                 if self.graphs else "a graph first: session.extend(graph)",
                 hint=" or ".join(close) or None,
             )  # fmt: skip
         cells = {id(self._cells[v].variable): v for v in found if v in self._cells}
         return list(cells.values()) if len(cells) == 1 and len(found) > 1 else found
+
+    def _main_names(self) -> list[str]:
+        """All names, those of outputs, inputs and Variables first."""
+        outputs = [name for graph in self.graphs for name in graph.outputs.names]
+        first = [*outputs, *self._inputs.values(), *self._variables]
+        return list(dict.fromkeys([*first, *(n for n in self._names if ":" not in n)]))
 
     def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
         key = wanted, given, goals
@@ -223,7 +243,7 @@ class Session:
             )  # fmt: skip
         names = [self._inputs.get(v, v.name) for v in fed]
         outputs = Values([*wanted, *(g for g in goals if g not in effects)])
-        graph = Graph(self.graphs[-1].name, Values(fed, names), nodes, outputs, cells)
+        graph = Graph("Session.run", Values(fed, names), nodes, outputs, cells)
         runner = Replay(graph) if self.devices is None else partition(graph, self.devices)
         return Part(runner, graph, any(c.assigned is not None for c in cells))
 
