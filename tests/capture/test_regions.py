@@ -217,7 +217,8 @@ def test_regions_depend_on_nothing_that_depends_on_them(greedy):
 def test_numbers_are_constants_in_regions_and_arrays_outside():
     def f(x):
         z = ef.zeros_like(ef.tanh(x))
-        return x + z + 1.0, ef.sort(z)
+        spread = ef.broadcast_to(ef.full((40,), 3.0), (300, 40))
+        return x + z + 1.0 + spread, ef.sort(z)
 
     graph = ef.capture.trace(f, MATRIX)
     steps = grow(graph)
@@ -262,6 +263,15 @@ def test_regions_end_before_they_are_too_long():
     clusters = clusters_of(graph)
     assert len(clusters) >= 3
     assert all(len(c.region.body) <= regions_growth.STATEMENTS for c in clusters)
+    check_against_eager(graph, random_arrays(graph))
+
+
+def test_what_is_the_same_along_an_axis_is_not_reduced_along_it_in_one_region(greedy):
+    def f(x, y):
+        same = ef.add(ef.tanh(ef.mean(x, axis=1, keepdims=True)), ef.zeros((300, 40)))
+        return ef.var(same, axis=1), ef.var(same + 0.5, axis=0, keepdims=True) * ef.exp(y)
+
+    graph = ef.capture.trace(f, MATRIX, MATRIX)
     check_against_eager(graph, random_arrays(graph))
 
 

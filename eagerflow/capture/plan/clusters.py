@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.capture.plan.regions_rules import FREE, Axes, Reduced, Walk, emit
+from eagerflow.capture.plan.regions_rules import FREE, Axes, Reduced, Walk, emit, memory_type
 from eagerflow.errors import ArgumentError, IndexRangeError
 from eagerflow.graph import Node, Value
 from eagerflow.kernels import kernel
@@ -310,7 +310,7 @@ class _Writer:
             place = Place(value, self.maps[value])
             self.outputs.append(place)
             along = self.cluster._named(place.axes)
-            self.builder.output(f"y{number}", self.terms[value], value.dtype.name, along)
+            self.builder.output(f"y{number}", self.terms[value], memory_type(value.dtype), along)
 
     def _given(self, member: Member) -> list[Any]:
         node, walk = member.node, member.walk
@@ -344,7 +344,9 @@ class _Writer:
             name = f"x{len(self.inputs)}"
             self.inputs.append(place)
             along = self.cluster._named(place.axes)
-            term = self.terms[place] = self.builder.input(name, place.value.dtype.name, along)
+            term = self.terms[place] = self.builder.input(
+                name, memory_type(place.value.dtype), along
+            )
         return term
 
     def _reduced(self, member: Member) -> Reduced:

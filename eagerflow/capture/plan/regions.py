@@ -58,6 +58,8 @@ class _Garden:
             if node.op.name in CREATIONS:
                 # It reads nothing: see _without_inputs.
                 self.numbers[node.outputs[0]] = number_of(node)
+            elif node.op.name in FREE and node.inputs[0] in self.numbers:
+                self.numbers[node.outputs[0]] = self.numbers[node.inputs[0]]
             elif not self._settle(node, at):
                 level = max([self.level(x) for x in node.values()], default=0)
                 for value in node.outputs:
@@ -173,10 +175,10 @@ def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
     garden.plant()
     kept = [r for r in garden.regions if r.pays(border)]
     inside = {m.node: r for r in kept for m in r.members}
-    finals = graph.finals()
-    needed = set(finals)
+    numbers = garden.numbers
+    needed = set(graph.finals())
     for node in graph.nodes:
-        if node not in inside and node.op.name not in CREATIONS:
+        if node not in inside and not (node.outputs and node.outputs[0] in numbers):
             needed.update(node.values())
     for region in kept:
         needed.update(region.read)
@@ -185,7 +187,7 @@ def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
         if node.op.name in CREATIONS:
             if node.outputs[0] in needed:
                 outside.append(_without_inputs(node))
-        elif node in inside and node.op.name in FREE:
+        elif node.op.name in FREE and (node in inside or node.outputs[0] in numbers):
             if node.outputs[0] in needed:
                 outside.append(node)
                 needed.update(node.values())
@@ -198,9 +200,7 @@ def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
             for v in m.node.outputs if v in needed
         ]  # fmt: skip
         if values:
-            clusters[region] = Cluster(
-                region.sizes, region.rows, region.members, values, garden.numbers
-            )
+            clusters[region] = Cluster(region.sizes, region.rows, region.members, values, numbers)
     return _ordered(graph, outside, list(clusters.values()))
 
 

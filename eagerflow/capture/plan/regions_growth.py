@@ -233,6 +233,10 @@ class Growing:
             if late:
                 self.complete.add(value)
 
+    def varies(self, value: Value) -> bool:
+        """Whether a value of this region differs along all of its axes."""
+        return self.along[value] == frozenset(a for a in self.maps[value] if a >= 0)
+
     # Two that become one -------------------------------------------------------------------------
 
     def table(self, other: Growing, member: Member) -> Axes | None:
@@ -245,6 +249,8 @@ class Growing:
             if type(x) is not Value or x not in other.maps:
                 continue
             if x in other.complete or x in self.addressed:
+                return None
+            if member.walk.reduced is not None and not other.varies(x):
                 return None
             for old, axis in zip(other.maps[x], lies, strict=True):
                 if old >= 0:
@@ -360,7 +366,7 @@ def _agree(one: Growing, table: Axes, other: Growing, own: Axes) -> bool:
             continue
         if x in other.complete or x in one.crossed or x in one.addressed:
             return False
-        if other.along[x] != frozenset(a for a in made if a >= 0):
+        if not other.varies(x):
             return False  # it may be reduced along axes along which it is the same
         if _turned(axes, table) != _turned(made, own):
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ from eagerflow.ops.family import Rows
 from eagerflow.spec import normalize_axes
 
 __all__ = [
-    "CREATIONS", "FREE", "Reduced", "Walk", "cost", "emit", "narrow", "number_of", "walk",
+    "CREATIONS", "FREE", "Reduced", "Walk", "cost", "emit", "memory_type", "narrow", "number_of",
+    "walk",
 ]  # fmt: skip
 
 FREE = frozenset({"reshape", "expand_dims", "squeeze", "broadcast_to", "stop_gradient"})
@@ -65,7 +67,14 @@ class Reduced(NamedTuple):
 
 def narrow(dtype: Any) -> bool:
     """Whether values of a dtype exist in memory only."""
-    return value_type(dtype.name) != dtype.name
+    return value_type(memory_type(dtype)) != memory_type(dtype)
+
+
+@cache
+def memory_type(dtype: Any) -> str:
+    """The name of a dtype; NumPy makes it up each time."""
+    name: str = dtype.name
+    return name
 
 
 def number_of(node: Node) -> Any:
@@ -256,7 +265,7 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[A
         out = op.scalar(s, *values, **attributes)  # type: ignore[operator]
     results = out if isinstance(out, tuple) else (out,)
     return tuple(
-        _as_type(s, result, value_type(v.dtype.name))
+        _as_type(s, result, value_type(memory_type(v.dtype)))
         for result, v in zip(results, node.outputs, strict=True)
     )
 
@@ -296,13 +305,15 @@ def _dtype_of_number(node: Node, position: int) -> Any:
 
 def _constant(value: Any, dtype: Any) -> Constant:
     """A Python number as one of a dtype; AttributeError where it is none."""
-    kind = value_type(dtype.name)
+    kind = value_type(memory_type(dtype))
     if kind == "bool":
         if type(value) is not bool and value not in (0, 1):
             raise AttributeError(f"{value} is no bool")
         return Constant(bool(value), kind)
     if is_float(kind):
-        if abs(value) > _LARGEST.get(dtype.name, math.inf):  # also where it rounds to infinity
+        if abs(value) > _LARGEST.get(
+            memory_type(dtype), math.inf
+        ):  # also where it rounds to infinity
             with np.errstate(all="ignore"):
                 return Constant(float(dtype.type(value)), kind)
         return Constant(float(dtype.type(value)), kind)
