@@ -96,8 +96,11 @@ class Plan:
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
         def replay(buffers, x):
-            b0 = buffers
             ...
+            tanh = _tanh(x, b0) ...
+            multiply = _multiply(tanh, 2.0) ...
+            return (multiply,)
+        <BLANKLINE>
         """
         width = min(max((len(line) for line in self._program.lines), default=0), 68)
         rows = []
