@@ -53,7 +53,14 @@ class Difference(NamedTuple):
 
 
 class Verification:
-    """What ``verify`` has found; true if all ways gave the same."""
+    """What ``verify`` has found; true if all ways gave the same.
+
+    It prints a line for each way. ``differences`` are the first ones of ways that differ.
+
+    >>> found = ef.capture.verify(lambda x: ef.tanh(x), [ef.tensor([0.5])], modes=["eager", "loaded"])
+    >>> bool(found), found.first_difference, found
+    (True, None, <Verification of lambda: same>)
+    """
 
     def __init__(self, name: str, lines: list[str], differences: list[Difference]) -> None:
         self.name = name
