@@ -180,6 +180,18 @@ def test_loss_and_its_gradient_share_the_exponentials():
         call([given[v] for v in cluster.inputs], [np.empty(v.shape, "f") for v in cluster.outputs])
 
 
+def test_classes_that_are_computed_are_checked_too(greedy):
+    def f(logits, labels):
+        return ef.sparse_softmax_cross_entropy(logits * 2.0, labels + 1) * 0.5
+
+    graph = ef.capture.trace(f, MATRIX, ef.TensorSpec((300,), "int64"))
+    arrays = [random_arrays(graph)[0], np.arange(300) % 39]
+    check_against_eager(graph, arrays)
+    arrays[1][7] = 39
+    with pytest.raises(IndexRangeError, match="class 40 is out of range"):
+        run_steps(graph, grow(graph, 1), arrays)
+
+
 def test_equal_clusters_have_equal_regions_whatever_their_values_are_called():
     def f(x, y):
         with ef.scope("first") if hasattr(ef, "scope") else np.errstate():

@@ -245,6 +245,9 @@ class Growing:
         None where they do not tell all, or in another order.
         """
         found: list[int] = [-1] * len(other.sizes)
+        at = BY_ADDRESS.get(member.node.op.name)
+        if at is not None and member.node.inputs[at] in other.maps:
+            return None
         for x, lies in zip(member.node.inputs, member.walk.inputs, strict=True):
             if type(x) is not Value or x not in other.maps:
                 continue
