@@ -148,6 +148,9 @@ class _Attributes(NamedTuple):
     bodies: tuple[int, ...]  # the numbers of the graphs among them
 
 
+_NONE = _Attributes({}, ())
+
+
 class Decoder:
     """Reads the graphs of a text: ``graph()`` gives the program, ``wanted`` lists tensors.
 
@@ -247,9 +250,7 @@ class Decoder:
 
     def attributes(self, number: Any, op: Op) -> tuple[dict[str, Any], tuple[int, ...]]:
         """The attributes with this number, in the order in which the op lists them."""
-        if number is None:
-            return {}, ()
-        (given, bodies), items = self._attributes(number)
+        (given, bodies), items = (_NONE, 0) if number is None else self._attributes(number)
         self.spend(items)
         if len(given) != len(op.attributes) or not given.keys() <= op.attributes.keys():
             fail(

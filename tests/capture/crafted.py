@@ -87,6 +87,10 @@ def containers():
     for name, ends in OFFSETS.items():
         yield f"offsets {name}", entry(data_offsets=ends)
     yield "entry with more", entry(more=1)
+    words = json.dumps(header)
+    yield "entry's key twice", joined(words.replace('"shape"', '"dtype": "F32", "shape"'), arrays)
+    moved = header | {"dense/kernel": header["dense/kernel"] | {"data_offsets": [16, 40]}}
+    yield "bytes between tensors", joined(moved, arrays[:8] + bytes(8) + arrays[8:])
     yield "entry twice", joined(json.dumps(header)[:-1] + ',"constant":{}}', arrays)
     yield (
         "all tensors in one place",
@@ -325,7 +329,10 @@ CHANGES = {
     "a million keys": rows(
         "attributes", lambda r: ["{" + ",".join(f'"{i}":0' for i in range(1_000_000)) + "}", *r[1:]]
     ),
-    "keys twice": rows("attributes", lambda r: ['{"index":0,"index":1}', *r[1:]]),
+    "keys twice": rows(
+        "attributes",
+        lambda r: [r[0], '{"axis":null,"axis":null,"dtype":null,"keepdims":false}'],
+    ),
     "not a number": rows(
         "attributes", lambda r: [r[0], '{"axis":NaN,"dtype":null,"keepdims":false}']
     ),
@@ -383,6 +390,7 @@ def programs():
     )
     yield "a billion parts", changed(base, unstacked(10**9))
     yield "a billion pieces", changed(base, pieced)
+    yield "pieces of nothing", changed(base, lambda tables: pieced(tables, None))
 
 
 def share(tables):
@@ -405,11 +413,11 @@ def unstacked(count):
     return change
 
 
-def pieced(tables):
+def pieced(tables, attributes=2):
     unstacked(10**9)(tables)
     tables["attributes"][2] = {"axis": 0, "indices_or_sections": 10**9}
     tables["ops"][6] = ["split", 1]
-    tables["nodes"][7][0] = "split"
+    tables["nodes"][7][0], tables["nodes"][7][3] = "split", attributes
 
 
 def nests():

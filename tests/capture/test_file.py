@@ -134,6 +134,7 @@ def test_every_dtype(dtype, shape, tmp_path):
     graph.save(path)
     again = ef.capture.load(path)
     same_bits(again.cells[0].variable.numpy(), array)
+    assert again.cells[0].variable.trainable is False
     same_bits(again.constants[0].constant.numpy(), constant.numpy())
     # An independent reader of the format, which knows dtypes by the names they have there.
     library = dict(safetensors.deserialize(path.read_bytes()))
