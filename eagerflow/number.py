@@ -65,6 +65,18 @@ class Number(Operators):
     def __index__(self) -> int:
         self.refuse("__index__")
 
+    def __hash__(self) -> int:
+        self.refuse("hash()")
+
+    def __neg__(self) -> Number:
+        return Number(ops["negative"].call(self.tensor), self.python)
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return Number(ops["abs"].call(self.tensor), self.python)
+
     def __repr__(self) -> str:
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
 
@@ -104,7 +116,3 @@ for _name, _op in (
     ("eq", "equal"), ("ne", "not_equal"),
 ):  # fmt: skip
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
-Number.__neg__ = lambda self: Number(ops["negative"].call(self.tensor), self.python)  # type: ignore[method-assign,assignment]
-Number.__pos__ = lambda self: self  # type: ignore[method-assign,assignment]
-Number.__abs__ = lambda self: Number(ops["abs"].call(self.tensor), self.python)  # type: ignore[method-assign,assignment]
-Number.__hash__ = lambda self: self.refuse("hash()")  # type: ignore[method-assign,assignment]

@@ -283,7 +283,7 @@ class GradientTape(Recorder):
                 grads = under(self.outer, pull_back, entries, start, wanted, reached, ends)
             else:
                 grads = pull_back(entries, start, wanted, reached, ends)
-        return [_total([grads[k] for k in own if k in grads]) for own in keys]
+        return [_total([grads[k] for k in sorted(own) if k in grads]) for own in keys]
 
     def _keys_of(self, source: Any) -> set[int]:
         if isinstance(source, Variable):

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.gradient import Extension, replay_nodes
+from eagerflow.capture.gradient import Extension, replay_nodes, rereads, summed_gradients
 from eagerflow.capture.replay import Replay, replay_of
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph import Graph, Node, Value, Values
-from eagerflow.ops.creation import zeros
 from eagerflow.recorder import custom_call, scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
@@ -21,14 +20,19 @@ from eagerflow.tensor import Tensor
 __all__ = ["call_recorded"]
 
 
+class Backward(NamedTuple):
+    """The gradient of some results of a graph, as a graph of inputs alone."""
+
+    graph: Graph
+    sources: tuple[int, ...]  # the entries that have a gradient
+    residuals: tuple[tuple[bool, int], ...]  # what it takes: an entry, or a result
+
+
 class Differentiable(NamedTuple):
-    """A graph and its gradient, as two graphs of inputs alone."""
+    """A graph that also gives what its gradient needs."""
 
     forward: Replay
-    backward: Replay | None
-    sources: tuple[int, ...]  # the entries that have a gradient
-    targets: tuple[int, ...]  # the results that have one
-    residuals: tuple[tuple[bool, int], ...]  # what passes from one to the other: an entry, a result
+    has_gradient: bool
 
 
 def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -59,6 +63,7 @@ def _pure(graph: Graph, constants: Sequence[Value]) -> Graph:
         entries = Values([*graph.entries(), *lifted.values()])
         finals = [lifted.get(v, v) for v in graph.finals()]
         found = Graph(graph.name, entries, nodes, Values(finals, _numbered(finals)))
+        found.learned["reads"] = rereads(graph)
         graph.learned[key] = found
     return found
 
@@ -85,8 +90,9 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
     """Outputs of a graph without Variables, as one recorded call."""
     pair = _differentiable(graph, numerics)
     count = len(graph.outputs)
-    if pair.backward is None:
+    if not pair.has_gradient:
         return pair.forward.run(entries)
+    forward = pair.forward.graph
     seen: list[Any] = []  # entries and results as the tapes know them
 
     def call(*values: Tensor) -> Any:
@@ -96,19 +102,19 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
 
     def backward(gradients: Any) -> tuple[Any, ...]:
         own, results = seen
-        if any(g is not None for g in gradients[count:]):  # a gradient of a gradient
-            pairs = [(r, g) for r, g in zip(results, gradients, strict=True) if is_inexact(r.dtype)]
-            found = iter(_call(_joint(pair.forward.graph), numerics,
-                               [*own, *(_dense(g, r) for r, g in pairs)]))  # fmt: skip
-            places = _joint_sources(pair.forward.graph)
-        else:
-            weights = [_dense(gradients[i], results[i]) for i in pair.targets]
-            given = [own[i] if from_entry else results[i] for from_entry, i in pair.residuals]
-            found = iter(_call(pair.backward.graph, numerics, [*given, *weights]))
-            places = pair.sources
         parts: list[Any] = [None] * len(own)
-        for i in places:
-            parts[i] = next(found)
+        targets = tuple(
+            i for i, g in enumerate(gradients) if g is not None and is_inexact(results[i].dtype)
+        )
+        # A gradient of a gradient asks for what the results do not give: all is computed again.
+        again = any(g is not None for g in gradients[count:])
+        found = _backward(forward, targets, None if again else count)
+        if found is not None:
+            given = [own[i] if from_entry else results[i] for from_entry, i in found.residuals]
+            weights = [gradients[i] for i in targets]
+            grads = _call(found.graph, numerics, [*given, *weights])
+            for i, gradient in zip(found.sources, grads, strict=True):
+                parts[i] = gradient
         return tuple(parts)
 
     call.__name__ = graph.name
@@ -116,13 +122,6 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
     found = custom_call(call, tuple(entries))
     seen += [list(entries), list(found)]
     return list(found[:count])
-
-
-def _dense(gradient: Any, like: Tensor) -> Tensor:
-    if gradient is None:
-        made: Tensor = zeros(like.shape, like.dtype, device=str(like.device))
-        return made
-    return gradient  # type: ignore[no-any-return]
 
 
 def _differentiable(graph: Graph, numerics: str) -> Differentiable:
@@ -134,27 +133,45 @@ def _differentiable(graph: Graph, numerics: str) -> Differentiable:
 
 
 def _make(graph: Graph, numerics: str) -> Differentiable:
-    plain = Differentiable(replay_of(graph, numerics), None, (), (), ())
     entries, finals = list(graph.inputs), list(graph.outputs)
-    targets = [i for i, v in enumerate(finals) if is_inexact(v.dtype)]
-    made = _pulled_back(graph, targets)
+    made = _pulled_back(graph, [i for i, v in enumerate(finals) if is_inexact(v.dtype)])
     if made is None:
-        return plain
-    new, weights, sources, values = made
+        return Differentiable(replay_of(graph, numerics), False)
+    new, weights, _, values = made
     needed = _needed(new, values, weights)
-    extra = [v for v in needed if v not in entries and v not in finals]
-    results = [*finals, *extra]
+    results = [*finals, *(v for v in needed if v not in entries and v not in finals)]
     outputs = Values(results, _numbered(results))
     forward = Graph(graph.name, graph.inputs, graph.nodes, outputs)
+    forward.learned["reads"] = graph.learned.get("reads", {})
+    return Differentiable(replay_of(forward, numerics), True)
+
+
+def _backward(graph: Graph, targets: tuple[int, ...], count: int | None) -> Backward | None:
+    """The gradient of these results; other results have no part in it, not even as zeros.
+
+    Of the graph's results it takes what it needs; with ``count`` None it takes entries alone.
+    """
+    key = ("backward", targets, count is None)
+    if key not in graph.learned:
+        made = _pulled_back(graph, targets)
+        graph.learned[key] = None if made is None else _as_graph(graph, made, count is None)
+    found: Backward | None = graph.learned[key]
+    return found
+
+
+def _as_graph(graph: Graph, made: Any, alone: bool) -> Backward:
+    new, weights, sources, values = made
+    entries, results = list(graph.inputs), list(graph.outputs)
+    needed = entries if alone else _needed(new, values, weights)
+    nodes = [*graph.nodes, *new] if alone else new
+    places = [
+        (True, entries.index(v)) if v in entries else (False, results.index(v)) for v in needed
+    ]
     backward = Graph(
-        f"gradient_of_{graph.name}", Values([*needed, *weights]), new,
+        f"gradient_of_{graph.name}", Values([*needed, *weights]), nodes,
         Values(values, _numbered(values)),
     )  # fmt: skip
-    places = [(True, entries.index(v)) if v in entries else (False, results.index(v)) for v in needed]
-    return Differentiable(
-        replay_of(forward, numerics), replay_of(backward, numerics), tuple(sources),
-        tuple(targets), tuple(places),
-    )  # fmt: skip
+    return Backward(backward, tuple(sources), tuple(places))
 
 
 def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
@@ -163,41 +180,26 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
     sources = [i for i, v in enumerate(entries) if is_inexact(v.dtype)]
     if not sources or not targets:
         return None
+    reads = graph.learned.get("reads", {})
+    groups = [[entries[i], *reads.get(entries[i], ())] for i in sources]
     extension = Extension(graph)
     tape = GradientTape(persistent=True)
     with extension, scope("gradient"):
         with tape:
-            replay_nodes(extension, tape, graph, {entries[i] for i in sources})
+            replay_nodes(extension, tape, graph, {v for group in groups for v in group})
         weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
-        grads = tape.gradient(
-            [extension.tensors[finals[i]] for i in targets],
-            [extension.tensors[entries[i]] for i in sources], weights, unconnected="none",
+        grads = summed_gradients(
+            tape, [extension.tensors[finals[i]] for i in targets],
+            [[extension.tensors[v] for v in group] for group in groups], weights,
         )  # fmt: skip
         tape.reset()
-    reached = [(i, extension.value_of(g)) for i, g in zip(sources, grads, strict=True) if g is not None]
+    reached = [
+        (i, extension.value_of(g)) for i, g in zip(sources, grads, strict=True) if g is not None
+    ]
     if not reached:
         return None
     new = extension.nodes[len(graph.nodes) :]
     return new, [w._array for w in weights], [i for i, _ in reached], [g for _, g in reached]
-
-
-def _joint(graph: Graph) -> Graph:
-    """The gradient of all results as a graph of the entries, which computes what it needs again."""
-    found: Any = graph.learned.get("joint")
-    if found is None:
-        targets = [i for i, v in enumerate(graph.outputs) if is_inexact(v.dtype)]
-        new, weights, sources, values = _pulled_back(graph, targets)
-        joint = Graph(
-            f"gradient_of_{graph.name}", Values([*graph.inputs, *weights]), [*graph.nodes, *new],
-            Values(values, _numbered(values)),
-        )  # fmt: skip
-        found = graph.learned["joint"] = joint, tuple(sources)
-    return found[0]  # type: ignore[no-any-return]
-
-
-def _joint_sources(graph: Graph) -> tuple[int, ...]:
-    sources: tuple[int, ...] = graph.learned["joint"][1]
-    return sources
 
 
 def _needed(nodes: Sequence[Any], values: Sequence[Value], given: Sequence[Value]) -> list[Value]:

@@ -11,12 +11,16 @@ from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
 from eagerflow.errors import GradientError, SessionError
 from eagerflow.graph import Graph, Value, Values, graph_method
+from eagerflow.op import ops
 from eagerflow.recorder import scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Extension", "find_value", "find_values", "gradient", "replay_nodes", "table"]
+__all__ = [
+    "Extension", "find_value", "find_values", "gradient", "replay_nodes", "rereads",
+    "summed_gradients", "table",
+]  # fmt: skip
 
 
 class Extension(Trace):
@@ -59,17 +63,21 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     """
     extension = Extension(self)
     wanted = [find_value(self, name) for name in tree.flatten(sources)[0]]
+    reads = {v: (v, *more) for v, more in rereads(self).items()}
     goals = [find_value(self, name) for name in tree.flatten(targets)[0]]
     if not goals or not wanted:
         raise GradientError("a gradient needs targets and sources", op="graph.gradient")
     tape = GradientTape(persistent=True)
     with extension, scope("gradient"):
         with tape:
-            replay_nodes(extension, tape, self, set(wanted))
-        found = tape.gradient(
-            [extension.tensors[v] for v in goals], [extension.tensors[v] for v in wanted],
-            unconnected=unconnected,
-        )  # fmt: skip
+            replay_nodes(extension, tape, self, {r for v in wanted for r in reads.get(v, (v,))})
+        ends = [extension.tensors[v] for v in goals]
+        groups = [[extension.tensors[r] for r in reads.get(v, (v,))] for v in wanted]
+        found = summed_gradients(tape, ends, groups)
+        if unconnected != "none":
+            for i, group in enumerate(groups):
+                if found[i] is None:
+                    found[i] = tape.gradient(ends, group[0], unconnected=unconnected)
         tape.reset()
     pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
     values = [extension.value_of(g) for _, g in pairs]
@@ -80,7 +88,40 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     )
 
 
-def replay_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]) -> None:
+def rereads(graph: Graph) -> dict[Value, list[Value]]:
+    """For values of Variables on entry those that were read after the graph had assigned others.
+
+    The gradient by a Variable is the sum over all values that it had when it was read.
+    """
+    found: dict[Value, list[Value]] = {}
+    names = {cell.name: cell.value for cell in graph.cells}
+    for node in graph.nodes:
+        if node.op.name == "stop_gradient":
+            name, _, which = node.name.rpartition("/read")
+            if name in names and (not which or which[1:].isdigit()):
+                found.setdefault(names[name], []).append(node.outputs[0])
+    return found
+
+
+def summed_gradients(
+    tape: GradientTape, targets: list[Any], groups: list[list[Any]], weights: Any = None
+) -> list[Any]:
+    """For each group of sources the sum of their gradients, None where there is none."""
+    flat = [source for group in groups for source in group]
+    grads = iter(tape.gradient(targets, flat, weights, unconnected="none"))
+    found: list[Any] = []
+    for group in groups:
+        parts = [g for g in (next(grads) for _ in group) if g is not None]
+        total = None
+        for part in parts:
+            total = part if total is None else ops["add"].call(total, part)
+        found.append(total)
+    return found
+
+
+def replay_nodes(
+    extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]
+) -> None:
     """Let the tape see the graph's nodes, as if they were called now."""
     tensors = extension.tensors
     for value in graph.entries():
@@ -137,7 +178,7 @@ def table(graph: Graph) -> dict[str, Value]:
         values: Iterable[Value] = (v for node in graph.nodes for v in node.outputs)
         names = {v.name: v for v in (*graph.constants, *values, *graph.entries())}
         names |= {
-            f"{cell.name}/assign": cell.assigned for cell in graph.cells if cell.assigned is not None
+            f"{cell.name}/assign": new for cell in graph.cells if (new := cell.assigned) is not None
         }
         names |= dict(zip(graph.outputs.names, graph.outputs, strict=True))
         names |= dict(zip(graph.inputs.names, graph.inputs, strict=True))

@@ -196,8 +196,8 @@ class Session:
         found = self._names.get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, Graph):
             raise SessionError(
-                "a graph is not one value", op="Session.run", argument=argument, received=repr(name),
-                expected="names or Values",
+                "a graph is not one value", op="Session.run", argument=argument,
+                received=repr(name), expected="names or Values",
                 hint=f"{list(name.outputs.names)} for its outputs; targets=graph for its Variables",
             )  # fmt: skip
         if found is None:
@@ -230,7 +230,8 @@ class Session:
     def _make(self, wanted: Any, given: Any, goals: Any) -> Part:
         fed = [v for values in given for v in values]
         nodes, entries = self._needed([*wanted, *goals], set(fed))
-        effects = {v for v in (*wanted, *goals) if v in self._cells and self._cells[v].assigned is v}
+        asked: list[Value] = [*wanted, *goals]
+        effects = {v for v in asked if v in self._cells and self._cells[v].assigned is v}
         cells = self._used_cells(entries, effects)
         missing = [v for v in entries if v in self._inputs and v not in fed]
         if missing:

@@ -24,7 +24,7 @@ from eagerflow.display import summary
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, source_of
 from eagerflow.number import Number
-from eagerflow.op import Op
+from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, scopes, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -72,6 +72,7 @@ class Trace(Recorder):
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self._names: dict[str, int] = {}
         self._constants: dict[int, Value] = {}
+        self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
         self._specs: dict[Any, TensorSpec] = {}
         self._tensors: list[ref[Tensor]] = []
         self._origin: tuple[Any, int] | None = None
@@ -180,10 +181,29 @@ class Trace(Recorder):
 
     def read(self, variable: Any) -> Tensor:
         cell = self._cell(variable)
-        return self.symbol(cell.value if cell.assigned is None else cell.assigned)
+        value = cell.value if cell.assigned is None else cell.assigned
+        known = self._reads.get(id(variable))
+        if known is None or known[0] is not value:
+            # One tensor for all reads, as in eager calls: tapes sum gradients in the same order.
+            again = cell.assigned is not None and variable.trainable and not self.lifts
+            tensor = self.symbol(self._read_again(cell) if again else value)
+            known = self._reads[id(variable)] = value, tensor
+        return known[1]
+
+    def _read_again(self, cell: Cell) -> Value:
+        """The value that was assigned, as one from which no gradient goes back to its making."""
+        frame = user_frame(_frame(2))
+        origin = self._origin or (frame.f_code, frame.f_lasti)
+        name = self.unique(f"{cell.name}/read")
+        node = Node(ops["stop_gradient"], (cell.assigned,), {}, name, origin)
+        self.nodes.append(node)
+        value = Value(name, cell.value.shape, cell.value.dtype, self, node)
+        node.outputs = (value,)
+        return value
 
     def assign(self, variable: Any, value: Any) -> None:
         self._cell(variable).assigned = self.value_of(value)
+        self._reads.pop(id(variable), None)
 
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
@@ -241,6 +261,7 @@ class Trace(Recorder):
         values = [x for x in found if type(x) is Value]
         outputs = Values(values, _output_names(found, structure))
         self._open = False
+        self._reads.clear()
         return Graph(
             self.name, inputs, self.nodes, outputs, self.cells.values(), argument_structure,
             structure, tuple(found),

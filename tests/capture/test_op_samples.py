@@ -4,6 +4,7 @@ By default, with ``numerics="fast"``, results stay close, as they do between eag
 that compute the same in another order.
 """
 
+import numpy as np
 import pytest
 
 import eagerflow as ef
@@ -11,10 +12,13 @@ from eagerflow.capture.replay import Replay
 from eagerflow.errors import CaptureError
 from eagerflow.tensor import Tensor
 from tests.contract.cases import (
+    FLOAT32,
+    SMALL,
     about,
     check_all_close,
     check_same_bits,
     dtypes_of,
+    inexact,
     main_dtype,
     prepared,
     results,
@@ -23,6 +27,7 @@ from tests.contract.cases import (
     spread,
     tolerance,
 )
+from tests.contract.values import accuracy, bound, expected
 
 OPS = [op for op in shipped() if op.kernel.__module__.startswith("eagerflow.ops.")]
 BY_VALUE = {"nonzero", "unique_values", "unique_counts", "unique_inverse", "unique_all"}
@@ -67,7 +72,7 @@ def arrays(out):
 
 
 def compare(f, args, folder, factor):
-    """Eager against captured, twice, loaded and partitioned, exact; and against the default."""
+    """Eager against captured, twice, and loaded, exact; and against the default, twice."""
     wanted = arrays(f(*args))
     exact = ef.function(f, numerics="exact")
     for turn in ("first", "second"):
@@ -85,8 +90,9 @@ def compare(f, args, folder, factor):
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_values(op, tmp_path):
-    for dtype in spread(dtypes_of(op) or [main_dtype(op)], 3):
-        for sample in spread(samples(op, dtype), 4):
+    wide, small = dtypes_of(op) or [main_dtype(op)], dtypes_of(op, SMALL)
+    for dtype in (*spread(wide, 3), *small):
+        for sample in spread(samples(op, dtype), 4 if dtype in wide else 2):
             with about(op, sample):
                 f, args = of_tensors(op, sample)
                 if op.name in BY_VALUE:
@@ -96,10 +102,33 @@ def test_values(op, tmp_path):
                 compare(f, args, tmp_path, 10.0)
 
 
+@pytest.mark.parametrize(
+    "op", [op for op in OPS if accuracy.excuse(op) is None], ids=lambda op: op.name
+)
+def test_units(op):
+    """Compiled, each element is within the op's stated units of the reference in float64."""
+    for sample in samples(op, FLOAT32):
+        data, attributes = bound(op, sample)
+        wide = [x.astype(np.float64) if inexact(x) else x for x in data]
+        f, args = of_tensors(op, sample)
+        with about(op, sample):
+            found = arrays(ef.function(f)(*args))
+            for y, wanted in zip(found, expected(op, wide, attributes), strict=True):
+                if y.dtype != FLOAT32 or wanted.dtype != np.float64:
+                    continue
+                with np.errstate(all="ignore"):
+                    unit = np.spacing(np.abs(wanted).astype(FLOAT32)).astype(np.float64)
+                    off = np.abs(y.astype(np.float64) - wanted) / unit
+                    same_kind = np.isfinite(y) == np.isfinite(wanted.astype(FLOAT32))
+                worst = np.where(np.isfinite(off), off, 0).max(initial=0)
+                assert worst <= op.ulp, f"off by {worst:.1f} units, not {op.ulp}"
+                assert same_kind.all(), f"{y} in place of {wanted}"
+
+
 @pytest.mark.parametrize("op", [op for op in OPS if op.differentiable], ids=lambda op: op.name)
 def test_gradients(op, tmp_path):
     checked = 0
-    for sample in spread(samples(op, main_dtype(op)), 3):
+    for sample in spread(samples(op, main_dtype(op)), 2):
         with about(op, sample):
             f, args = of_tensors(op, sample)
             if not any(ef.dtypes.is_inexact(x.dtype) for x in args):

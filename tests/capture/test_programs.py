@@ -4,8 +4,6 @@ With ``numerics="fast"`` results are as close to the truth as those of eager, an
 every run, with 1 or 2 threads. ``-m soak`` takes 5,000 programs.
 """
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,8 @@ from eagerflow.errors import EagerflowError
 from eagerflow.kernels import threads
 from eagerflow.ops.random import default_generator
 from tests.capture.programs import State, inputs, leaves, program
-from tests.capture.several_devices import EAGER_TO_SPLIT, three_cpus  # noqa: F401
+from tests.capture.several_devices import EAGER_TO_SPLIT
+from tests.capture.several_devices import three_cpus as three_cpus
 
 COUNT = 300
 SOAK = 5_000
@@ -50,13 +49,13 @@ def check_bits(found, wanted, what):
         assert a.tobytes() == b.tobytes(), f"{what}, result {i}: {a} instead of {b}"
 
 
-def eager(made, seed, **more):
-    state = State(seed, more.get("dtype", "float32"))
+def eager(made, seed, capture=False, **more):
+    state = State(seed, more.get("dtype", "float32"), capture)
     return outcome(made.function(state), state, seed, **more)
 
 
 def captured(made, seed, numerics, **more):
-    state = State(seed)
+    state = State(seed, capture=True)
     f = ef.function(made.function(state), numerics=numerics)
     return outcome(f, state, seed, **more)
 
@@ -89,9 +88,7 @@ def check_partitioned(made, seed):
     graph, given = graph_and_inputs(made, seed)
     wanted = run_graph(graph, Replay(graph, "exact").run, given)
     graph, given = graph_and_inputs(made, seed)
-    plan = ef.capture.partition(
-        graph, ["cpu:0", "cpu:1"], numerics="exact", costs=EAGER_TO_SPLIT
-    )
+    plan = ef.capture.partition(graph, ["cpu:0", "cpu:1"], numerics="exact", costs=EAGER_TO_SPLIT)
     check_bits(run_graph(graph, plan.run, given), wanted, "partitioned")
 
 
@@ -156,17 +153,19 @@ def check_fast(made, seed):
         assert off <= allowed, f"fast is {off} off, eager {np.abs(b - t).max()}: {a} for {t}"
 
 
-def check(seed, folder):
-    """All ways to run one program; whether it runs with any batch size."""
+def check(seed, folder, all_ways=False):
+    """The ways to run one program; whether it runs with any batch size, None if not asked."""
     made = written(seed)
     try:
         wanted = eager(made, seed)
-        check_bits(eager(made, seed), wanted, "eager again")
+        if "grad" not in made.text:  # sums of gradients are grouped by calls
+            check_bits(eager(made, seed, capture=True), wanted, "eager, with captured parts")
         check_bits(captured(made, seed, "exact"), wanted, "captured")
         check_loaded(made, seed, folder)
         check_fast(made, seed)
-        check_partitioned(made, seed)
-        return check_sizes(made, seed)
+        if all_ways or seed % 3 == 0:
+            check_partitioned(made, seed)
+        return check_sizes(made, seed) if all_ways or seed % 3 == 1 else None
     except BaseException as error:
         error.add_note(f"program {seed}:\n{made.text}")
         raise
@@ -178,10 +177,11 @@ BATCHES = 20
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_programs(batch, tmp_path, three_cpus, capsys):
     count = COUNT // BATCHES
-    sizes = sum(check(seed, tmp_path) for seed in range(batch * count, (batch + 1) * count))
-    assert sizes > count // 4, "hardly any program runs with any batch size"
+    found = [check(seed, tmp_path) for seed in range(batch * count, (batch + 1) * count)]
+    asked = [ran for ran in found if ran is not None]
     with capsys.disabled():
-        print(f"\n{count} programs, {sizes} of them with batches of any size")
+        print(f" {count} programs, {sum(asked)} of {len(asked)} with batches of any size")
+    assert sum(asked) > len(asked) // 2, "hardly any program runs with any batch size"
 
 
 @pytest.mark.soak
@@ -189,7 +189,7 @@ def test_programs(batch, tmp_path, three_cpus, capsys):
 def test_many_programs(batch, tmp_path, three_cpus):
     count = SOAK // 50
     for seed in range(COUNT + batch * count, COUNT + (batch + 1) * count):
-        check(seed, tmp_path)
+        check(seed, tmp_path, all_ways=True)
 
 
 @pytest.mark.parametrize("seed", range(1, 60, 2))

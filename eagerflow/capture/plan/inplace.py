@@ -70,6 +70,7 @@ def arrange(
             r for r in found
             if (root := lifetimes.root(r.cell.value)) not in leaving
             and lifetimes.last[root] == number[step]
+            and sum(lifetimes.root(v) is root for v in step.inputs) == 1  # no view of it besides
         )  # fmt: skip
         if free:
             replaced[step] = free
