@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
+import enum
 import functools
 import itertools
 import os
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eagerflow.capture.instructions import Expression
-from eagerflow.capture.lookup import CORE, LAYERS, USER, Found, origins
+from eagerflow.capture.lookup import CORE, LAYERS, USER, Found, functions_in, origins
 from eagerflow.capture.remembering import ABSENT, Remembered, category
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ __all__ = ["call", "environment", "is_key", "item_of", "method_of", "restored"]
 def is_key(value: Any) -> bool:
     """Whether a value can be the key of a fact about an item."""
     kind = category(value)
-    return (kind == "plain" and type(value) is not slice) or kind == "code" or (
+    plain = kind == "plain" or isinstance(value, enum.Enum)
+    return (plain and type(value) is not slice) or kind == "code" or (
         kind == "container" and type(value) is tuple and all(map(is_key, value))
     )  # fmt: skip
 
@@ -125,11 +127,13 @@ def called(
         return reading.found(value, noted, f"{name}()")
     special = _special(f)
     if special is not None and expression.kind == "call":
+        if special in (_length, _nothing) or f is hasattr:
+            reading.settled.add(expression)
         return special(reading, expression, function, parts)
     if isinstance(f, BuiltinFunctionType | MethodWrapperType) and not isinstance(
         receiver, types.ModuleType | None
     ):
-        return _called_on(reading, receiver, function, parts)
+        return _called_on(reading, expression, function, parts)
     if isinstance(f, FunctionType):
         return _called_function(reading, expression, function, parts)
     if isinstance(f, type):
@@ -157,6 +161,8 @@ def _called_function(
         for part in parts:
             reading.each(part, lambda found: _pass_on(reading, found))
         return reading._later(expression.offset, f"{name}(...)")
+    if origin == CORE:
+        reading.settled.add(expression)
     return _opaque(reading, function, parts, objects=origin != CORE)
 
 
@@ -171,6 +177,8 @@ def _called_method(
 ) -> list[Found]:
     f, known, name = function
     receiver, inner = f.__self__, f.__func__
+    if known:
+        reading.watch.know(receiver)
     if category(receiver) == "random":
         if known or reading.watch.knows(receiver):
             reading.refuse("random", name, receiver)
@@ -196,9 +204,7 @@ def _called_class(
             reading.each(part, reading.iterate)
             reading.each(part, lambda found: _pass_on(reading, found))
         return []
-    own = method_of(cls, "__call__")  # of its metaclass
-    made = [m for m in (own, *map(vars(cls).get, ("__new__", "__init__"))) if m is not None]
-    if _is_own(cls) or made:
+    if _is_own(cls):
         for part in parts:
             reading.each(part, lambda found: _pass_on(reading, found))
         return reading._later(expression.offset, f"{name}(...)")
@@ -208,12 +214,20 @@ def _called_class(
 
 
 def _is_own(cls: type) -> bool:
-    """Whether a class comes from a class statement of the user's, or of eagerflow's layers."""
-    return any(
-        type(v) is FunctionType and origins[v.__code__.co_filename] in (USER, LAYERS)
-        for base in cls.__mro__
-        for v in vars(base).values()
-    )
+    """Whether a class has functions of the user's, or of eagerflow's layers."""
+    known = _own_classes.get(cls)
+    if known is None:
+        known = _own_classes[cls] = any(
+            origins[f.__code__.co_filename] in (USER, LAYERS)
+            for base in cls.__mro__
+            for v in vars(base).values()
+            if isinstance(v, FunctionType | staticmethod | classmethod | property)
+            for f in functions_in(v)
+        )
+    return known
+
+
+_own_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def _opaque(
@@ -239,15 +253,16 @@ _CHANGING = _TAKING | {
     "reverse", "rotate", "difference_update", "intersection_update",
     "symmetric_difference_update", "__setitem__", "__delitem__", "subtract", "move_to_end",
 }  # fmt: skip
+_PLAIN_RESULTS = _KEYED | {"__len__", "__contains__", "count", "index"} | (_CHANGING - _TAKING)
 _FILE_WRITES = {"write", "writelines", "flush", "close", "fileno", "isatty", "writable"}
 
 
 def _called_on(
-    reading: Reading, receiver: Any, function: Found, parts: list[Expression]
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
 ) -> list[Found]:
-    """A method in C of ``receiver``."""
+    """A method in C of an object."""
     f, known, name = function
-    method = f.__name__
+    method, receiver = f.__name__, f.__self__
     kind = category(receiver)
     owner = Found(receiver, known or reading.watch.knows(receiver), _owner_name(name))
     if isinstance(receiver, ContextVar) and method == "get":
@@ -255,6 +270,8 @@ def _called_on(
         noted = reading.note("call", f"{name}()", "context", receiver, None, value)
         return [] if value is ABSENT else reading.found(value, noted, f"{name}()")
     if kind == "container":
+        if method in _PLAIN_RESULTS:
+            reading.settled.add(expression)
         return _called_on_container(reading, method, owner, parts)
     if kind == "file" and method in _FILE_WRITES:
         return []

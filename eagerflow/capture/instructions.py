@@ -104,7 +104,7 @@ _ASKING = {
 def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
     """Which locals an expression looks into, and whether one is the key of something."""
     kind, parts = expression.kind, expression.parts
-    if kind in ("local", "deref"):
+    if kind in ("local", "deref", "name"):
         roles[expression.name] = roles.get(expression.name, False) or key
     elif kind == "item":
         _roles(parts[0], key, roles)

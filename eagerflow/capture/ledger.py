@@ -38,6 +38,7 @@ def _contents(cell: Any, _: Any) -> Any:
 _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": _item,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
+    "own": lambda holder, name: vars(holder).get(name, ABSENT),
     "cell": _contents,
     "member": lambda cls, name: vars(cls).get(name, ABSENT),
     "__defaults__": lambda f, name: f.__defaults__,

@@ -8,20 +8,25 @@ import os
 import sysconfig
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MemberDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.capture.remembering import ABSENT, same
 
+if TYPE_CHECKING:
+    from eagerflow.capture.instructions import Program
+    from eagerflow.capture.walking import Action
+
 __all__ = [
-    "CODE", "CORE", "FOREIGN", "Found", "LAYERS", "MADE", "MISSING", "PLAIN", "USER",
+    "CODE", "CORE", "FOREIGN", "Found", "LAYERS", "MADE", "MISSING", "PLAIN", "Run", "USER",
     "functions_in", "look", "origins",
 ]  # fmt: skip
 
@@ -40,6 +45,31 @@ class Found(NamedTuple):
     value: Any
     known: bool
     name: str
+
+
+class Run:
+    """One call of a watched function, while it runs."""
+
+    __slots__ = (
+        "builtins", "cells", "code", "failed", "file", "globals", "late", "other", "program",
+        "quiet", "returned", "root", "stores", "trusted",
+    )  # fmt: skip
+
+    def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
+        self.code: CodeType = frame.f_code
+        self.file = self.code.co_filename
+        self.globals = frame.f_globals
+        self.builtins = frame.f_builtins
+        self.program = program
+        self.cells = cells  # of the variables from outside
+        self.trusted = origins[self.file] == LAYERS  # eagerflow's own layers
+        self.root = False
+        self.quiet = False  # nothing new is to be learned from its lines
+        self.failed = False
+        self.late: tuple[Action, ...] = ()  # what can be read once the line has run
+        self.stores: list[tuple[Any, Any]] = []  # what the line assigns
+        self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
+        self.other: Any = None  # the trace function of somebody else, such as a debugger
 
 
 class _Origins(dict[str, int]):

@@ -13,13 +13,12 @@ import sys
 from collections.abc import Callable, Iterable
 from types import (
     BuiltinFunctionType,
-    CodeType,
     ModuleType,
 )
 from typing import TYPE_CHECKING, Any
 
 from eagerflow.capture import calls
-from eagerflow.capture.instructions import Action, Expression, Piece, Program
+from eagerflow.capture.instructions import Action, Expression, Piece
 from eagerflow.capture.lookup import (
     CODE,
     CORE,
@@ -40,41 +39,18 @@ from eagerflow.capture.remembering import (
     category,
     elements,
     is_symbolic,
+    is_tool,
     remember,
 )
 from eagerflow.variable import Variable
 
 if TYPE_CHECKING:
+    from eagerflow.capture.lookup import Run
     from eagerflow.capture.watching import Watch
 
-__all__ = ["Reading", "Run"]
+__all__ = ["Reading"]
 
 _FEW = 1_000  # parts of a container that are looked at for what a call may have given
-
-
-class Run:
-    """One call of a watched function, while it runs."""
-
-    __slots__ = (
-        "builtins", "cells", "code", "failed", "file", "globals", "late", "other", "program",
-        "quiet", "returned", "root", "stores", "trusted",
-    )  # fmt: skip
-
-    def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
-        self.code: CodeType = frame.f_code
-        self.file = self.code.co_filename
-        self.globals = frame.f_globals
-        self.builtins = frame.f_builtins
-        self.program = program
-        self.cells = cells  # of the variables from outside
-        self.trusted = origins[self.file] == LAYERS  # eagerflow's own layers
-        self.root = False
-        self.quiet = False  # nothing new is to be learned from its lines
-        self.failed = False
-        self.late: tuple[Action, ...] = ()  # what can be read once the line has run
-        self.stores: list[tuple[Any, Any]] = []  # what the line assigns
-        self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
-        self.other: Any = None  # the trace function of somebody else, such as a debugger
 
 
 class Reading:
@@ -89,6 +65,7 @@ class Reading:
         self.bound: dict[str, list[Found]] = {}  # locals that the line itself assigns
         self.memo: dict[Expression, list[Found]] = {}
         self.unknown: set[Expression] = set()
+        self.settled: set[Expression] = set()  # calls that give nothing to look into
         self.open = False  # something is known only once the line has run
         self.stored: dict[Any, Any] = {}
 
@@ -188,7 +165,7 @@ class Reading:
         value, _, name = found
         kind = category(value)
         key = (deep, objects)
-        if kind == "object" and self.run.trusted:
+        if kind == "object" and (self.run.trusted or is_tool(value)):
             return
         if self.watch.has("whole", value, key):
             return
@@ -394,6 +371,10 @@ class Reading:
             self.note("builtin", name, "item", self.run.builtins, name, value)
         return self.found(value, True, name)
 
+    def _name(self, expression: Expression) -> list[Found]:
+        known = expression.name in self.values
+        return self._local(expression) if known else self._global(expression)
+
     def _module(self, expression: Expression) -> list[Found]:
         name = expression.name
         module = sys.modules.get(name)
@@ -429,7 +410,7 @@ class Reading:
 
     def perhaps(self, base: Expression) -> list[Found]:
         """What a value may be that cannot be found, now that no more is learned about it."""
-        if base in self.unknown and not self.late:
+        if base in self.settled or (base in self.unknown and not self.late):
             return []
         return self.candidates(base)
 
@@ -490,18 +471,21 @@ class Reading:
     def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
         """An attribute that is not there, or that ``__getattr__`` makes up."""
         value, known, label = owner
-        if getter is None or isinstance(value, ModuleType):
-            if not isinstance(value, ModuleType):
-                full = f"{label}.{name}"
-                self.note("attribute", full, "attribute", value, name, ABSENT, known)
-            self.open = self.open or isinstance(value, ModuleType)
+        full = f"{label}.{name}"
+        if isinstance(value, ModuleType):  # its __getattr__ may load it when the line runs
+            if not self.run.trusted:
+                self.note("attribute", full, "own", value, name, ABSENT)
+            self.open = True
             return []
-        if hasattr(value, "__dict__") and known:
-            self.note("attribute", f"{label}.{name}", "item", vars(value), name, ABSENT)
+        if getter is None:
+            self.note("attribute", full, "attribute", value, name, ABSENT, known)
+            return []
+        if hasattr(value, "__dict__"):
+            self.note("attribute", full, "own", value, name, ABSENT, known)
         if isinstance(value, dict):
             return self.item(owner, [Found(name, False, repr(name))], offset)
         self.watch.register(getter, known)
-        return self._later(offset, f"{label}.{name}")
+        return self._later(offset, full)
 
     def _item(self, expression: Expression) -> list[Found]:
         container, key = expression.parts
@@ -586,7 +570,7 @@ class Reading:
                 result.append(found)
                 if found.known:
                     result += self._parts(found)
-        return [f for f in result if category(f.value) not in ("plain", "tensor")]
+        return [f for f in result if category(f.value) in ("container", "object")]
 
 
 _FINDERS: dict[str, Callable[[Reading, Expression], list[Found]]] = {
@@ -595,6 +579,7 @@ _FINDERS: dict[str, Callable[[Reading, Expression], list[Found]]] = {
     "local": Reading._local,
     "deref": Reading._deref,
     "global": Reading._global,
+    "name": Reading._name,
     "module": Reading._module,
     "super": Reading._super,
     "attribute": Reading._attribute,

@@ -29,7 +29,7 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
     "ABSENT", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of",
-    "category", "elements", "is_symbolic", "name_of_code", "remember", "same",
+    "category", "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "same",
 ]  # fmt: skip
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
@@ -150,6 +150,13 @@ def is_symbolic(value: Any) -> bool:
     return type(value) is Tensor and type(value._array) is not value._kind.array_type
 
 
+def is_tool(value: Any) -> bool:
+    """Whether an object only serves to log or to lock: what it holds changes no result."""
+    cls = type(value)
+    root = cls.__module__.partition(".")[0]
+    return root in ("logging", "concurrent") or (root == "threading" and cls.__name__ != "Event")
+
+
 def name_of_code(f: Any) -> str:
     """How messages call a function, class or object that is called."""
     return getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or type(f).__name__
@@ -264,7 +271,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 def remember(
     value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool = False,
-    know: Callable[[Any], None] = id,
+    know: Callable[[Any], object] = id,
 ) -> Remembered:  # fmt: skip
     """What ``value`` holds now; with ``deep`` also what its parts hold.
 
@@ -304,7 +311,7 @@ def remember(
         if kind in ("container", "array"):
             return walk(part, kind, depth)
         if kind == "object":
-            own = objects and (depth == 0 or _is_data(type(part)))
+            own = objects and not is_tool(part) and (depth == 0 or _is_data(type(part)))
             return walk(part, "object", depth) if own else part
         refuse(kind, part)
         return part

@@ -13,7 +13,8 @@ __all__ = ["Action", "Expression", "Walk"]
 class Expression:
     """Where a value on the stack comes from.
 
-    ``kind`` says how to read ``name`` and ``parts``: ``global``, ``deref``, ``local``,
+    ``kind`` says how to read ``name`` and ``parts``: ``global``, ``name`` (of a local of
+    code that is not in a function, or a global), ``deref``, ``local``,
     ``constant``, ``module``, ``attribute``, ``item``, ``super``, ``call``, ``spread`` (a call with
     ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``), ``result`` (of an
     operator), ``either``, ``null``, ``unknown``.
@@ -316,7 +317,8 @@ def _store_deref(walk: Walk, x: Any) -> None:
 def _global(walk: Walk, x: Any) -> None:
     if x.opname == "LOAD_FROM_DICT_OR_GLOBALS":
         walk.take(1)
-    walk.loaded(walk.read("global", x.argval), x.opname == "LOAD_GLOBAL" and x.arg & 1)
+    kind = "global" if x.opname == "LOAD_GLOBAL" else "name"
+    walk.loaded(walk.read(kind, x.argval), x.opname == "LOAD_GLOBAL" and x.arg & 1)
 
 
 @_on("STORE_GLOBAL")

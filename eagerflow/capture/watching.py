@@ -27,8 +27,8 @@ import numpy as np
 from eagerflow.capture.events import Thread, current
 from eagerflow.capture.instructions import Program, program_of
 from eagerflow.capture.ledger import Fact, Ledger
-from eagerflow.capture.lookup import LAYERS, Found, functions_in, origins
-from eagerflow.capture.reading import Reading, Run
+from eagerflow.capture.lookup import LAYERS, Found, Run, functions_in, origins
+from eagerflow.capture.reading import Reading
 from eagerflow.capture.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
 from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
@@ -45,7 +45,7 @@ def _held_by_facts_alone(facts: list[Fact]) -> set[int]:
     about: dict[int, list[Fact]] = {}
     for fact in facts:
         about.setdefault(id(fact.holder), []).append(fact)
-    found = set()
+    found: set[int] = set()
     for group in about.values():
         own = len(group) + sum(f.remembered is f.holder for f in group)
         if getrefcount(group[0].holder) <= own + 1:  # the one more is getrefcount's own
@@ -127,8 +127,8 @@ class Watch:
         if kind is None and self._problem is not None:
             raise self._problem
 
-    def _dicts(self) -> tuple[dict[Any, Any], ...]:
-        """All dicts that hold what was seen."""
+    def _dicts(self) -> tuple[Any, ...]:
+        """All that holds what was seen."""
         return (
             self.facts, self.mutated, self.made, self._written, self._known, self._functions,
             self._cells, self._read, self._kept, self._entered,
@@ -246,7 +246,7 @@ class Watch:
     def enter(self, frame: Any, thread: Thread) -> Run | None:
         """A watched function begins."""
         code = frame.f_code
-        if code.co_name == "<module>":
+        if code.co_name == "<module>" and _is_import(frame):
             return None
         program = program_of(code)
         if program.unknown is not None:
@@ -441,16 +441,16 @@ class Watch:
             if not run.trusted:
                 self._note_function(f, run)
         if code.co_freevars:
-            key = tuple(map(id, found))
-            if key not in self._cells:
+            which = tuple(map(id, found))
+            if which not in self._cells:
                 rows = [
                     dict(zip(code.co_freevars, f.__closure__ or (), strict=True)) for f in found
                 ]
                 cells = {n: tuple({id(row[n]): row[n] for row in rows}.values()) for n in
                          code.co_freevars}  # fmt: skip
-                self._cells[key] = cells
+                self._cells[which] = cells
                 self._keep(list(found))
-            run.cells = self._cells[key]
+            run.cells = self._cells[which]
 
     def _made_here(self, code: Any) -> Cells:
         """Of a function that the trace made: the variables that lie outside of the trace."""
@@ -494,6 +494,11 @@ class Watch:
                 self.note("default", f"defaults of {name}", part, f, part, held, place, True)
                 for value in values if type(values) is tuple else values.values():
                     self.know(value)
+
+
+def _is_import(frame: Any) -> bool:
+    """Whether code of a module runs because it is imported."""
+    return frame.f_back is None or frame.f_back.f_code.co_filename.startswith("<frozen importlib")
 
 
 # Values with nothing to look into.

@@ -77,14 +77,15 @@ def step(draw, text, value):
     if isinstance(value, dict):
         key = draw.choice(list(value))
         forms = ["{0}['{1}']", "{0}.get('{1}')", "pick({0}, '{1}')", "dict({0})['{1}']",
-                 "Reader({0})['{1}']", "{{**{0}}}['{1}']", "[v for k, v in {0}.items() if k == '{1}'][0]",
-                 "list({0}.values())[list({0}).index('{1}')]", "({0} or None)['{1}']",
-                 "operator.itemgetter('{1}')({0})"]  # fmt: skip # noqa: E501
+                 "Reader({0})['{1}']", "{{**{0}}}['{1}']", "({0} or None)['{1}']",
+                 "[v for k, v in {0}.items() if k == '{1}'][0]", "operator.itemgetter('{1}')({0})",
+                 "list({0}.values())[list({0}).index('{1}')]"]  # fmt: skip
         return draw.choice(forms).format(text, key), value[key]
     key = draw.randrange(len(value))
     forms = ["{0}[{1}]", "{0}[{1}:][0]", "pick({0}, {1})", "list({0})[{1}]", "[*{0}][{1}]",
              "next(itertools.islice({0}, {1}, None))", "[x for x in {0}][{1}]",
-             "Reader({0})[{1}]", "sorted({0}, key=lambda v: 0)[{1}]", "tuple(same({0}))[{1}]"]  # fmt: skip
+             "Reader({0})[{1}]", "sorted({0}, key=lambda v: 0)[{1}]",
+             "tuple(same({0}))[{1}]"]  # fmt: skip
     return draw.choice(forms).format(text, key), value[key]
 
 

@@ -98,6 +98,12 @@ def an_array_gets_the_same_values():
 
 
 @ignore
+def an_array_that_is_not_read():
+    own = Thing(mean=np.zeros(2), rate=0.1)
+    return (lambda x: x * own.rate), lambda: own.mean.__setitem__(0, 1.0)
+
+
+@ignore
 def an_array_with_nan():
     array = np.array([np.nan])
     return (lambda x: str(x * array)), lambda: array.__setitem__(0, np.nan)

@@ -408,6 +408,22 @@ def an_attribute_that_is_not_read():
 
 
 @ignore
+def a_class_attribute_behind_that_of_the_instance():
+    class Model:
+        rate = 0.1
+
+    model = Model()
+    model.rate = 0.5
+    return (lambda x: x * model.rate), lambda: setattr(Model, "rate", 0.2)
+
+
+@ignore
+def a_new_attribute_that_nobody_reads():
+    own = Thing(rate=0.1)
+    return (lambda x: x * own.rate), lambda: setattr(own, "more", 0.2)
+
+
+@ignore
 def the_attribute_of_another_object():
     a, b = Thing(rate=0.1), Thing(rate=0.1)
     KEPT.append(b)

@@ -1,6 +1,7 @@
 """Containers that change in place."""
 
 import collections
+import enum
 import json
 
 import numpy as np
@@ -17,6 +18,14 @@ def changing(value, read, change):
 @notice
 def an_item_of_a_dict():
     return changing({"lr": 0.1}, lambda c, x: x * c["lr"], lambda c: c.update(lr=0.2))
+
+
+@notice
+def an_item_of_a_mode():
+    mode = enum.Enum("Mode", "SLOW FAST")
+    return changing(
+        {mode.FAST: 1}, lambda c, x: x * c[mode.FAST], lambda c: c.update({mode.FAST: 2})
+    )
 
 
 @notice

@@ -1,7 +1,7 @@
 """Functions, methods and classes that are replaced, or that read something."""
 
 import eagerflow as ef
-from tests.capture.changes import module, notice
+from tests.capture.changes import ignore, module, notice
 
 
 @notice
@@ -166,6 +166,26 @@ def what_a_function_behind_vmap_reads():
 
 
 @notice
+def what_a_bound_method_reads():
+    class Model:
+        def __init__(self):
+            self.config = {"rate": 1}
+
+        def step(self, x):
+            return x * self.config["rate"]
+
+    model = Model()
+    steps = [model.step]
+    return (lambda x: steps[0](x)), lambda: model.config.update(rate=2)
+
+
+@notice
+def a_class_made_by_the_function():
+    made = module("RATE = 1\ndef f(x):\n    class C:\n        rate = RATE\n    return x * C.rate")
+    return made.f, lambda: setattr(made, "RATE", 2)
+
+
+@notice
 def what_a_constructor_reads():
     made = module("RATE = 1\nclass C:\n    def __init__(self, x): self.y = x * RATE\n"
                   "def f(x): return C(x).y")  # fmt: skip
@@ -191,6 +211,25 @@ def an_object_that_is_always_the_same():
 
     Config()
     return (lambda x: x * Config().rate), lambda: setattr(Config(), "rate", 0.2)
+
+
+@ignore
+def a_function_that_is_not_called():
+    made = module("def helper(x): return x\ndef f(x): return x if x > 0 else helper(x)")
+    return made.f, lambda: setattr(made, "other", made.helper)
+
+
+@ignore
+def a_method_that_is_not_called():
+    class Model:
+        def step(self, x):
+            return x
+
+        def other(self, x):
+            return x
+
+    model = Model()
+    return (lambda x: model.step(x)), lambda: setattr(Model, "other", None)
 
 
 @notice

@@ -142,6 +142,26 @@ def a_global_through_globals():
     return made.f, lambda: setattr(made, "VALUE", 2)
 
 
+@notice
+def a_global_in_an_evaluated_text():
+    made = module("VALUE = 1\ndef f(x): return eval('x * VALUE')")
+    return made.f, lambda: setattr(made, "VALUE", 2)
+
+
+@notice
+def a_global_in_executed_code():
+    made = module("VALUE = 1\ndef f(x):\n    names = {'x': x}\n    exec('y = x * VALUE', globals(),"
+                  " names)\n    return names['y']")  # fmt: skip
+    return made.f, lambda: setattr(made, "VALUE", 2)
+
+
+@notice
+def a_module_that_makes_up_names():
+    config = module("def __getattr__(name):\n    return 1")
+    made = module("def f(x): return x * config.rate", config=config)
+    return made.f, lambda: setattr(config, "rate", 2)
+
+
 @ignore
 def a_global_that_is_not_read():
     made = module("A = 1\nB = 2\ndef f(x): return x * A")
