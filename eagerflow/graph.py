@@ -222,7 +222,9 @@ class Graph:
         """The result's nest with these in place of the outputs."""
         found = iter(outputs)
         leaves = [next(found) if type(x) is Value else x for x in self.results]
-        return leaves[0] if self.structure is None else unflatten(self.structure, leaves)
+        if self.structure is None:
+            return leaves[0] if len(leaves) == 1 else tuple(leaves)
+        return unflatten(self.structure, leaves)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{n}: {v.spec}" for n, v in zip(self.inputs.names, self.inputs))  # noqa: B905

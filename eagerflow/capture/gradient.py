@@ -53,8 +53,9 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     """A larger graph that also gives the gradients of ``targets`` by ``sources``.
 
     ``targets`` and ``sources`` are names, Values or Variables, or nests of them; any value of
-    the graph can be either. The new outputs are called ``gradient/<source>``. The graph's own
-    nodes are shared, and what it computed it still does. ``unconnected`` is as for
+    the graph can be either. The new outputs are called ``gradient/<source>``; called, the graph
+    gives a dict of all outputs. The graph's own nodes are shared, and what it computed it still
+    does. ``unconnected`` is as for
     ``GradientTape.gradient``; GradientError and SessionError as there and for unknown names.
 
     >>> graph = ef.capture.trace(lambda x: (x * x).sum(), ef.TensorSpec((3,), "float32"))
@@ -83,9 +84,11 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     values = [extension.value_of(g) for _, g in pairs]
     names = [f"gradient/{_name(self, v)}" for v, _ in pairs]
     outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
+    named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
     return Graph(
-        self.name, self.inputs, extension.nodes, outputs, self.cells, self.argument_structure
-    )
+        self.name, self.inputs, extension.nodes, outputs, self.cells, self.argument_structure,
+        named,
+    )  # fmt: skip
 
 
 def rereads(graph: Graph) -> dict[Value, list[Value]]:
