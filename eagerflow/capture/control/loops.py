@@ -52,6 +52,7 @@ from eagerflow.ops.family import define, op_of
 from eagerflow.ops.reduction import any as any_of
 from eagerflow.ops.selection import where
 from eagerflow.ops.shape import reshape
+from eagerflow.recorder import under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -122,6 +123,11 @@ def _vjp(
             hint="ef.while_loop(cond, body, init, maximum_iterations=n), or ef.fori_loop with "
             "bounds that are Python integers, or ef.scan; ef.jvp works without",
         )  # fmt: skip
+    if all(type(x._array) is x._kind.array_type for x in operands):
+        # Where values are known, so is how often the body ran; more would only add zeros.
+        _, maximum_iterations = under(
+            None, _iterated, cond, body, operands, states, maximum_iterations
+        )
     whole = _bounded(cond, body, states, home(operands))
     going = as_tensor(True, device=operands[0].device)
     parts = scan_vjp(
@@ -264,14 +270,19 @@ def _while_loop(
     which give a bool and the new state. ``states`` is the number of tensors in the state. Users
     call ``ef.while_loop``. Raises ShapeError and DTypeError for operands that do not fit.
     """
+    return fresh(_iterated(cond, body, operands, states, maximum_iterations)[0])
+
+
+def _iterated(
+    cond: Graph, body: Graph, operands: Sequence[Tensor], states: int, most: Any
+) -> tuple[list[Tensor], int]:
+    """The last state, and how often the body ran."""
     state, rest = list(operands[:states]), operands[states:]
     count = 0
-    while (maximum_iterations is None or count < maximum_iterations) and bool(
-        run(cond, (*state, *rest))[0]
-    ):
+    while (most is None or count < most) and bool(run(cond, (*state, *rest))[0]):
         state = run(body, (*state, *rest))
         count += 1
-    return fresh(state)
+    return state, count
 
 
 WHILE = op_of(_while_loop)
@@ -288,8 +299,8 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     argument; ``cond`` returns a bool or a bool tensor without axes, ``body`` a nest of the same
     structure, shapes and dtypes, where Python numbers take on the dtype wanted. What else they
     use they take from around them, Variables included, and they may assign Variables.
-    ``maximum_iterations`` is an upper bound, which gradients need: they keep what each iteration
-    computes, and cost as much as that many iterations. ``jvp`` needs no bound.
+    ``maximum_iterations`` is an upper bound, which gradients need, since they keep what each
+    iteration computes; in captured code they cost as much as that many. ``jvp`` needs no bound.
 
     Eagerly the functions are called each time; in captured code, under a tape, in ``vmap`` and
     in ``jvp`` they become graphs once. Raises CaptureError, ShapeError or DTypeError with the

@@ -39,8 +39,8 @@ def with_shared_scans(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     That is so if both have the same operands, and the results of one body are the first results
     of the other. All bits stay the same.
 
-    >>> f = lambda x: ef.capture.scan(lambda c, _: (ef.sin(c), c), x, length=3)[0]
-    >>> graph = ef.capture.trace(ef.grad(f), ef.TensorSpec((), "float32"))
+    >>> f = lambda x: ef.capture.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32")).gradient("output", "x")
     >>> [node.op.name for node in graph.nodes].count("scan")
     3
     >>> [node.op.name for node in with_shared_scans(graph)[0].nodes].count("scan")
