@@ -312,7 +312,7 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
     Gradients pass through the branch taken. Raises DTypeError and ShapeError for another
     ``pred``, and CaptureError, ShapeError or DTypeError where the branches differ.
 
-    >>> ef.capture.cond(True, lambda x: x * 2.0, lambda x: -x, ef.tensor(3.0))
+    >>> ef.cond(True, lambda x: x * 2.0, lambda x: -x, ef.tensor(3.0))
     Tensor(6., float32, cpu:0)
     """
     flag = scalar(pred, "cond", "pred", "bool")
@@ -331,7 +331,7 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
     ``index``, and the errors of ``cond`` where the branches differ.
 
     >>> double, negate = lambda x: x * 2.0, lambda x: -x
-    >>> ef.capture.switch(7, [double, negate], ef.tensor(3.0))
+    >>> ef.switch(7, [double, negate], ef.tensor(3.0))
     Tensor(-3., float32, cpu:0)
     """
     at = scalar(index, "switch", "index", "integer")

@@ -307,7 +307,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     leaf and the line of ``body`` where the state changes its form, DTypeError or ShapeError for
     what is no bool, and GradientError for a gradient without a bound.
 
-    >>> ef.capture.while_loop(lambda n: n < 100, lambda n: n * 3, ef.tensor(1))
+    >>> ef.while_loop(lambda n: n < 100, lambda n: n * 3, ef.tensor(1))
     Tensor(243, int64, cpu:0)
     """
     callable_of(cond, "while_loop", "cond", "state", 1)
@@ -384,7 +384,7 @@ def fori_loop(lo: Any, hi: Any, body: Any, init: Any) -> Any:
     tensor or a nest of them, and ``i`` an int64 tensor. All else is as for ``while_loop``, with
     its errors. Gradients need bounds that are known while capturing.
 
-    >>> ef.capture.fori_loop(1, 5, lambda i, product: product * i, ef.tensor(1))
+    >>> ef.fori_loop(1, 5, lambda i, product: product * i, ef.tensor(1))
     Tensor(24, int64, cpu:0)
     """
     callable_of(body, "fori_loop", "body", "i, state", 2)

@@ -17,7 +17,7 @@ def map(f: Any, xs: Any) -> Any:
     or a nest. The rows are computed one after the other, with the memory of one; ``ef.vmap``
     computes them together. All else is as for ``scan``, with its errors.
 
-    >>> ef.capture.map(lambda x: x * x, ef.tensor([1.0, 2.0, 3.0]))
+    >>> ef.map(lambda x: x * x, ef.tensor([1.0, 2.0, 3.0]))
     Tensor([1., 4., 9.], float32, cpu:0)
     """
     callable_of(f, "map", "f", "x", 1)

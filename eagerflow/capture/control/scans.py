@@ -398,7 +398,7 @@ def scan(f: Any, init: Any, xs: Any = None, length: Any = None, reverse: bool = 
     from around it summed. Raises ShapeError for rows that do not agree, and CaptureError,
     ShapeError or DTypeError with the leaf and the line of ``f`` where the carry changes.
 
-    >>> ef.capture.scan(lambda total, x: (total + x, total), 0.0, ef.tensor([1.0, 2.0, 3.0]))
+    >>> ef.scan(lambda total, x: (total + x, total), 0.0, ef.tensor([1.0, 2.0, 3.0]))
     (Tensor(6., float32, cpu:0), Tensor([0., 1., 3.], float32, cpu:0))
     """
     callable_of(f, "scan", "f", "carry, x", 2)

@@ -39,7 +39,7 @@ def with_shared_scans(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     That is so if both have the same operands, and the results of one body are the first results
     of the other. All bits stay the same.
 
-    >>> f = lambda x: ef.capture.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
+    >>> f = lambda x: ef.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
     >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32")).gradient("output", "x")
     >>> [node.op.name for node in graph.nodes].count("scan")
     3
@@ -106,7 +106,7 @@ def without_unused_results(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
     Carries and the states of loops stay, since the next iteration reads them.
 
-    >>> f = lambda x: ef.capture.scan(lambda c, _: (ef.sin(c), ef.exp(c)), x, length=3)[0]
+    >>> f = lambda x: ef.scan(lambda c, _: (ef.sin(c), ef.exp(c)), x, length=3)[0]
     >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32"))
     >>> [len(node.outputs) for node in without_unused_results(graph)[0].nodes]
     [1]
