@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +30,7 @@ from eagerflow.capture.instructions import Expression
 from eagerflow.capture.lookup import CORE, LAYERS, USER, Found, functions_in, origins
 from eagerflow.capture.remembering import ABSENT, Remembered, category
 
-if TYPE_CHECKING:
-    from eagerflow.capture.reading import Reading
+Reading = Any  # imports this module
 
 __all__ = ["call", "environment", "is_key", "item_of", "method_of", "restored"]
 
@@ -332,7 +331,7 @@ _ENTROPY = {
     secrets.token_urlsafe, secrets.randbelow, secrets.choice, secrets.randbits,
 }  # fmt: skip
 
-_Special = Callable[["Reading", Expression, Found, list[Expression]], list[Found]]
+_Special = Callable[[Reading, Expression, Found, list[Expression]], list[Found]]
 
 
 def _is_clock(f: Any) -> bool:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eagerflow.capture.lookup import CORE, FOREIGN, origins
 
-if TYPE_CHECKING:
-    from eagerflow.capture.watching import Watch
+Watch = Any  # imports this module
 
 __all__ = ["Thread", "current"]
 

@@ -15,7 +15,7 @@ from types import (
     BuiltinFunctionType,
     ModuleType,
 )
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eagerflow.capture import calls
 from eagerflow.capture.instructions import Action, Expression, Piece
@@ -28,6 +28,7 @@ from eagerflow.capture.lookup import (
     MISSING,
     USER,
     Found,
+    Run,
     functions_in,
     look,
     origins,
@@ -44,9 +45,7 @@ from eagerflow.capture.remembering import (
 )
 from eagerflow.variable import Variable
 
-if TYPE_CHECKING:
-    from eagerflow.capture.lookup import Run
-    from eagerflow.capture.watching import Watch
+Watch = Any  # imports this module
 
 __all__ = ["Reading"]
 

@@ -157,7 +157,7 @@ def change(draw, made):
         draw.choice([old.reverse, lambda: old.append(5), lambda: old.pop(0)])()
         return f"{key}: the list changes"
     elif isinstance(old, dict) and draw.random() < 0.5:
-        draw.choice([lambda: old.update(d=5), lambda: old.update(a=old.pop("a")), old.clear])()
+        draw.choice([lambda: old.update(d=5), lambda: old.update(a=old.pop("a", 0)), old.clear])()
         return f"{key}: the dict changes"
     else:
         new = tree(draw, draw.choice([0, 1]))

@@ -47,7 +47,7 @@ def a_view_of_an_array():
 
 @notice
 def the_shape_of_an_array():
-    return array_changing(lambda a, x: a.shape, lambda a: setattr(a, "shape", (2, 1)))
+    return array_changing(lambda a, x: a.shape, lambda a: a.resize((2, 1), refcheck=False))
 
 
 @notice
