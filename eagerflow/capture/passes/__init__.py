@@ -17,6 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from eagerflow.capture.control.sharing import (
+    with_shared_scans,
+    without_custom_gradients,
+    without_unused_results,
+)
 from eagerflow.capture.passes.algebra import simplified
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
@@ -30,8 +35,9 @@ from eagerflow.errors import ArgumentError, CaptureError
 from eagerflow.graph import Graph, Value, graph_method
 
 __all__ = [
-    "ALL", "Pass", "Report", "algebra", "constants", "dead_code", "layout", "no_ops",
-    "optimized", "stability", "stop_gradients", "subexpressions",
+    "ALL", "Pass", "Report", "algebra", "constants", "custom_gradients", "dead_code", "layout",
+    "no_ops", "optimized", "shared_scans", "stability", "stop_gradients", "subexpressions",
+    "unused_results",
 ]  # fmt: skip
 
 ROUNDS = 8
@@ -121,16 +127,20 @@ class Report:
 constants = Pass("constants", "exact", folded)
 no_ops = Pass("no_ops", "exact", without_no_ops)
 subexpressions = Pass("subexpressions", "exact", merged)
+unused_results = Pass("unused_results", "exact", without_unused_results)
+shared_scans = Pass("shared_scans", "exact", with_shared_scans)
 stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
+custom_gradients = Pass("custom_gradients", "final", without_custom_gradients)
 
 ALL: dict[str, Pass] = {
     p.name: p
     for p in (
-        constants, no_ops, subexpressions, stability, algebra, layout, stop_gradients, dead_code,
+        constants, no_ops, subexpressions, unused_results, shared_scans, stability, algebra,
+        layout, stop_gradients, custom_gradients, dead_code,
     )
 }  # fmt: skip
 """Every pass by its name, in the order in which they run."""
