@@ -26,14 +26,14 @@ def products(x, *weights):
     """Two chains of matrix products."""
     a = b = x
     for w, v in zip(weights[::2], weights[1::2], strict=True):
-        a, b = ef.tanh(a @ w), ef.sin(b @ v)
+        a, b = ef.tanh(a @ w), ef.tanh(b @ v)
     return (a * b).mean()
 
 
 def elementary(x, y):
     """Two chains of elementary functions."""
     for _ in range(6):
-        x, y = ef.sin(x) * 1.5 + ef.exp(-x * x), ef.tanh(y) + ef.log(y * y + 1.0)
+        x, y = ef.sin(x) * 1.5 + ef.exp(-x * x), ef.sin(y) * 1.5 + ef.exp(-y * y)
     return x.sum() + y.sum()
 
 

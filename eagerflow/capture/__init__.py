@@ -4,8 +4,9 @@ from eagerflow.capture import checking as checking  # what is imported attaches 
 from eagerflow.capture import drawing as drawing
 from eagerflow.capture import passes as passes
 from eagerflow.capture import pruning as pruning
-from eagerflow.capture.calibration import CostModel, Rates, calibrate
+from eagerflow.capture.calibration import calibrate
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
+from eagerflow.capture.cost_model import CostModel, Rates
 from eagerflow.capture.costs import Costs
 from eagerflow.capture.difference import Difference, difference
 from eagerflow.capture.file import load

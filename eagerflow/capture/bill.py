@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from eagerflow.capture.calibration import CostModel
+from eagerflow.capture.cost_model import CostModel
 from eagerflow.capture.cutting import Division, Piece
 from eagerflow.capture.placement import _bytes as in_bytes
 from eagerflow.capture.placement import _seconds as in_seconds

@@ -1,9 +1,6 @@
-"""Calibration: what ops, kernels and transfers cost on the devices of this machine.
+"""Calibration: what devices of this machine can do, by timing.
 
-    time = call + the longer one of  work / rate  and  bytes / rate
-
-Rates are measured once for each machine and set of devices, in about a second, and kept on disk.
-Products have rates by their size, memory by how much is moved, element-wise ops by name.
+Rates are measured once for each machine and kind of device, in about a second, and kept on disk.
 """
 
 from __future__ import annotations
@@ -12,9 +9,9 @@ import json
 import math
 import platform
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
 from itertools import cycle, islice
 from time import perf_counter
 from typing import Any
@@ -22,27 +19,18 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture import executor
-from eagerflow.capture.plan.clusters import Cluster
+from eagerflow.capture.cost_model import CostModel, Points, Rates, shares_memory
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
-from eagerflow.capture.plan.regions_rules import CREATIONS, FREE
 from eagerflow.capture.trace import trace
 from eagerflow.devices import Device, as_device
-from eagerflow.devices import devices as all_devices
-from eagerflow.errors import ArgumentError
-from eagerflow.graph import Node, Value
 from eagerflow.kernels import kernel
 from eagerflow.kernels.cache import ObjectCache
-from eagerflow.op import Missing, ops
+from eagerflow.op import ops
 from eagerflow.spec import TensorSpec
 
-__all__ = ["CostModel", "Rates", "calibrate"]
+__all__ = ["calibrate"]
 
-Points = tuple[tuple[float, float], ...]
-"""Rates at some amounts of work; between them they follow the logarithm of the amount."""
-
-VIEWS = FREE | {"permute_dims", "to_device", "positive", "unstack", "split"}
-"""Ops that touch no element, most of the time."""
 EXPENSIVE = ("exp", "log", "tanh", "sin", "sqrt", "divide", "erf", "power")
 """Instructions of regions that are timed one by one; all others count as additions."""
 ALIKE = {
@@ -51,194 +39,7 @@ ALIKE = {
     "tanh": ("sinh", "cosh"),
 }  # fmt: skip
 """Instructions that take about as long as one that is timed."""
-VERSION = 4
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What one device can do.
-
-    ``products`` are operations a second of matrix products, by operations of one; ``memory``
-    bytes a second, by bytes of one call; both can be given as one number. ``elements`` are
-    seconds an element of op calls by name, ``statements`` the same of the instructions of
-    generated kernels, where ``"add"`` stands for all that are not listed. ``call`` and
-    ``region`` are seconds that a call costs besides.
-
-    >>> ef.capture.Rates(products=1e11, memory=1e10).call
-    1e-06
-    """
-
-    products: Points | float = 5e10
-    memory: Points | float = 1e10
-    elements: Mapping[str, float] = field(default_factory=lambda: {"add": 3e-10})
-    statements: Mapping[str, float] = field(default_factory=lambda: {"add": 1e-10})
-    call: float = 1e-6
-    region: float = 2e-6
-
-    def product_rate(self, work: float) -> float:
-        """Operations a second of a product of so many."""
-        return _between(self.products, work)
-
-    def memory_rate(self, size: float) -> float:
-        """Bytes a second of a call that moves so many."""
-        return _between(self.memory, size)
-
-
-def _between(points: Points | float, at: float) -> float:
-    if not isinstance(points, tuple):
-        return points
-    below = points[0]
-    for point in points:
-        if point[0] >= at:
-            if point is below or at <= below[0]:
-                return point[1]
-            part = math.log(at / below[0]) / math.log(point[0] / below[0])
-            return float(below[1] ** (1 - part) * point[1] ** part)
-        below = point
-    return below[1]
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """Predicts seconds of nodes, regions and transfers; made by hand, or by ``calibrate``.
-
-    ``devices`` are the Rates by name, ``"*"`` for all others; ``latency`` is the time in seconds
-    from the end of a piece until one on another device begins, ``bandwidth`` bytes a second of
-    transfers between devices that do not share memory (infinite between those that do).
-
-    >>> rates = ef.capture.Rates(products=1e11, memory=1e10)
-    >>> model = ef.capture.CostModel({"*": rates}, latency=1e-5)
-    >>> model.transfer(1 << 20, "cpu:0", "cpu:1")
-    1e-05
-    """
-
-    devices: Mapping[str, Rates]
-    latency: float = 3e-5
-    bandwidth: float | Mapping[tuple[str, str], float] = math.inf
-    run: float = 5e-5
-    """Seconds that a run costs before its first and after its last piece."""
-
-    def rates(self, device: str) -> Rates:
-        """The rates of a device; ArgumentError where there are none."""
-        found = self.devices.get(device) or self.devices.get("*")
-        if found is None:
-            raise ArgumentError(
-                f"there are no rates of {device}", op="CostModel",
-                expected="one of " + ", ".join(self.devices),
-            )  # fmt: skip
-        return found
-
-    def transfer(self, size: float, source: str, target: str) -> float:
-        """Seconds until so many bytes of one device can be used on another."""
-        if source == target:
-            return 0.0
-        rate = self.bandwidth
-        if isinstance(rate, Mapping):
-            rate = rate.get((source, target), math.inf)
-        return self.latency + size / rate
-
-    def node(self, node: Node, device: str, fused: bool = False) -> float:
-        """Seconds of one call; ``fused``: probably in one kernel with its neighbours."""
-        return self.signature(_signature(node), node, device, fused)
-
-    def signature(self, signature: Work, node: Node, device: str, fused: bool) -> float:
-        """Seconds of a node of which flops, bytes and elements are known."""
-        rates = self.rates(device)
-        flops, size, elements = signature
-        name = node.op.name
-        if name in VIEWS:
-            return rates.call / 2
-        if node.op.family == "contraction" and "pool" not in name:
-            work = flops / rates.product_rate(flops) if flops else 0.0
-            return rates.call + max(work, size / rates.memory_rate(size))
-        if fused and name in CREATIONS:
-            return rates.call / 4  # a number in the kernel that uses it
-        if fused and not isinstance(node.op.scalar, Missing):
-            each = rates.statements.get(name, rates.statements["add"])
-            work = elements * max(each, flops / max(elements, 1) / 2 * rates.statements["add"])
-            return rates.call / 2 + max(work, size / 2 / rates.memory_rate(size))
-        each = rates.elements.get(name, 0.0)
-        work = elements * each if each else flops * rates.elements["add"] / 2
-        return rates.call + max(work, size / rates.memory_rate(size))
-
-    def step(self, step: Any, device: str) -> float:
-        """Seconds of a step of a plan: a node, or a region."""
-        return self.cluster(step, device) if isinstance(step, Cluster) else self.node(step, device)
-
-    def cluster(self, cluster: Cluster, device: str) -> float:
-        """Seconds of a region: memory or arithmetic, whichever takes longer."""
-        rates = self.rates(device)
-        size = sum(v.size * v.dtype.itemsize for v in {*cluster.inputs, *cluster.outputs})
-        sizes = cluster._sizes
-        work = 0.0
-        region = cluster.region
-        axes = {p.name: p.axes for p in region.inputs} | {s.name: s.axes for s in region.body}
-        for one in region.body:
-            along = set(one.axes)
-            for x in one.operands:
-                if isinstance(x, str):
-                    along |= set(axes[x])
-            each = rates.statements.get(one.instruction, rates.statements["add"])
-            wide = 2 if one.dtype.endswith("64") else 1
-            work += each * wide * math.prod(sizes[a] for a in along if a in sizes)
-        return rates.region + max(work, size / rates.memory_rate(size))
-
-
-# What a node does --------------------------------------------------------------------------------
-
-Work = tuple[float, float, float]
-"""Operations, bytes, and elements of the larger one of arguments and results."""
-
-
-def _signature(node: Node) -> Work:
-    """What a node does, from the cost that its op states."""
-    sizes = []
-    specs = []
-    for x in node.inputs:
-        if type(x) is Value:
-            specs.append(_spec(x.shape, x.dtype))
-            sizes.append((x.size, x.dtype.itemsize))
-        else:
-            specs.append(x)
-    made = [(v.size, v.dtype.itemsize) for v in node.outputs]
-    try:
-        flops = float(node.op.cost(*specs, **node.attributes).flops)
-    except Exception:  # a rule that does not know such arguments must not stop a placement
-        flops = float(max([s for s, _ in sizes + made], default=1))
-    total = float(sum(s * w for s, w in sizes + made))
-    return flops, total, float(max([s for s, _ in sizes + made], default=1))
-
-
-@lru_cache(maxsize=4096)
-def _spec(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
-    return TensorSpec(shape, dtype)
-
-
-class Works:
-    """What nodes do, found once for all that look alike."""
-
-    def __init__(self) -> None:
-        self._known: dict[Any, Work] = {}
-
-    def of(self, node: Node) -> Work:
-        """What a node does."""
-        key = (
-            node.op.name,
-            tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
-            tuple([(v.shape, v.dtype) for v in node.outputs]),
-            tuple([x if type(x) is not slice else repr(x) for x in node.attributes.values()])
-            if node.attributes and not node.inputs else
-            repr(node.attributes) if node.attributes else None,
-        )  # fmt: skip
-        try:
-            return self._known[key]
-        except (KeyError, TypeError):
-            found = _signature(node)
-        try:
-            self._known[key] = found
-        except TypeError:  # an attribute that has no hash
-            pass
-        return found
+VERSION = 5
 
 
 # Measuring ---------------------------------------------------------------------------------------
@@ -362,8 +163,24 @@ def _rates(place: Device) -> Rates:
     out = b.xp.empty(4, np.float32)
     call = best(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
     region, statements = _statements(place)
-    elements = _elements(place, call)
-    return Rates(_products(place), _memory(place), elements, statements, call, region)
+    products = _products(place)
+    own = Rates(products, _memory(place), _elements(place, call), statements, call, region)
+    return replace(own, convolution=_convolution(place, own))
+
+
+def _convolution(place: Device, rates: Rates) -> float:
+    """How many times faster than a product with as many operations a convolution is."""
+    specs = [TensorSpec(s, "float32") for s in ((8, 32, 32, 32), (3, 3, 32, 32))]
+    graph = trace(lambda x, w: ops["conv"].call(x, w), *specs)
+    rng = np.random.default_rng(0)
+    arrays = [
+        place.backend.asarray(rng.standard_normal(s.shape).astype(np.float32), None, place.index)
+        for s in specs
+    ]
+    plan = Plan(graph, grow, place)
+    taken = best(_waiting(place, lambda: plan.run(arrays)), 0.01)
+    flops = float(ops["conv"].cost(*specs, **graph.nodes[0].attributes).flops)
+    return flops / taken / rates.product_rate(flops)
 
 
 def _handing(places: Sequence[Device]) -> tuple[float, float]:
@@ -384,26 +201,22 @@ def _handing(places: Sequence[Device]) -> tuple[float, float]:
     return latency, max(short - latency, 1e-6)
 
 
-def _bandwidth(places: Sequence[Device]) -> dict[tuple[str, str], float]:
-    """Bytes a second between devices that share no memory."""
-    found = {}
-    for source in places:
-        for target in places:
-            if source is target or shares_memory(source, target):
-                continue
-            own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
-            taken = best(partial(target.backend.receive, own, target.index), 0.01)
-            found[str(source), str(target)] = (4 << 20) / taken
+def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
+    """Bytes a second between devices that share no memory, by their positions."""
+    found = []
+    for i, source in enumerate(places):
+        for k, target in enumerate(places):
+            if not shares_memory(source, target):
+                own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
+                taken = best(partial(target.backend.receive, own, target.index), 0.01)
+                found.append((i, k, (4 << 20) / taken))
     return found
 
 
-def shares_memory(source: Device, target: Device) -> bool:
-    """Whether arrays of one device can be used on another one as they are."""
-    return source is target or (source.backend is target.backend and source.type == "cpu")
-
+# Remembering -------------------------------------------------------------------------------------
 
 _disk = ObjectCache()
-_known: dict[str, CostModel] = {}
+_known: dict[str, Any] = {}
 _measuring = threading.Lock()
 
 
@@ -417,11 +230,9 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _key(places: Sequence[Device]) -> str:
-    shares = ", ".join(f"{p} with {executor.share_of(p)} cores" for p in places)
+def _machine() -> str:
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
-    shares += f", {len(all_devices('cpu'))} CPU devices"
-    return f"rates {VERSION} of {shares} on {_processor()}, {versions}, {kernel.ways()[0]}"
+    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {VERSION}"
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
@@ -436,65 +247,76 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     True
     """
     places = [as_device(d) for d in devices]
-    key = _key(places)
-    with _measuring:
-        found = None if again else _known.get(key) or _read(key)
-        if found is None:
-            with np.errstate(all="ignore"):
-                found = _measured(places)
-            _disk.store(key, json.dumps(_plain(found)).encode())
-        _known[key] = found
-    return found
-
-
-def _measured(places: Sequence[Device]) -> CostModel:
-    """Rates by timing; logical devices of one kind are alike, and measured once."""
     rates: dict[str, Rates] = {}
-    alike: dict[Any, Rates] = {}
-    wide: dict[Any, Rates] = {}  # with all cores, for pieces that run alone
-    for place in places:
-        kind = place.type, place.index if place.type != "cpu" else None
-        mode = executor.mode_of(place)
-        if kind not in alike:
-            alike[kind] = executor.run_at(mode, executor.share_of(place), _rates, place)
-        rates[str(place)] = own = alike[kind]
-        if mode == executor.SHARED:
-            whole = wide.get(kind)
-            if whole is None:
-                wide[kind] = whole = replace(own, products=_products(place))
-            rates[f"{place} alone"] = whole
-    latency, run = _handing(places)
-    return CostModel(rates, latency, _bandwidth(places) or math.inf, run)
+    done: set[str] = set()
+    with _measuring, np.errstate(all="ignore"):
+        for place in places:
+            key = f"rates of {_kind(place)} {_machine()}"
+            own, whole = _remembered(
+                key, partial(_both, place), _as_rates, again and key not in done
+            )
+            done.add(key)  # logical devices are alike
+            rates[str(place)] = own
+            if executor.mode_of(place) == executor.SHARED:
+                rates[f"{place} alone"] = whole
+        key = f"links of {', '.join(map(_kind, places))} {_machine()}"
+        latency, run, pairs = _remembered(key, partial(_links, places), _as_links, again)
+    bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
+    return CostModel(rates, latency, bandwidth or math.inf, run)
 
 
-def _plain(model: CostModel) -> Any:
-    found = asdict(model)
-    if isinstance(model.bandwidth, Mapping):
-        found["bandwidth"] = [[*pair, rate] for pair, rate in model.bandwidth.items()]
-    else:
-        found["bandwidth"] = None
+def _kind(place: Device) -> str:
+    """What a device is, to somebody who wants to know how fast: logical ones are alike."""
+    if place.type != "cpu":
+        return str(place)
+    return f"cpu with {executor.share_of(place)} cores {executor.mode_of(place)}"
+
+
+def _both(place: Device) -> list[Any]:
+    """The rates of a device with its share of the cores, and with all."""
+    own = executor.run_at(executor.mode_of(place), executor.share_of(place), _rates, place)
+    return [asdict(own), asdict(replace(own, products=_products(place)))]
+
+
+def _links(places: Sequence[Device]) -> list[Any]:
+    """Latency, the time that a run costs, and rates between devices that share no memory."""
+    return [*_handing(places), _bandwidth(places)]
+
+
+def _remembered(
+    key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool
+) -> Any:
+    """What was measured before and can be read, or else is measured now."""
+    if not again:
+        if key in _known:
+            return _known[key]
+        content = _disk.load(key)
+        if content is not None:
+            try:
+                _known[key] = found = read(json.loads(content))
+                return found
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+                pass  # damaged: measured anew
+    made = json.dumps(measure())
+    _disk.store(key, made.encode())
+    _known[key] = found = read(json.loads(made))
     return found
 
 
-def _read(key: str) -> CostModel | None:
-    """What was measured before, None where there is nothing that can be used."""
-    content = _disk.load(key)
-    if content is None:
-        return None
-    try:
-        found = json.loads(content)
-        rates = {
-            name: Rates(
-                tuple((float(a), float(b)) for a, b in own["products"]),
-                tuple((float(a), float(b)) for a, b in own["memory"]),
-                {k: float(v) for k, v in own["elements"].items()},
-                {k: float(v) for k, v in own["statements"].items()},
-                float(own["call"]), float(own["region"]),
-            )
-            for name, own in found["devices"].items()
-        }  # fmt: skip
-        pairs = found["bandwidth"]
-        bandwidth = math.inf if pairs is None else {(a, b): float(r) for a, b, r in pairs}
-        return CostModel(rates, float(found["latency"]), bandwidth, float(found["run"]))
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return None
+def _as_rates(found: Any) -> list[Rates]:
+    own, whole = found
+    return [
+        Rates(
+            tuple((float(a), float(b)) for a, b in one["products"]),
+            tuple((float(a), float(b)) for a, b in one["memory"]),
+            {k: float(v) for k, v in one["elements"].items()},
+            {k: float(v) for k, v in one["statements"].items()},
+            float(one["call"]), float(one["region"]), float(one["convolution"]),
+        )
+        for one in (own, whole)
+    ]  # fmt: skip
+
+
+def _as_links(found: Any) -> tuple[float, float, list[tuple[int, int, float]]]:
+    latency, run, pairs = found
+    return float(latency), float(run), [(int(i), int(k), float(rate)) for i, k, rate in pairs]

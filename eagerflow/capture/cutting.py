@@ -1,10 +1,10 @@
 """Cutting: a placed graph as pieces for devices, with Send and Recv on every edge between them.
 
-A piece is a run of nodes of one device that waits for nothing in between. Nodes are looked at
-in the order of their begins; a node begins a new piece where it needs a value that another
-device has not sent by then, and where waiting for the end of the piece would hold up a reader
-elsewhere. A piece needs from other devices only what was begun before its own first node, so
-pieces cannot wait for each other in a circle.
+A piece is a run of nodes of one device that waits for nothing in between. Groups of nodes are
+looked at in the order of their begins; one begins a new piece where it needs a value that
+another device has not sent by then, and where waiting for the end of the piece would hold up a
+reader elsewhere. A piece needs from other devices only what was begun before its own first
+group, so pieces cannot wait for each other in a circle.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from eagerflow.capture.calibration import CostModel
 from eagerflow.capture.communication import recv, send
+from eagerflow.capture.cost_model import CostModel
 from eagerflow.capture.executor import ALONE, mode_of
 from eagerflow.capture.placement import Placement
 from eagerflow.capture.plan.plan import Plan
@@ -58,7 +58,7 @@ class Piece:
     exact: bool
     alone: bool = False
     nodes: list[Node] = field(default_factory=list)
-    first: int = 0  # where its first node stands in the order of all begins
+    first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
     deadline: float = math.inf  # when somebody else begins to wait for a value of it
     priority: float = 0.0
@@ -154,7 +154,7 @@ class _Knife:
         self.names = {v.name for v in (*graph.entries(), *graph.constants)}
         self.names |= {v.name for node in graph.nodes for v in node.outputs}
         self.names |= {node.name for node in graph.nodes}
-        self.makers = {v: i for i, node in enumerate(graph.nodes) for v in node.outputs}
+        self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.piece_of: dict[Node, Piece] = {}
 
     # Pieces ----------------------------------------------------------------------------------
@@ -169,15 +169,12 @@ class _Knife:
         have: list[set[Value]] = [set() for _ in self.devices]
         slack = max(2 * self.model.latency, 2e-5)
         for at, i in enumerate(order):
-            k = placement.nodes[i]
-            node = self.before.nodes[i]
-            alone = self.exact and self.devices[k].type == "cpu" and depends_on_threads(node)
-            new = [
-                x for x in node.values()
-                if x.constant is None and self.home[x] != k and x not in have[k]
-            ]  # fmt: skip
+            group, k = placement.groups[i], placement.where[i]
+            nodes = [self.before.nodes[n] for n in group.nodes]
+            alone = self._alone(nodes, k)
+            new = [x for x in group.given if self.home[x] != k and x not in have[k]]
             piece = current[k]
-            if piece is None or self._begins_new(piece, i, k, new, position, slack, alone):
+            if piece is None or self._begins_new(piece, i, new, position, slack, alone):
                 piece = current[k] = Piece(
                     len(self.pieces), self.devices[k], self.exact, alone, [], at,
                     placement.schedule.begins[i],
@@ -186,38 +183,48 @@ class _Knife:
             piece.alone = piece.alone or alone
             piece.priority = max(piece.priority, placement.ranks[i])
             have[k].update(new)
-            self._copy(node, k, piece)
-            end = placement.schedule.ends[i]
+            for node in nodes:
+                self._copy(node, k, piece)
             if i in needed:
+                end = placement.schedule.ends[i]
                 piece.deadline = min(piece.deadline, max(end + slack, needed[i]))
         return self._finish()
 
+    def _alone(self, nodes: Sequence[Node], k: int) -> bool:
+        """Whether the bits of some nodes are those of eager calls only with all cores."""
+        if not self.exact or self.devices[k].type != "cpu":
+            return False
+        return any(map(depends_on_threads, nodes))
+
     def _needed_elsewhere(self) -> dict[int, float]:
-        """For each node with readers on other devices, by when its results have to leave."""
+        """For each group with readers on other devices, by when its results have to leave."""
         found: dict[int, float] = {}
         placement = self.placement
-        names = [str(d) for d in self.devices]
-        for i, node in enumerate(self.before.nodes):
-            target = placement.nodes[i]
-            for x in node.values():
+        for i, group in enumerate(placement.groups):
+            target = placement.where[i]
+            for x in group.given:
                 maker = self.makers.get(x)
-                if maker is None or placement.nodes[maker] == target:
-                    continue
-                size = x.size * x.dtype.itemsize
-                moved = self.model.transfer(size, names[placement.nodes[maker]], names[target])
-                by = placement.schedule.begins[i] - moved
-                found[maker] = min(found.get(maker, math.inf), by)
+                if maker is not None and placement.where[maker] != target:
+                    moved = self._moved(x, placement.where[maker], target)
+                    by = placement.schedule.begins[i] - moved
+                    found[maker] = min(found.get(maker, math.inf), by)
         return found
 
+    def _moved(self, value: Value, source: int, target: int) -> float:
+        """Seconds of a transfer."""
+        size = value.size * value.dtype.itemsize
+        return self.model.transfer(size, str(self.devices[source]), str(self.devices[target]))
+
     def _begins_new(
-        self, piece: Piece, i: int, k: int, new: list[Value], position: dict[int, int],
-        slack: float, alone: bool,
+        self, piece: Piece, i: int, new: list[Value], position: dict[int, int], slack: float,
+        alone: bool,
     ) -> bool:  # fmt: skip
-        """Whether a node cannot go on with a piece, or should not."""
-        schedule = self.placement.schedule
+        """Whether a group cannot go on with a piece, or should not."""
+        placement = self.placement
+        schedule, k = placement.schedule, placement.where[i]
         if schedule.ends[i] > piece.deadline:
             return True
-        if alone != piece.alone and self.placement.costs[i][k] > LONG:
+        if alone != piece.alone and placement.groups[i].costs[k] > LONG:
             return True
         for x in new:
             maker = self.makers.get(x)
@@ -225,10 +232,8 @@ class _Knife:
                 continue
             if position[maker] >= piece.first:
                 return True
-            source = self.placement.nodes[maker]
-            size = x.size * x.dtype.itemsize
-            moved = self.model.transfer(size, str(self.devices[source]), str(self.devices[k]))
-            if schedule.ends[maker] + moved > piece.begin + slack:
+            arrival = schedule.ends[maker] + self._moved(x, placement.where[maker], k)
+            if arrival > piece.begin + slack:
                 return True
         return False
 

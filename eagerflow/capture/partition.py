@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 from eagerflow import tree
 from eagerflow.capture.bill import Bill, Comparison, bill_of
-from eagerflow.capture.calibration import CostModel, Rates, calibrate, shares_memory
+from eagerflow.capture.calibration import calibrate
 from eagerflow.capture.concrete import concrete
+from eagerflow.capture.cost_model import CostModel, Rates, shares_memory
 from eagerflow.capture.cutting import Cut, Division, Piece, divide, sends_of
 from eagerflow.capture.executor import FREE, Event, Program, Task
 from eagerflow.capture.gradient import find_value
-from eagerflow.capture.placement import Placement, as_devices, placed
+from eagerflow.capture.placement import Placement, as_devices, moved, placed
 from eagerflow.capture.replay import Replay, call_watched, replay_of
 from eagerflow.capture.text import call_text, type_text
 from eagerflow.capture.timeline import timeline, write
@@ -82,7 +83,8 @@ class Partition:
         self._making = threading.Lock()
         self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=REMEMBERED)
         self._last: tuple[_Ready, list[Event]] | None = None
-        self.placement: Placement = self._placed()
+        self._graph = self._concrete(self.sizes)
+        self.placement: Placement = placed(self._graph, self.devices, self._model, not self._exact)
 
     # Making ----------------------------------------------------------------------------------
 
@@ -103,9 +105,6 @@ class Partition:
         # With one device there is nothing to choose, and nothing needs to be measured.
         return self.costs if len(self.devices) > 1 else self._given or _ANY
 
-    def _placed(self) -> Placement:
-        return placed(self._concrete(self.sizes), self.devices, self._model, not self._exact)
-
     def _ready(self, sizes: dict[str, int]) -> _Ready:
         key = tuple(sizes.values())
         found = self._programs.get(key)
@@ -117,11 +116,10 @@ class Partition:
         return found
 
     def _made(self, sizes: dict[str, int]) -> _Ready:
-        graph = self._concrete(sizes)
+        graph = self._graph if sizes == self.sizes else self._concrete(sizes)
         placement = self.placement
-        if graph is not self._concrete(self.sizes):
-            entries = dict(zip(graph.entries(), placement.entries.values(), strict=True))
-            placement = placement._replace(entries=entries)
+        if graph is not self._graph:
+            placement = moved(placement, self._graph, graph)
         division = divide(graph, placement, self._model, self._exact)
         return _program(division, self.devices)
 
@@ -159,7 +157,7 @@ class Partition:
     @cached_property
     def bill(self) -> Bill:
         """Pieces, cut bytes, predicted time and peak memory, before anything runs."""
-        return bill_of(self._concrete(self.sizes), self.division, self.costs, self.devices)
+        return bill_of(self._graph, self.division, self.costs, self.devices)
 
     def device_of(self, node: Any) -> Device:
         """The device of a node, or of the value of a name."""

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from eagerflow.capture.calibration import CostModel, Works
+from eagerflow.capture.cost_model import CostModel
+from eagerflow.capture.grouping import Group, grouped
 from eagerflow.capture.text import nested
 from eagerflow.capture.trace import place as place_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph import Graph, Node, Value
 
-__all__ = ["Placement", "Schedule", "placed", "simulate"]
+__all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
 
 _ALONE = 4  # devices that are tried out as the only one for what is free
 _NAMED = 6  # devices that an error lists
@@ -35,7 +36,7 @@ class Reason(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """When nodes run, by a model: their numbers in order of begin, begins, ends, and the end."""
+    """When groups run, by a model: their numbers in order of begin, begins, ends, and the end."""
 
     order: list[int]
     begins: list[float]
@@ -46,8 +47,9 @@ class Schedule(NamedTuple):
 class Placement(NamedTuple):
     """The device of each node of a graph, by its position, and of each entry.
 
-    ``costs`` are seconds of each node, by device; ``ranks`` seconds from a node's begin to the
-    end of the longest way from it.
+    ``groups`` are nodes that were placed together, in an order in which they can run, and
+    ``where`` their devices; ``ranks`` are seconds from a group's begin to the end of the longest
+    way from it. Results come back to ``home``.
     """
 
     devices: tuple[Device, ...]
@@ -55,7 +57,8 @@ class Placement(NamedTuple):
     reasons: list[Reason]
     entries: dict[Value, int]
     home: int
-    costs: list[list[float]]
+    groups: list[Group]
+    where: list[int]
     ranks: list[float]
     schedule: Schedule
 
@@ -193,31 +196,19 @@ class _Placing:
         self.graph, self.devices, self.model = graph, devices, model
         self.names = [str(d) for d in devices]
         self.pins = _Pins(graph, devices)
-        self.makers = {v: i for i, node in enumerate(graph.nodes) for v in node.outputs}
-        self.given = [
-            [x for x in dict.fromkeys(node.values()) if x.constant is None] for node in graph.nodes
+        self.groups = grouped(graph, model, self.names, fused)
+        self.makers = {v: i for i, group in enumerate(self.groups) for v in group.made}
+        self.before = [
+            list({self.makers[x] for x in group.given if x in self.makers}) for group in self.groups
         ]
-        self.before = [[self.makers[x] for x in xs if x in self.makers] for xs in self.given]
-        self.readers: list[list[int]] = [[] for _ in graph.nodes]
+        self.readers: list[list[int]] = [[] for _ in self.groups]
         for i, makers in enumerate(self.before):
-            for maker in dict.fromkeys(makers):
+            for maker in makers:
                 self.readers[maker].append(i)
-        works = Works()
-        alike: dict[Any, list[float]] = {}
-        self.costs = []
-        for node in graph.nodes:
-            work = works.of(node)
-            key = node.op.name, work
-            found = alike.get(key)
-            if found is None:
-                found = alike[key] = [
-                    model.signature(work, node, name, fused) for name in self.names
-                ]
-            self.costs.append(found)
         self.sizes = {v: float(v.size * v.dtype.itemsize) for v in self.makers}
         self.sizes |= {v: float(v.size * v.dtype.itemsize) for v in self.pins.entries}
-        self.where: list[int | None] = [None] * len(graph.nodes)
-        self.reasons: list[Reason | None] = [None] * len(graph.nodes)
+        self.where: list[int | None] = [None] * len(self.groups)
+        self.reasons: list[Reason | None] = [None] * len(self.groups)
         self.ranks = self._ranks()
 
     def move(self, value: Value, source: int, target: int) -> float:
@@ -227,20 +218,20 @@ class _Placing:
         return self.model.transfer(self.sizes[value], self.names[source], self.names[target])
 
     def _ranks(self) -> list[float]:
-        """Seconds from each node's begin to the end of the longest way from it."""
+        """Seconds from each group's begin to the end of the longest way from it."""
         count = len(self.devices)
-        ranks = [0.0] * len(self.costs)
+        ranks = [0.0] * len(self.groups)
         for i in range(len(ranks) - 1, -1, -1):
             after = max([ranks[k] for k in self.readers[i]], default=0.0)
-            ranks[i] = sum(self.costs[i]) / count + after
+            ranks[i] = sum(self.groups[i].costs) / count + after
         return ranks
 
     # What is said ------------------------------------------------------------------------------
 
     def fix(self) -> None:
         """Pins, and what belongs together."""
-        for i, node in enumerate(self.graph.nodes):
-            found = self.pins.node(node)
+        for i, group in enumerate(self.groups):
+            found = self.pins.node(self.graph.nodes[group.nodes[0]])  # all of them say the same
             if found is not None:
                 self.where[i], self.reasons[i] = found
         for cell in self.graph.cells:
@@ -256,15 +247,15 @@ class _Placing:
     def _maker(self, value: Value | None) -> int | None:
         """The node that computes what is assigned, before it is moved to its Variable."""
         while value is not None:
-            i = self.makers.get(value)
-            if i is None or self.graph.nodes[i].op.name != "to_device":
-                return i
-            value = next(self.graph.nodes[i].values(), None)
+            node = value.node
+            if node is None or node.op.name != "to_device":
+                return self.makers.get(value)
+            value = next(node.values(), None)
         return None
 
     def follow(self, i: int, homes: dict[Value, int]) -> tuple[int, Reason] | None:
         """Beside the largest argument, where that costs less than to move it."""
-        given = self.given[i]
+        given = self.groups[i].given
         if not given:
             return None
         largest = max(given, key=self.sizes.__getitem__)
@@ -273,7 +264,7 @@ class _Placing:
             return None
         home = homes[largest]
         others = [k for k in range(len(self.devices)) if k != home]
-        costs = self.costs[i]
+        costs = self.groups[i].costs
         if not others or costs[home] > min(costs[k] + self.move(largest, home, k) for k in others):
             return None
         if costs[home] > min(self.move(largest, home, k) for k in others):
@@ -287,25 +278,21 @@ class _Placing:
         """All other nodes, each where it ends earliest."""
         count = len(self.devices)
         free_at = [0.0] * count
-        ends: list[list[float] | None] = [None] * len(self.costs)
+        ends = [0.0] * len(self.groups)
         homes: dict[Value, int] = dict(self.pins.entries)
         late: list[int] = []
-        for i in sorted(range(len(self.costs)), key=lambda i: (-self.ranks[i], i)):
-            if self.where[i] is None and not self.given[i]:
+        for i in sorted(range(len(self.groups)), key=lambda i: (-self.ranks[i], i)):
+            group = self.groups[i]
+            if self.where[i] is None and not group.given:
                 late.append(i)  # beside whoever reads it first
-                ends[i] = [0.0] * count
-                for value in self.graph.nodes[i].outputs:
-                    homes[value] = -1
+                homes |= dict.fromkeys(group.made, -1)
                 continue
             begins = self._arrivals(i, homes, ends)
-            found = [
-                max(begins[k], free_at[k]) + self.costs[i][k] for k in range(count)
-            ]  # fmt: skip
+            found = [max(begins[k], free_at[k]) + group.costs[k] for k in range(count)]
             target = self.where[i]
             if target is None:
-                beside = (
-                    self.follow(i, homes) if all(homes[x] >= 0 for x in self.given[i]) else None
-                )
+                known = all(homes[x] >= 0 for x in group.given)
+                beside = self.follow(i, homes) if known else None
                 if beside is not None:
                     target, self.reasons[i] = beside
                 else:
@@ -313,24 +300,21 @@ class _Placing:
                     self.reasons[i] = self._earliest_reason(found, target)
                 self.where[i] = target
             free_at[target] = found[target]
-            ends[i] = [found[target]] * count
-            for value in self.graph.nodes[i].outputs:
-                homes[value] = target
-            for x in self.given[i]:
+            ends[i] = found[target]
+            homes |= dict.fromkeys(group.made, target)
+            for x in group.given:
                 if homes[x] < 0:
                     homes[x] = target
         self._place_late(late)
 
-    def _arrivals(
-        self, i: int, homes: dict[Value, int], ends: list[list[float] | None]
-    ) -> list[float]:
-        """When all that a node reads can be there, for each device."""
+    def _arrivals(self, i: int, homes: dict[Value, int], ends: list[float]) -> list[float]:
+        """When all that a group reads can be there, for each device."""
         found = []
         for k in range(len(self.devices)):
             latest = 0.0
-            for x in self.given[i]:
+            for x in self.groups[i].given:
                 maker = self.makers.get(x)
-                end = 0.0 if maker is None else ends[maker][k]  # type: ignore[index]
+                end = 0.0 if maker is None else ends[maker]
                 home = homes[x]
                 latest = max(latest, end + (self.move(x, home, k) if home >= 0 else 0.0))
             found.append(latest)
@@ -351,7 +335,7 @@ class _Placing:
                 self.reasons[i] = Reason("beside", "nothing needs it elsewhere")
             else:
                 self.where[i] = self.where[reader]
-                name = self.graph.nodes[reader].name
+                name = self.graph.nodes[self.groups[reader].nodes[0]].name
                 self.reasons[i] = Reason("beside", f"beside {name}, which reads it")
 
     def result(self) -> Placement:
@@ -359,27 +343,30 @@ class _Placing:
         self.fix()
         fixed, told = list(self.where), list(self.reasons)
         self.earliest()
-        nodes = [k or 0 for k in self.where]
+        where = [k or 0 for k in self.where]
         reasons = [r or Reason("earliest", "") for r in self.reasons]
-        best = simulate(self, nodes)
+        best = simulate(self, where)
         split = best.seconds
         free = [i for i, k in enumerate(fixed) if k is None]
-        if len(self.devices) > 1 and len({nodes[i] for i in free} | {-1}) > 1:
+        if len({where[i] for i in free}) > 1:
             for number in range(min(len(self.devices), _ALONE)):
                 whole = [number if k is None else k for k in fixed]
-                if whole == nodes:
-                    continue
                 found = simulate(self, whole)
                 if found.seconds <= best.seconds * (1 - 1e-9):
-                    best, nodes = found, whole
+                    best, where = found, whole
                     words = (
                         f"with all that is free: the whole takes {_seconds(found.seconds)} so, "
                         f"and {_seconds(split)} where each node goes to its earliest finish"
                     )
                     reasons = [r or Reason("together", words) for r in told]
+        nodes = [0] * len(self.graph.nodes)
+        told_all = [reasons[0]] * len(nodes) if nodes else []
+        for group, k, reason in zip(self.groups, where, reasons, strict=True):
+            for i in group.nodes:
+                nodes[i], told_all[i] = k, reason
         return Placement(
-            self.devices, nodes, reasons, self.pins.entries, self.pins.home, self.costs,
-            self.ranks, best,
+            self.devices, nodes, told_all, self.pins.entries, self.pins.home, self.groups,
+            where, self.ranks, best,
         )  # fmt: skip
 
 
@@ -393,31 +380,43 @@ def placed(graph: Graph, devices: Iterable[Any], model: CostModel, fused: bool =
     return _Placing(graph, as_devices(devices), model, fused).result()
 
 
+def moved(placement: Placement, graph: Graph, other: Graph) -> Placement:
+    """The placement of a graph as one of another, which differs in sizes alone."""
+    values = dict(zip(graph.entries(), other.entries(), strict=True))
+    for one, two in zip(graph.nodes, other.nodes, strict=True):
+        values.update(zip(one.outputs, two.outputs, strict=True))
+    groups = [
+        group._replace(given=[values[x] for x in group.given], made=[values[x] for x in group.made])
+        for group in placement.groups
+    ]
+    entries = {values[v]: k for v, k in placement.entries.items()}
+    return placement._replace(groups=groups, entries=entries)
+
+
 # Time --------------------------------------------------------------------------------------------
 
 
-def simulate(placing: _Placing, nodes: Sequence[int]) -> Schedule:
-    """When each node runs, if every device takes the ready node with the longest way ahead."""
-    total = len(nodes)
-    waits = [len(set(b)) for b in placing.before]
-    begins, ends = [0.0] * total, [0.0] * total
-    arrivals = [0.0] * total
+def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
+    """When each group runs, if every device takes the ready one with the longest way ahead."""
+    groups = placing.groups
+    total = len(groups)
+    waits = [len(b) for b in placing.before]
+    begins, ends, arrivals = [0.0] * total, [0.0] * total, [0.0] * total
     ready: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by rank
     coming: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by arrival
     free_at = [0.0] * len(placing.devices)
-    for i in range(total):
-        for x in placing.given[i]:
+    for i, group in enumerate(groups):
+        for x in group.given:
             if x not in placing.makers:
                 home = placing.pins.entries[x]
-                arrivals[i] = max(arrivals[i], placing.move(x, home, nodes[i]))
+                arrivals[i] = max(arrivals[i], placing.move(x, home, where[i]))
         if not waits[i]:
-            coming[nodes[i]].append((arrivals[i], i))
+            coming[where[i]].append((arrivals[i], i))
     for heap in coming:
         heapify(heap)
     order: list[int] = []
     clock: list[tuple[float, int]] = [(0.0, k) for k in range(len(placing.devices))]
-    done = 0
-    while done < total:
+    while len(order) < total:
         now, k = heappop(clock)
         if now < free_at[k]:
             continue
@@ -429,21 +428,16 @@ def simulate(placing: _Placing, nodes: Sequence[int]) -> Schedule:
                 heappush(clock, (coming[k][0][0], k))
             continue
         i = heappop(ready[k])[1]
-        begins[i], end = now, now + placing.costs[i][k]
+        begins[i], end = now, now + groups[i].costs[k]
         ends[i] = free_at[k] = end
         order.append(i)
-        done += 1
         heappush(clock, (end, k))
         for reader in placing.readers[i]:
-            target = nodes[reader]
+            target, moved = where[reader], 0.0
             if target != k:
-                moves = [
-                    placing.move(x, k, target)
-                    for x in placing.graph.nodes[i].outputs if x in placing.given[reader]
-                ]  # fmt: skip
-                arrivals[reader] = max(arrivals[reader], end + max(moves))
-            else:
-                arrivals[reader] = max(arrivals[reader], end)
+                read = groups[reader].given
+                moved = max(placing.move(x, k, target) for x in groups[i].made if x in read)
+            arrivals[reader] = max(arrivals[reader], end + moved)
             waits[reader] -= 1
             if not waits[reader]:
                 heappush(coming[target], (arrivals[reader], reader))

@@ -17,7 +17,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.capture import executor
-from eagerflow.capture.calibration import CostModel, Rates
+from eagerflow.capture.cost_model import CostModel, Rates
 from eagerflow.capture.executor import ALONE, FREE, SHARED, Program, Task
 from eagerflow.capture.partition import partition
 from eagerflow.capture.replay import replay_of

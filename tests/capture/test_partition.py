@@ -7,8 +7,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.capture.bill import predicted
-from eagerflow.capture.calibration import CostModel, Rates
 from eagerflow.capture.communication import recv, send
+from eagerflow.capture.cost_model import CostModel, Rates
 from eagerflow.capture.cutting import depends_on_threads
 from eagerflow.capture.evaluate import call_node, find
 from eagerflow.capture.partition import partition
@@ -91,7 +91,7 @@ def test_random_programs_over_random_places_have_the_same_bits(three_cpus, first
         graph, inputs, variables = random_program(seed, three_cpus)
         costs = EAGER_TO_SPLIT if seed % 2 else COSTS
         plan = partition(graph, three_cpus, numerics="exact", costs=costs)
-        check_cuts(plan, plan._concrete({}))
+        check_cuts(plan, plan._graph)
         check_pieces(plan)
         whole = replay_of(graph, "exact")
         wanted = given_back(variables, lambda: whole.run(inputs))  # noqa: B023
@@ -168,10 +168,10 @@ def pinned_program():
 
 def test_a_planted_second_send_is_found(three_cpus):
     plan = partition(pinned_program(), three_cpus, numerics="exact", costs=COSTS)
-    check_cuts(plan, plan._concrete({}))
+    check_cuts(plan, plan._graph)
     plan.division.cuts.append(plan.cuts[0])
     with pytest.raises(AssertionError):
-        check_cuts(plan, plan._concrete({}))
+        check_cuts(plan, plan._graph)
 
 
 def test_a_planted_edge_without_send_is_found(three_cpus):
@@ -183,14 +183,14 @@ def test_a_planted_edge_without_send_is_found(three_cpus):
         one.sent.inputs[0] if x is one.received.outputs[0] else x for x in reader.inputs
     )
     with pytest.raises(AssertionError, match=r"reads|for nobody"):
-        check_cuts(plan, plan._concrete({}))
+        check_cuts(plan, plan._graph)
 
 
 def test_a_planted_wrong_size_of_a_cut_is_found(three_cpus):
     plan = partition(pinned_program(), three_cpus, numerics="exact", costs=COSTS)
     plan.division.cuts[0] = plan.cuts[0]._replace(bytes=1)
     with pytest.raises(AssertionError):
-        check_cuts(plan, plan._concrete({}))
+        check_cuts(plan, plan._graph)
 
 
 def test_a_planted_circle_of_pieces_is_found(three_cpus):
@@ -257,7 +257,7 @@ def test_gradients_of_a_graph_over_devices(three_cpus):
     plan = partition(graph, three_cpus, numerics="exact", costs=COSTS)
     x = ef.tensor(np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32))
     assert bits(plan.run([x])) == bits(replay_of(graph, "exact").run([x]))
-    check_cuts(plan, plan._concrete({}))
+    check_cuts(plan, plan._graph)
 
 
 def test_named_sizes_are_placed_once_and_run_with_any(three_cpus):

@@ -1,12 +1,15 @@
 """Placement: pins, what belongs together, earliest finish, and the words for each choice."""
 
+import dataclasses
 import time
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.calibration import CostModel, Rates, calibrate
+from eagerflow.capture import calibration
+from eagerflow.capture.calibration import calibrate
+from eagerflow.capture.cost_model import CostModel, Rates
 from eagerflow.capture.partition import partition
 from eagerflow.capture.placement import placed
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
@@ -278,26 +281,39 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 
 
 def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch):
-    from eagerflow.capture import calibration
-
     first = calibrate(["cpu:0", "cpu:1"])
-    monkeypatch.setattr(calibration, "_measured", lambda places: pytest.fail("measured again"))
-    assert calibrate(["cpu:0", "cpu:1"]) is first
+    for name in ("_both", "_links"):
+        monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
+    assert calibrate(["cpu:0", "cpu:1"]) == first
     monkeypatch.setattr(calibration, "_known", {})
     assert calibrate(["cpu:0", "cpu:1"]) == first  # from disk
 
 
-def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
-    from eagerflow.capture import calibration
+def test_logical_devices_are_alike(three_cpus):
+    both = calibrate(["cpu:0", "cpu:1"])
+    assert both.rates("cpu:0") == both.rates("cpu:1")
+    assert calibrate(["cpu:0"]).rates("cpu:0") == both.rates("cpu:0")
 
-    made = CostModel({"cpu:0": Rates()})
-    monkeypatch.setattr(calibration, "_measured", lambda places: made)
-    monkeypatch.setattr(calibration, "_known", {})
-    for content in (b"", b"{", b"[]", b'{"devices": 3}', b"\xff"):
+
+def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
+    fine = calibrate(["cpu:0"])
+    monkeypatch.setattr(calibration._disk, "store", lambda key, content: None)
+    measured = []
+    both, links = calibration._both, calibration._links
+    monkeypatch.setattr(calibration, "_both", lambda p: measured.append(1) or both(p))
+    monkeypatch.setattr(calibration, "_links", lambda p: measured.append(2) or links(p))
+    for number, content in enumerate((b"", b"{", b"[]", b'{"devices": 3}', b"\xff", b"[1, 2]"), 1):
         monkeypatch.setattr(calibration._disk, "load", lambda key, content=content: content)
         monkeypatch.setattr(calibration, "_known", {})
-        monkeypatch.setattr(calibration._disk, "store", lambda key, content: None)
-        assert calibrate(["cpu:0"]) is made
+        if number > 2:  # once is enough to time
+            monkeypatch.setattr(calibration, "_both", lambda p: measured.append(1) or plain(fine))
+            monkeypatch.setattr(calibration, "_links", lambda p: measured.append(2) or [1, 2, []])
+        calibrate(["cpu:0"])
+        assert measured == [1, 2] * number
+
+
+def plain(model):
+    return [dataclasses.asdict(model.rates("cpu:0"))] * 2
 
 
 def test_measured_rates_are_plausible(three_cpus):
