@@ -77,6 +77,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
     for p in pieces:
         if not waits[p.number]:
             heappush(heap, (0.0, -p.priority, p.number))
+    crowd = model.crowd if len(free) > 1 else 1.0
     last = 0.0
     while heap:
         at, priority, number = heappop(heap)
@@ -85,7 +86,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
         if begin > at:  # somebody else has the device until then
             heappush(heap, (begin, priority, number))
             continue
-        end = begin + seconds[number]
+        end = begin + seconds[number] * (1.0 if own.alone else crowd)
         for place in free if own.alone else (own.device,):
             free[place] = end
         last = max(last, end)

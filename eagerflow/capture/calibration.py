@@ -39,7 +39,7 @@ ALIKE = {
     "tanh": ("sinh", "cosh"),
 }  # fmt: skip
 """Instructions that take about as long as one that is timed."""
-VERSION = 5
+VERSION = 6
 
 
 # Measuring ---------------------------------------------------------------------------------------
@@ -92,6 +92,7 @@ def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
     return both
 
 
+MOST_CROWDED = 1.3
 _ELEMENTS = 1 << 14
 _FEW = 1 << 9  # elements of a region of which nearly all time is the call
 
@@ -201,6 +202,41 @@ def _handing(places: Sequence[Device]) -> tuple[float, float]:
     return latency, max(short - latency, 1e-6)
 
 
+def _crowd(places: Sequence[Device]) -> float:
+    """How many times longer work takes while all CPU devices are busy: they share what they have.
+
+    Bounded, since what else the machine does meanwhile would be taken for it.
+    """
+    own = [p for p in places if p.type == "cpu"]
+    if len(own) < 2:
+        return 1.0
+    rng = np.random.default_rng(0)
+
+    def work(given: Any) -> Any:
+        a, b, out = given[0]
+        for _ in range(2):
+            a.dot(b, out)
+            for _ in range(8):
+                np.sin(a, out)
+        return [None]
+
+    arrays = [rng.random((3, 256, 256), np.float32) for _ in own]
+    tasks = [
+        executor.Task(f"{i}", place, work, (i,), (len(own) + i,), (), executor.mode_of(place))
+        for i, place in enumerate(own)
+    ]
+    together = executor.Program(tasks, 2 * len(own), range(len(own)), [])
+    first = replace(tasks[0], outputs=(1,))
+    alone = executor.Program([first], 2, [0], [])
+    lone = crowded = math.inf
+    for _ in range(12):
+        (event,) = alone.run(arrays[:1])[1]
+        lone = min(lone, event.end - event.begin)
+        events = together.run(arrays)[1]
+        crowded = min(crowded, max(e.end - e.begin for e in events))
+    return min(max(crowded / lone, 1.0), MOST_CROWDED)
+
+
 def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
     """Bytes a second between devices that share no memory, by their positions."""
     found = []
@@ -260,9 +296,10 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
             if executor.mode_of(place) == executor.SHARED:
                 rates[f"{place} alone"] = whole
         key = f"links of {', '.join(map(_kind, places))} {_machine()}"
-        latency, run, pairs = _remembered(key, partial(_links, places), _as_links, again)
+        links = _remembered(key, partial(_links, places), _as_links, again)
+    latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
-    return CostModel(rates, latency, bandwidth or math.inf, run)
+    return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
 
 
 def _kind(place: Device) -> str:
@@ -279,8 +316,8 @@ def _both(place: Device) -> list[Any]:
 
 
 def _links(places: Sequence[Device]) -> list[Any]:
-    """Latency, the time that a run costs, and rates between devices that share no memory."""
-    return [*_handing(places), _bandwidth(places)]
+    """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
+    return [*_handing(places), _crowd(places), _bandwidth(places)]
 
 
 def _remembered(
@@ -317,6 +354,7 @@ def _as_rates(found: Any) -> list[Rates]:
     ]  # fmt: skip
 
 
-def _as_links(found: Any) -> tuple[float, float, list[tuple[int, int, float]]]:
-    latency, run, pairs = found
-    return float(latency), float(run), [(int(i), int(k), float(rate)) for i, k, rate in pairs]
+def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:
+    latency, run, crowd, pairs = found
+    rates = [(int(i), int(k), float(rate)) for i, k, rate in pairs]
+    return float(latency), float(run), float(crowd), rates

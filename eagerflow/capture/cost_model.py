@@ -96,6 +96,8 @@ class CostModel:
     bandwidth: float | Mapping[tuple[str, str], float] = math.inf
     run: float = 5e-5
     """Seconds that a run costs before its first and after its last piece."""
+    crowd: float = 1.0
+    """How many times longer work takes while the other devices of the machine are busy."""
 
     def rates(self, device: str) -> Rates:
         """The rates of a device; ArgumentError where there are none."""

@@ -307,7 +307,9 @@ def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
         monkeypatch.setattr(calibration, "_known", {})
         if number > 2:  # once is enough to time
             monkeypatch.setattr(calibration, "_both", lambda p: measured.append(1) or plain(fine))
-            monkeypatch.setattr(calibration, "_links", lambda p: measured.append(2) or [1, 2, []])
+            monkeypatch.setattr(
+                calibration, "_links", lambda p: measured.append(2) or [1, 2, 1.5, []]
+            )
         calibrate(["cpu:0"])
         assert measured == [1, 2] * number
 
@@ -323,6 +325,7 @@ def test_measured_rates_are_plausible(three_cpus):
     assert 1e8 < own.memory_rate(1 << 20) < 1e12
     assert own.elements["tanh"] > own.elements["add"] > 0
     assert 1e-6 <= model.latency < 0.1
+    assert 1.0 <= model.crowd <= calibration.MOST_CROWDED
 
 
 def test_rates_between_points_lie_between_them():
