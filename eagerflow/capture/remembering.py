@@ -316,7 +316,10 @@ def remember(
         refuse(kind, part)
         return part
 
-    result = step(value, 0)
+    try:
+        result = step(value, 0)
+    finally:
+        del walk  # it and step refer to each other, and to all that refuse and know refer to
     return result if isinstance(result, Remembered) else Remembered("object", value, ())
 
 
