@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.calling import call_recorded
+from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.ledger import Ledger
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import Trace, number, plain_name, refuse_leaks
@@ -30,7 +30,6 @@ from eagerflow.errors import ArgumentError, CaptureError, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec
-from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
 __all__ = ["Function", "function"]
@@ -126,7 +125,8 @@ class Function:
 
     def _read_signature(self) -> None:
         f = getattr(self.python, "__func__", self.python)
-        self._defaults = getattr(f, "__defaults__", None), getattr(f, "__kwdefaults__", None)
+        more = getattr(f, "__kwdefaults__", None)
+        self._defaults = getattr(f, "__defaults__", None), more and dict(more)
         try:
             self._signature = inspect.signature(self.python)
         except (ValueError, TypeError):
@@ -179,7 +179,7 @@ class Function:
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 return entry.graph.nest(entry.replay.run(args))
-        elif not _only_tapes():
+        elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
         args, kwargs = self._bound(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
@@ -211,7 +211,13 @@ class Function:
 
     def _same_defaults(self) -> bool:
         f = getattr(self.python, "__func__", self.python)
-        return (getattr(f, "__defaults__", None), getattr(f, "__kwdefaults__", None)) == self._defaults
+        known, names = self._defaults
+        if getattr(f, "__defaults__", None) is not known:
+            return False
+        more = getattr(f, "__kwdefaults__", None)
+        if not more or not names:
+            return more == names
+        return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
     def _captured(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Captured:
         key = self._key(args, kwargs, leaves, structure)
@@ -252,11 +258,22 @@ class Function:
         parts.append(current_device())
         return tuple(parts)
 
+    def _labels(self, args: Any) -> list[str]:
+        """The name of the argument that each positional value belongs to, ``rest_0`` in ``*rest``."""
+        rest = next(
+            (i for i, p in enumerate(self._signature.parameters.values())
+             if p.kind is p.VAR_POSITIONAL), None,
+        )  # fmt: skip
+        if rest is None:
+            return self._names[: len(args)]
+        more = [f"{self._names[rest]}_{i}" for i in range(len(args) - rest)]
+        return [*self._names[:rest], *more]
+
     def _static_leaves(self, args: Any, kwargs: Any) -> set[int]:
         """Positions among the leaves of those that belong to static arguments."""
         found: set[int] = set()
         at = 0
-        for name, value in (*zip(self._names, args), *kwargs.items()):  # noqa: B905
+        for name, value in (*zip(self._labels(args), args, strict=True), *kwargs.items()):
             count = len(tree.flatten(value)[0])
             if name in self._static:
                 found.update(range(at, at + count))
@@ -299,7 +316,7 @@ class Function:
             self._refuse_changes(recorder, ledger)
         kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
         seconds = time.perf_counter() - started
-        arguments = _described(leaves, places, _paths(self._names, args, kwargs))
+        arguments = _described(leaves, places, _paths(self._labels(args), args, kwargs))
         entry = Captured(
             graph, ledger, self.numerics, places, kept, arguments,
             reason or self._reason(arguments), seconds,
@@ -326,7 +343,7 @@ class Function:
         device = next((x.device for x in leaves if type(x) is Tensor), None)
         recorder = Trace(self._name(), device)
         static = self._static_leaves(args, kwargs) if self._static else set()
-        names = [plain_name(p) for p in _paths(self._names, args, kwargs)]
+        names = [plain_name(p) for p in _paths(self._labels(args), args, kwargs)]
         specs = self._specs(leaves)
         inputs: list[Value] = []
         given: list[Any] = []
@@ -339,6 +356,8 @@ class Function:
         own_args, own_kwargs = tree.unflatten(structure, given)
         with Watch(self.python) as watch, recorder:
             result = self.python(*own_args, **own_kwargs)
+            for variable in recorder.taped.values():  # tapes watch those that are trained
+                watch.rely(f"{variable.name}.trainable", variable, "trainable")
         graph = recorder.finish(Values(inputs), result, structure)
         ledger = watch.ledger()
         del result, watch
@@ -385,6 +404,8 @@ class Function:
         >>> len(double.graph(ef.TensorSpec(("n",), "float32")).nodes)
         1
         """
+        if self.input_signature is not None and not args and not kwargs:
+            args = self.input_signature
         args, kwargs = self._bound(args, kwargs)
         leaves, structure = tree.flatten((args, kwargs))
         if any(isinstance(x, TensorSpec) for x in leaves) and self.input_signature is None:
@@ -455,16 +476,6 @@ class Function:
 def _added(tensor: Tensor, inputs: list[Value]) -> Tensor:
     inputs.append(tensor._array)
     return tensor
-
-
-def _only_tapes() -> bool:
-    """Whether nothing but tapes records the calls of this thread."""
-    recorder = now()[1]
-    while recorder is not None:
-        if type(recorder) is not GradientTape:
-            return False
-        recorder = recorder.outer
-    return True
 
 
 def _as_input(x: Any) -> Tensor:

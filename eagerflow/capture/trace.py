@@ -25,7 +25,7 @@ from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, source_of
 from eagerflow.number import Number
 from eagerflow.op import Op, ops
-from eagerflow.recorder import Recorder, scopes, under
+from eagerflow.recorder import Recorder, now, scopes, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
@@ -68,6 +68,7 @@ class Trace(Recorder):
         self.nodes: list[Node] = []
         self.cells: dict[int, Cell] = {}
         self.made: list[str] = []  # state that lasts and was created by the code that is traced
+        self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self._names: dict[str, int] = {}
@@ -181,6 +182,8 @@ class Trace(Recorder):
 
     def read(self, variable: Any) -> Tensor:
         cell = self._cell(variable)
+        if now()[1] is not self:
+            self._outermost().taped[id(variable)] = variable
         value = cell.value if cell.assigned is None else cell.assigned
         known = self._reads.get(id(variable))
         if known is None or known[0] is not value:
@@ -189,6 +192,14 @@ class Trace(Recorder):
             tensor = self.symbol(self._read_again(cell) if again else value)
             known = self._reads[id(variable)] = value, tensor
         return known[1]
+
+    def _outermost(self) -> Trace:
+        found, recorder = self, self.outer
+        while recorder is not None:
+            if isinstance(recorder, Trace):
+                found = recorder
+            recorder = recorder.outer
+        return found
 
     def _read_again(self, cell: Cell) -> Value:
         """The value that was assigned, as one from which no gradient goes back to its making."""
@@ -247,9 +258,10 @@ class Trace(Recorder):
                 received=what, at=at,
                 hint=f"return it from {self.name}, or keep it in an ef.Variable",
             )  # fmt: skip
+        what_for = how.replace("__index__", "a size, an index or an axis")
         return CaptureError(
-            f"{how} needs a number that is not known while {self.name!r} is traced",
-            received=what, hint=_remedy(how), at=at,
+            f"{what_for} needs a number that is not known while {self.name!r} is traced",
+            received=what, hint=_remedy(how).replace("NAME", value.name), at=at,
         )  # fmt: skip
 
     # The end -----------------------------------------------------------------------------------
@@ -283,7 +295,7 @@ class Trace(Recorder):
 
 def _remedy(how: str) -> str:
     if "number" in how:
-        return "declare the argument static: @ef.function(static=('name',)), or use ef ops on it"
+        return "declare the argument static: @ef.function(static=('NAME',)), or use ef ops on it"
     if how.startswith(("bool", "if")):
         return (
             "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "
