@@ -199,6 +199,7 @@ def _called_class(
     cls, known, name = function
     reading.watch.register(cls, known)
     if cls in _WALKERS:
+        reading.walked.add(expression)
         for part in parts:
             reading.each(part, reading.iterate)
             reading.each(part, lambda found: _pass_on(reading, found))
@@ -271,6 +272,8 @@ def _called_on(
     if kind == "container":
         if method in _PLAIN_RESULTS:
             reading.settled.add(expression)
+        if method in _SHALLOW:
+            reading.walked.add(expression)
         return _called_on_container(reading, method, owner, parts)
     if kind == "file" and method in _FILE_WRITES:
         return []
@@ -387,6 +390,7 @@ def _nothing(
 def _iterate(
     reading: Reading, expression: Expression, function: Found, parts: list[Expression]
 ) -> list[Found]:
+    reading.walked.add(expression)
     for part in parts:
         reading.each(part, reading.iterate)
     return []
@@ -434,6 +438,8 @@ def _variables(
         held = getattr(owner.value, "__dict__", None)
         if held is not None and category(owner.value) in ("object", "code"):
             known = owner.known or category(owner.value) == "code"
+            if reading.run.trusted:
+                reading.watch.trees.add(id(held))
             result += reading.found(held, known, f"vars({owner.name})")
     return result
 

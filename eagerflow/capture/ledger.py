@@ -151,6 +151,7 @@ class Ledger:
         methods: list[Any] = []
         missing: list[Any] = []
         self._others = []
+        self._wholes = []
         for fact in self.facts:
             plain = not fact._weak and type(fact.remembered) is not Remembered
             row = fact.holder, fact.key, fact.remembered
@@ -158,6 +159,8 @@ class Ledger:
                 (missing if fact.remembered is ABSENT else items).append(row)
             elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
                 (methods if type(fact.remembered) is MethodType else attributes).append(row)
+            elif fact.how == "whole" and not fact._weak:
+                self._wholes.append((fact.remembered.holds, fact.holder))
             elif fact.how != "never":
                 self._others.append(fact)
         self._items = _columns(items)
@@ -176,11 +179,13 @@ class Ledger:
                     if all(map(eq, map(getattr, holders, keys), values)) and not any(
                         map(contains, self._missing[0], self._missing[1])
                     ):
+                        for holds, holder in self._wholes:
+                            if not holds(holder):
+                                return self._search()
                         for fact in self._others:
                             if not fact.holds():
-                                break
-                        else:
-                            return None
+                                return self._search()
+                        return None
         except Exception:  # something is gone: which one, the search tells
             pass
         return self._search()

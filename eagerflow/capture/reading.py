@@ -33,14 +33,13 @@ from eagerflow.capture.lookup import (
     look,
     origins,
 )
+from eagerflow.capture.noting import Noting
 from eagerflow.capture.remembering import (
     ABSENT,
     TooLarge,
     attributes_of,
     category,
     elements,
-    is_symbolic,
-    is_tool,
     remember,
 )
 from eagerflow.variable import Variable
@@ -52,21 +51,19 @@ __all__ = ["Reading"]
 _FEW = 1_000  # parts of a container that are looked at for what a call may have given
 
 
-class Reading:
+class Reading(Noting):
     """One look at a piece, before it runs or (``late``) after it has run."""
 
     def __init__(self, watch: Watch, run: Run, values: Any, late: bool) -> None:
-        self.watch = watch
-        self.run = run
+        super().__init__(watch, run)
         self.values = values
         self.late = late
-        self.action: Action | None = None
         self.bound: dict[str, list[Found]] = {}  # locals that the line itself assigns
         self.memo: dict[Expression, list[Found]] = {}
         self.unknown: set[Expression] = set()
         self.settled: set[Expression] = set()  # calls that give nothing to look into
+        self.walked: set[Expression] = set()  # calls that give what walks over known elements
         self.open = False  # something is known only once the line has run
-        self.stored: dict[Any, Any] = {}
 
     def piece(self, piece: Piece) -> tuple[Action, ...]:
         """Read a piece; gives the actions that have to be read again when it has run."""
@@ -132,55 +129,18 @@ class Reading:
             for part in expression.parts:
                 self.each(part, do if expression.kind == "either" else self.use)
             return
-        for found in self.find(expression) or self.perhaps(expression):
+        values = self.find(expression)
+        if not values and not (do == self.iterate and self._is_walked(expression)):
+            values = self.perhaps(expression, inside=False)
+        for found in values:
             do(found)
 
-    # Facts --------------------------------------------------------------------------------------
-
-    def note(
-        self, kind: str, name: str, how: str, holder: Any, key: Any, value: Any, known: bool = True
-    ) -> bool:
-        """Add a fact, unless the trace itself has put the value there; whether it is one."""
-        if is_symbolic(value) or (how, id(holder), key) in self.stored:
-            return False
-        line = self.action.line if self.action else self.run.code.co_firstlineno
-        place = self.run.file, line
-        return self.watch.note(kind, name, how, holder, key, value, place, known)
-
-    def found(self, value: Any, noted: bool, name: str) -> list[Found]:
-        """What an edge leads to; it is from before the trace if the edge is."""
-        if noted:
-            self.watch.know(value)
-        return [Found(value, noted or self.watch.knows(value), name)]
-
-    def refuse(self, kind: str, name: str, value: Any) -> None:
-        """Remember that the trace relied on what cannot be compared."""
-        if not self.run.trusted:
-            line = self.action.line if self.action else None
-            self.watch.refuse(kind, name, value, f"{self.run.file}:{line}")
-
-    def whole(self, found: Found, deep: bool, objects: bool = False) -> None:
-        """A fact about everything in a container, an array or an object."""
-        value, _, name = found
-        kind = category(value)
-        key = (deep, objects)
-        if kind == "object" and (self.run.trusted or is_tool(value)):
-            return
-        if self.watch.has("whole", value, key):
-            return
-        pre = self.watch.mutated.get(id(value))
-        try:
-            held = pre[1] if pre else remember(
-                value, deep, lambda kind, part: self.refuse(kind, f"a part of {name}", part),
-                objects, self.watch.know,
-            )  # fmt: skip
-        except TooLarge as error:
-            self.watch.too_large(name, value, f"{self.run.file}:{self._line()}", str(error))
-            return
-        self.note("array" if kind == "array" else "contents", name, "whole", value, key, held)
-
-    def _line(self) -> int | None:
-        return self.action.line if self.action else None
+    def _is_walked(self, expression: Expression) -> bool:
+        """Whether a value only leads to elements that are known: an iterator, or what it gives."""
+        while expression.kind == "call" and expression.parts[0].kind == "unknown":
+            expression = expression.parts[-1]
+        self.find(expression)
+        return expression in self.walked
 
     # What is done with values -------------------------------------------------------------------
 
@@ -407,11 +367,11 @@ class Reading:
         given = self.run.returned.get(expression.offset, ()) if self.late else ()
         return [Found(value, self.watch.knows(value), "a result") for value in given]
 
-    def perhaps(self, base: Expression) -> list[Found]:
+    def perhaps(self, base: Expression, inside: bool = True) -> list[Found]:
         """What a value may be that cannot be found, now that no more is learned about it."""
         if base in self.settled or (base in self.unknown and not self.late):
             return []
-        return self.candidates(base)
+        return self.candidates(base, inside)
 
     def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
         """The value of an attribute, and the fact that it has this value."""
@@ -476,6 +436,8 @@ class Reading:
                 self.note("attribute", full, "own", value, name, ABSENT)
             self.open = True
             return []
+        if category(value) == "container" and not (known and hasattr(value, "__dict__")):
+            return []  # it cannot get attributes, or nobody else can give it some
         if getter is None:
             self.note("attribute", full, "attribute", value, name, ABSENT, known)
             return []
@@ -554,8 +516,12 @@ class Reading:
     def _call(self, expression: Expression) -> list[Found]:
         return calls.call(self, expression)
 
-    def candidates(self, expression: Expression) -> list[Found]:
-        """What code that is not watched may have given: what it was given, or parts of that."""
+    def candidates(self, expression: Expression, inside: bool) -> list[Found]:
+        """What code that is not watched may have given: what it was given, or parts of that.
+
+        ``inside`` counts the attributes of an object among its parts; who only looks at a result
+        as a whole need not know, as all of the object has been looked at when it was passed on.
+        """
         if expression.kind not in ("call", "spread", "attribute", "item", "built", "either"):
             return []
         result: list[Found] = []
@@ -565,9 +531,9 @@ class Reading:
         elif first is not None:
             parts = [first, *parts]
         for part in parts:
-            for found in self.find(part) or self.candidates(part):
+            for found in self.find(part) or self.candidates(part, inside):
                 result.append(found)
-                if found.known:
+                if found.known and (inside or category(found.value) != "object"):
                     result += self._parts(found)
         return [f for f in result if category(f.value) in ("container", "object")]
 

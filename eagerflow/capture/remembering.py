@@ -29,7 +29,8 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
     "ABSENT", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of",
-    "category", "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "same",
+    "category", "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "remember_tree",
+    "same",
 ]  # fmt: skip
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
@@ -195,16 +196,62 @@ class TooLarge(Exception):  # noqa: N818 - never seen by a user
 class Remembered:
     """What a container, an array or the attributes of an object held at one time."""
 
-    __slots__ = ("_array", "kind", "parts", "value")
+    __slots__ = ("_inner", "_keys", "_plain", "_types", "_values", "kind", "parts", "value")
 
     def __init__(self, kind: str, value: Any, parts: tuple[Any, ...]) -> None:
         self.kind = kind
         self.value = value  # kept alive, so that its identity means something
         self.parts = parts
+        self._inner: list[Remembered] = []
+        if kind == "tree":
+            self._values = [part for _, part in parts]
+            self._keys = [key for key, _ in parts]
+            self._plain = [key for key in value if key not in set(self._keys)]
+            self._types = [type(value[key]) for key in self._plain]
+        elif kind != "array":
+            rows = [part for _, part in parts]
+            self._inner = [part for part in rows if isinstance(part, Remembered)]
+            self._values = [part.value if isinstance(part, Remembered) else part for part in rows]
+            self._keys = [key for key, _ in parts]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nothing in it can change: a tuple of values that do not."""
+        return not self._inner and type(self.value) in (tuple, frozenset)
 
     def holds(self, value: Any) -> bool:
         """Whether ``value`` has the same parts now."""
+        if self._holds_the_same(value) and all(inner.holds(inner.value) for inner in self._inner):
+            return True
         return self.difference(value) is None
+
+    def _holds_the_same(self, value: Any) -> bool:
+        """Whether the parts are the very same objects, without a step of Python for each."""
+        cls = type(value)
+        if value is not self.value or self.kind == "array":
+            return False
+        if cls is tuple or cls is frozenset:
+            return True
+        if self.kind == "tree":
+            return (
+                len(value) == len(self._keys) + len(self._plain)
+                and all(map(operator.is_, map(value.get, self._keys), self._values))
+                and all(map(operator.is_, map(type, map(value.get, self._plain)), self._types))
+            )
+        if self.kind == "object":
+            value = getattr(value, "__dict__", ())
+        elif not isinstance(value, list | dict):
+            return False
+        try:
+            if len(value) != len(self._values):
+                return False
+            if cls is list:
+                return all(map(operator.is_, value, self._values))
+            return all(map(operator.is_, value, self._keys)) and all(
+                map(operator.is_, value.values(), self._values)
+            )
+        except (RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
+            return False
 
     def difference(self, value: Any, name: str = "") -> tuple[str, Any, Any] | None:
         """The first part that differs: its name, what it was and what it is."""
@@ -249,6 +296,8 @@ def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
     """Pairs of a key and a part; a set gives its parts in the order of its walk."""
     if kind == "object":
         return attributes_of(value).items()
+    if kind == "tree":
+        return [(key, part) for key, part in value.items() if category(part) != "plain"]
     if isinstance(value, dict | types.MappingProxyType):
         return value.items()
     if isinstance(value, set | frozenset):
@@ -279,11 +328,40 @@ def remember(
     and the value of what cannot be compared, ``know`` with every part that has parts of its own.
     Raises TooLarge.
     """
-    left = [ITEMS]
-    active: set[int] = set()
+    result = _Walk(deep, refuse, objects, know).step(value, 0)
+    return result if isinstance(result, Remembered) else Remembered("object", value, ())
 
-    def walk(part: Any, kind: str, depth: int) -> Any:
-        if id(part) in active:  # a container that holds itself
+
+class _Walk:
+    """A walk over a value and its parts."""
+
+    def __init__(self, deep: bool, refuse: Any, objects: bool, know: Any) -> None:
+        self.deep = deep
+        self.refuse = refuse
+        self.objects = objects
+        self.know = know
+        self.left = ITEMS
+        self.active: set[int] = set()
+
+    def step(self, part: Any, depth: int) -> Any:
+        """What one part holds; itself if it is compared by itself."""
+        kind = category(part)
+        if kind in ("plain", "tensor"):
+            return part
+        self.know(part)
+        if kind == "code" or not (self.deep or depth == 0):
+            return part
+        if kind in ("container", "array"):
+            return self.inside(part, kind, depth)
+        if kind == "object":
+            own = self.objects and not is_tool(part) and (depth == 0 or _is_data(type(part)))
+            return self.inside(part, "object", depth) if own else part
+        self.refuse(kind, part)
+        return part
+
+    def inside(self, part: Any, kind: str, depth: int) -> Any:
+        """What a container, an array or an object holds."""
+        if id(part) in self.active:  # a container that holds itself
             return part
         if kind == "array":
             if part.nbytes > ARRAY_BYTES:
@@ -291,36 +369,20 @@ def remember(
             # Of objects in an array the identities count, so they are kept alive by a copy.
             kept = part.copy() if part.dtype.hasobject else part
             return Remembered("array", kept, _bytes(part))
-        active.add(id(part))
+        self.active.add(id(part))
         parts = []
         for key, inner in list(elements(part, kind)):
-            left[0] -= 1
-            if left[0] < 0:
+            self.left -= 1
+            if self.left < 0:
                 raise TooLarge(f"more than {ITEMS:,} values")
-            parts.append((key, step(inner, depth + 1)))
-        active.remove(id(part))
+            parts.append((key, self.step(inner, depth + 1)))
+        self.active.remove(id(part))
         return Remembered(kind, part, tuple(parts))
 
-    def step(part: Any, depth: int) -> Any:
-        kind = category(part)
-        if kind in ("plain", "tensor"):
-            return part
-        know(part)
-        if kind == "code" or not (deep or depth == 0):
-            return part
-        if kind in ("container", "array"):
-            return walk(part, kind, depth)
-        if kind == "object":
-            own = objects and not is_tool(part) and (depth == 0 or _is_data(type(part)))
-            return walk(part, "object", depth) if own else part
-        refuse(kind, part)
-        return part
 
-    try:
-        result = step(value, 0)
-    finally:
-        del walk  # it and step refer to each other, and to all that refuse and know refer to
-    return result if isinstance(result, Remembered) else Remembered("object", value, ())
+def remember_tree(attributes: dict[str, Any]) -> Remembered:
+    """What a dict of attributes holds apart from plain values, which are no layers or weights."""
+    return Remembered("tree", attributes, tuple(elements(attributes, "tree")))
 
 
 def _is_data(cls: type) -> bool:

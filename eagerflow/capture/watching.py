@@ -84,6 +84,7 @@ class Watch:
         self._cells: dict[Any, Cells] = {}
         self._read: dict[Any, Any] = {}
         self._entered: set[Any] = set()
+        self.trees: set[int] = set()
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
         self._problem: CaptureError | None = None
         self._ledger: Ledger | None = None
@@ -131,7 +132,7 @@ class Watch:
         """All that holds what was seen."""
         return (
             self.facts, self.mutated, self.made, self._written, self._known, self._functions,
-            self._cells, self._read, self._kept, self._entered,
+            self._cells, self._read, self._kept, self._entered, self.trees,
         )  # fmt: skip
 
     def _forget(self) -> None:
@@ -324,6 +325,10 @@ class Watch:
                 if kind in ("container", "array"):
                     reading = Reading(self, Run(frame, program_of(frame.f_code), {}), {}, False)
                     reading.use(Found(part, True, full))
+
+    def is_tree(self, value: Any) -> bool:
+        """Whether a dict holds attributes that eagerflow walks over, to find layers and weights."""
+        return id(value) in self.trees
 
     def once(self, *key: Any) -> bool:
         """Whether this is asked for the first time."""

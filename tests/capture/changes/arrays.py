@@ -232,3 +232,53 @@ def a_helper_of_eagerflow_is_replaced():
 
     change.undo = lambda: setattr(ef, "abs", before)
     return made.f, change
+
+
+def model_of_the_users():
+    class Model(ef.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.dense = ef.nn.Dense(2)
+            self.epoch = 0
+            self.extra = None
+
+        def call(self, inputs):
+            return self.dense(inputs)
+
+    model = Model()
+    model(ef.ones((1, 3)))
+    return model
+
+
+@ignore
+def a_counter_next_to_the_weights():
+    model = model_of_the_users()
+    return (lambda x: len(model.trainable_weights)), lambda: setattr(model, "epoch", 1)
+
+
+@ignore
+def a_new_number_next_to_the_weights():
+    model = model_of_the_users()
+    return (lambda x: len(model.trainable_weights)), lambda: setattr(model, "history", 1.0)
+
+
+@notice
+def a_new_weight():
+    model = model_of_the_users()
+    weight = ef.Variable(1.0)
+    return (lambda x: len(model.trainable_weights)), lambda: setattr(model, "more", weight)
+
+
+@notice
+def a_weight_in_place_of_nothing():
+    model = model_of_the_users()
+    weight = ef.Variable(1.0)
+    return (lambda x: len(model.trainable_weights)), lambda: setattr(model, "extra", weight)
+
+
+@notice
+def a_weight_in_a_list():
+    model = model_of_the_users()
+    model.more = []
+    weight = ef.Variable(1.0)
+    return (lambda x: len(model.trainable_weights)), lambda: model.more.append(weight)
