@@ -17,7 +17,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, SessionError
 from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
-from eagerflow.tree import Structure, unflatten
+from eagerflow.tree import Structure, register, unflatten
 
 __all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method", "source_of"]
 
@@ -158,6 +158,9 @@ class Values(tuple[Value, ...]):
 
     def __reduce__(self) -> Any:
         return Values, (tuple(self), self.names)
+
+
+register(Values, lambda values: ((), values), lambda keys, items: tuple(items))
 
 
 class Graph:

@@ -125,6 +125,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return float(value)
     try:
         return index(value)  # NumPy's integers, and integer tensors without axes
+    except EagerflowError:
+        raise  # a value that is not known while tracing says so
     except TypeError:
         pass
     raise DTypeError(

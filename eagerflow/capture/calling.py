@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eagerflow.capture.evaluate import evaluate
 from eagerflow.capture.gradient import Extension, replay_nodes, rereads, summed_gradients
 from eagerflow.capture.replay import Replay, replay_of
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph import Graph, Node, Value, Values
-from eagerflow.recorder import custom_call, scope
+from eagerflow.recorder import custom_call, now, scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
-__all__ = ["call_recorded"]
+__all__ = ["call_recorded", "only_tapes"]
 
 
 class Backward(NamedTuple):
@@ -33,6 +34,16 @@ class Differentiable(NamedTuple):
 
     forward: Replay
     has_gradient: bool
+
+
+def only_tapes() -> bool:
+    """Whether nothing but tapes records the calls of this thread."""
+    recorder = now()[1]
+    while recorder is not None:
+        if type(recorder) is not GradientTape:
+            return False
+        recorder = recorder.outer
+    return True
 
 
 def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -88,6 +99,8 @@ def _numbered(values: Sequence[Value]) -> list[str]:
 
 def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor]:
     """Outputs of a graph without Variables, as one recorded call."""
+    if not only_tapes():  # whoever else watches, as for vmap, sees the ops themselves
+        return evaluate(graph, entries)[0]
     pair = _differentiable(graph, numerics)
     count = len(graph.outputs)
     if not pair.has_gradient:

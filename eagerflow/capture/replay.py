@@ -197,8 +197,8 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
-        number = type(given) in (int, float, bool, complex)
-        tensor = as_tensor(given, value.dtype if number else None)
+        plain = not hasattr(given, "dtype")  # Python's numbers, and lists of them, fit any dtype
+        tensor = as_tensor(given, value.dtype if plain else None)
         if tensor.dtype != value.dtype:
             raise DTypeError(
                 "the dtype is another one than the graph's", op=graph.name, argument=name,
@@ -209,7 +209,8 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             raise ShapeError(
                 "the shape is another one than the graph's", op=graph.name, argument=name,
                 received=summary(tensor), expected=str(value.spec)
-                + (f" where {', '.join(f'{n}={s}' for n, s in sizes.items())}" if sizes else ""),
+                + (f" where {', '.join(f'{n}={s}' for n, s in sizes.items())}" if sizes else "")
+                + (", named sizes being at least 1" if 0 in sizes.values() else ""),
             )  # fmt: skip
         made.append(tensor)
     return made
@@ -239,22 +240,42 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
     return found  # type: ignore[no-any-return]
 
 
-def run_graph(self: Graph, *args: Any) -> Any:
+def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     """The results for these arguments, in the nest that the traced function returned.
 
-    ``args`` have the nest of the traced function's, or are one value for each input. Variables
+    ``args`` have the nest of the traced function's, or are one value for each input; inputs may
+    also be given by their names, all after those that are given in order. Variables
     have their new values afterwards. Raises ArgumentError, ShapeError or DTypeError for
     arguments that do not fit; under a tape the call is recorded.
     """
-    leaves = tree.flatten(args)[0]
-    if self.argument_structure is not None and len(leaves) != len(self.inputs):
-        leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float | complex)]
+    leaves = _leaves(self, args)
+    if named:
+        leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
+    if named:
+        raise ArgumentError(
+            f"there is no input {next(iter(named))!r}, or it came twice", op=self.name,
+            expected=", ".join(self.inputs.names),
+        )  # fmt: skip
     replay = replay_of(self)
     inputs = replay.checked(leaves)
     if process.recorders and now()[1] is not None:
         from_outside = call_watched(self, inputs)
         return self.nest(from_outside)
     return self.nest(replay.run(inputs))
+
+
+def _leaves(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
+    """The values for the inputs, from arguments in the nest of the traced function's."""
+    if len(args) == len(graph.inputs):
+        plain = [tree.flatten(x)[0] for x in args]
+        if any(len(leaves) != 1 for leaves in plain) and not any(
+            hasattr(x, "shape") for leaves in plain for x in leaves
+        ):
+            return list(args)  # lists of Python numbers, one for each input
+    leaves = tree.flatten(args)[0]
+    if len(leaves) > len(graph.inputs):  # what was static when it was traced is left out
+        leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float | complex)]
+    return leaves
 
 
 Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]

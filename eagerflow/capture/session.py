@@ -72,7 +72,8 @@ class Session:
         """
         with self._lock:
             self._check_open("extend")
-            variables = {c.name: self._variable(c) for c in graph.cells}
+            names = {c: self._name_of(c) for c in graph.cells}
+            variables = {name: self._variable(c, name) for c, name in names.items()}
             self._variables |= variables
             label = graph.name
             taken = {name.partition(":")[0] for name in self._names if ":" in name}
@@ -84,7 +85,7 @@ class Session:
             for node in graph.nodes:
                 self._order.setdefault(node, len(self._order))
             for cell in graph.cells:
-                own = Cell(cell.name, variables[cell.name], cell.value)
+                own = Cell(names[cell], variables[names[cell]], cell.value)
                 own.assigned = cell.assigned
                 self._cells[cell.value] = own
                 if cell.assigned is not None:
@@ -96,8 +97,17 @@ class Session:
                     if value not in values:
                         values.append(value)
 
-    def _variable(self, cell: Cell) -> Variable:
-        known = self._variables.get(cell.name)
+    def _name_of(self, cell: Cell) -> str:
+        """The name of a graph's Variable here: generators keep states of their own."""
+        name, number = cell.name, 0
+        if _is_random_state(cell):
+            while self._variables.get(name, cell.variable) is not cell.variable:
+                number += 1
+                name = f"{cell.name}_{number}"
+        return name
+
+    def _variable(self, cell: Cell, name: str) -> Variable:
+        known = self._variables.get(name)
         if known is None:
             found: Variable = cell.variable
             return found
@@ -232,7 +242,7 @@ class Session:
         nodes, entries = self._needed([*wanted, *goals], set(fed))
         asked: list[Value] = [*wanted, *goals]
         effects = {v for v in asked if v in self._cells and self._cells[v].assigned is v}
-        cells = self._used_cells(entries, effects)
+        cells = self._used_cells(entries, effects, set(fed))
         missing = [v for v in entries if v in self._inputs and v not in fed]
         if missing:
             user = next((n for n in nodes if missing[0] in n.inputs), None)
@@ -270,13 +280,20 @@ class Session:
                 waiting.extend(value.node.values())
         return sorted(nodes, key=self._order.__getitem__), list(entries)
 
-    def _used_cells(self, entries: Iterable[Value], effects: set[Value]) -> list[Cell]:
-        """The Variables that are read or assigned."""
+    def _used_cells(
+        self, entries: Iterable[Value], effects: set[Value], fed: set[Value]
+    ) -> list[Cell]:
+        """The Variables that are read or assigned; one that is fed is not read."""
         found: dict[Value, Cell] = {}
         for value in (*entries, *effects):
             cell = self._cells.get(value)
-            if cell is not None and cell.value not in found:
-                own = found[cell.value] = Cell(cell.name, cell.variable, cell.value)
+            if cell is None or cell.value in found or (value in fed and cell.assigned is not value):
+                continue
+            if cell.value not in fed or cell.assigned in effects:
+                entry = cell.value
+                if entry in fed:
+                    entry = Value(entry.name, entry.shape, entry.dtype)
+                own = found[cell.value] = Cell(cell.name, cell.variable, entry)
                 if cell.assigned in effects or _is_random_state(cell):
                     own.assigned = cell.assigned
         return list(found.values())

@@ -261,7 +261,7 @@ class Trace(Recorder):
         what_for = how.replace("__index__", "a size, an index or an axis")
         return CaptureError(
             f"{what_for} needs a number that is not known while {self.name!r} is traced",
-            received=what, hint=_remedy(how).replace("NAME", value.name), at=at,
+            received=what, hint=_remedy(how, value), at=at,
         )  # fmt: skip
 
     # The end -----------------------------------------------------------------------------------
@@ -293,9 +293,9 @@ class Trace(Recorder):
         return held
 
 
-def _remedy(how: str) -> str:
-    if "number" in how:
-        return "declare the argument static: @ef.function(static=('NAME',)), or use ef ops on it"
+def _remedy(how: str, value: Value) -> str:
+    if "number" in how or (how == "__index__" and value.node is None):
+        return f"declare the argument static: @ef.function(static=({value.name!r},)), or use ef ops"
     if how.startswith(("bool", "if")):
         return (
             "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "

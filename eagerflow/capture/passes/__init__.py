@@ -82,9 +82,9 @@ class Pass:
 
 
 def _first_words(run: Callable[..., Any]) -> str:
-    """What the module of a pass says that it does."""
-    line = (run.__globals__["__doc__"] or "").partition("\n")[0]
-    return line.partition(": ")[2].rstrip(".") or line
+    """What a pass says that it does."""
+    line = (run.__doc__ or "").partition("\n")[0].rstrip(".")
+    return line[:1].lower() + line[1:]
 
 
 class Report:

@@ -132,6 +132,16 @@ class Plan:
         self._frames.append(frame)
         return found
 
+    def function(self, *arrays: Any) -> tuple[Any, ...]:
+        """What ``run`` does, as a plain call to step through: ``pdb.runcall(plan.function, x)``.
+
+        ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
+        """
+        frame = Frame(self._program)
+        with np.errstate(all="ignore"):
+            found: tuple[Any, ...] = self._function(frame.buffers, *arrays)
+        return found
+
     def release(self) -> None:
         """Give the buffers back; the next run takes new ones."""
         self._frames.clear()
