@@ -50,7 +50,7 @@ class Number(Operators):
 
     def refuse(self, how: str) -> NoReturn:
         """Raise the error of code that wants the number itself."""
-        self.tensor._array.refuse(f"{how} of a number" if how != "__index__" else how)
+        self.tensor._array.refuse(f"{how} of a number")
         raise AssertionError("refuse raises")
 
     def __bool__(self) -> bool:

@@ -41,8 +41,10 @@ def _at(code: Any, instruction: int) -> str:
 
 
 def name_of(source: Any) -> str:
-    """The name of a Variable, or what a source is."""
-    return getattr(source, "name", None) or f"tensor of shape {tuple(source.shape)}"
+    """The name of a Variable or of a value in a graph, or what a source is."""
+    name: str | None = getattr(source, "name", None)
+    name = name or getattr(getattr(source, "_array", None), "name", None)
+    return name or f"tensor of shape {tuple(source.shape)}"
 
 
 def _outs(entry: Any) -> tuple[int, ...]:

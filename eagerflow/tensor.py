@@ -234,7 +234,7 @@ class Tensor(Operators):
 
     def __format__(self, form: str) -> str:
         if form and self.size == 1:
-            return format(self.item(), form)
+            return format(self._values("a format").item(), form)
         if form:
             raise ShapeError(
                 f"the format {form!r} is for one element", received=display.summary(self)

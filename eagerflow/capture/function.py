@@ -20,7 +20,7 @@ from eagerflow import tree
 from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.ledger import Ledger
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
-from eagerflow.capture.trace import Trace, number, plain_name, refuse_leaks
+from eagerflow.capture.trace import Trace, located, number, plain_name, refuse_leaks
 from eagerflow.capture.watching import Watch
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
@@ -328,7 +328,7 @@ class Function:
         if recorder.made:
             raise CaptureError(
                 "state that lasts is created each time that the function runs", op=self._name(),
-                received=recorder.made[0],
+                received=recorder.made[0], at=recorder.made_at[0],
                 hint="create it once, outside or if there is none yet, and keep it in an attribute",
             )  # fmt: skip
         fact = ledger.changed()
@@ -354,7 +354,7 @@ class Function:
                 places.append(i)
             given.append(made)
         own_args, own_kwargs = tree.unflatten(structure, given)
-        with Watch(self.python) as watch, recorder:
+        with Watch(self.python) as watch, recorder, located():
             result = self.python(*own_args, **own_kwargs)
             for variable in recorder.taped.values():  # tapes watch those that are trained
                 watch.rely(f"{variable.name}.trainable", variable, "trainable")

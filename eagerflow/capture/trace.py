@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
@@ -19,7 +20,7 @@ from eagerflow.capture.evaluate import call_node, find
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device, current_device, scoped_device
 from eagerflow.dims import Dim
-from eagerflow.dispatch import check, user_frame
+from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, source_of
@@ -31,7 +32,8 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Trace", "argument_names", "as_spec", "number", "place", "plain_name", "run_traced", "trace",
+    "Trace", "argument_names", "as_spec", "located", "number", "place", "plain_name",
+    "run_traced", "trace",
 ]  # fmt: skip
 
 _frame = sys._getframe
@@ -54,6 +56,21 @@ def _here(depth: int) -> str:
     return _place((frame.f_code, frame.f_lasti))
 
 
+@contextmanager
+def located() -> Iterator[None]:
+    """A context whose errors name the user's line that they come from."""
+    try:
+        yield
+    except EagerflowError as error:
+        trace = error.__traceback__ if error.at is None else None
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            if code.co_filename not in internal:
+                error.at = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+            trace = trace.tb_next
+        raise
+
+
 class Trace(Recorder):
     """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
 
@@ -68,6 +85,7 @@ class Trace(Recorder):
         self.nodes: list[Node] = []
         self.cells: dict[int, Cell] = {}
         self.made: list[str] = []  # state that lasts and was created by the code that is traced
+        self.made_at: list[str] = []
         self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
@@ -221,6 +239,7 @@ class Trace(Recorder):
 
     def created(self, what: str) -> None:
         self.made.append(what)
+        self.made_at.append(_here(3))
 
     def initial(self, tensor: Tensor) -> Tensor:
         """The number behind a value that follows from constants alone; others are refused."""
@@ -259,9 +278,14 @@ class Trace(Recorder):
                 hint=f"return it from {self.name}, or keep it in an ef.Variable",
             )  # fmt: skip
         what_for = how.replace("__index__", "a size, an index or an axis")
+        if what_for.endswith(" of a number"):
+            what_for = what_for.removesuffix(" of a number")
+            problem = f"{what_for} needs the value of a number argument, which is not known"
+        else:
+            problem = f"{what_for} needs a number that is not known"
         return CaptureError(
-            f"{what_for} needs a number that is not known while {self.name!r} is traced",
-            received=what, hint=_remedy(how, value), at=at,
+            f"{problem} while {self.name!r} is traced", received=what, hint=_remedy(how, value),
+            at=at,
         )  # fmt: skip
 
     # The end -----------------------------------------------------------------------------------
@@ -293,9 +317,24 @@ class Trace(Recorder):
         return held
 
 
+def _arguments_of(value: Value) -> list[str]:
+    """The names of the inputs that a value is computed from."""
+    waiting, seen, names = [value], {value}, []
+    while waiting:
+        found = waiting.pop()
+        if found.node is None:
+            names += [found.name] if found.constant is None else []
+            continue
+        new = [v for v in found.node.values() if v not in seen]
+        seen.update(new)
+        waiting += new
+    return sorted(names)
+
+
 def _remedy(how: str, value: Value) -> str:
-    if "number" in how or (how == "__index__" and value.node is None):
-        return f"declare the argument static: @ef.function(static=({value.name!r},)), or use ef ops"
+    if how.endswith(" of a number"):
+        names = ", ".join(repr(name) for name in _arguments_of(value))
+        return f"declare the argument static: @ef.function(static=({names},)), or use ef ops"
     if how.startswith(("bool", "if")):
         return (
             "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "
@@ -414,7 +453,7 @@ def run_traced(
     inputs: Values, argument_structure: Any,
 ) -> Graph:  # fmt: skip
     """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with recorder:
+    with recorder, located():
         result = f(*args, **kwargs)
     graph = recorder.finish(inputs, result, argument_structure)
     del result
@@ -479,6 +518,9 @@ def _holder(tensor: Tensor, held: list[Tensor]) -> str:
             if holder.get("__name__") is not None and "__builtins__" in holder:
                 return f"as the global {key!r} of {holder['__name__']}"
             return f"as the item {key!r} of a dict"
+        own = _key_of(getattr(holder, "__dict__", {}), tensor)
+        if own is not None:
+            return f"as the attribute {own!r} of a {type(holder).__name__}"
         if type(holder).__name__ == "cell":
             return "in a variable of an enclosing function (nonlocal)"
         return f"in a {type(holder).__name__}" + _owner_of(holder)

@@ -64,7 +64,7 @@ def test_the_ledgers_table(capsys):
     assert counts["right"] >= 180
 
 
-# What functions alone can see ----------------------------------------------------------------------
+# What functions alone can see ---------------------------------------------------------------------
 
 KINDS = {}
 
@@ -150,7 +150,7 @@ def a_list_in_place_of_a_tuple():
 
 @kind
 def order_of_a_dict_argument():
-    f = lambda d: list(d.values())[0] * 10 + list(d.values())[1]
+    f = lambda d: next(iter(d.values())) * 10 + list(d.values())[1]
     return with_arguments(({"a": X, "b": X * 2},), ({"b": X * 2, "a": X},), f)
 
 
@@ -169,7 +169,7 @@ def a_keyword_that_is_left_out():
 @kind
 def the_order_of_keywords():
     calls = [{"a": X, "b": X * 2}, {"b": X * 2, "a": X}]
-    f = lambda **d: list(d.values())[0] - 3 * d["b"]
+    f = lambda **d: next(iter(d.values())) - 3 * d["b"]
     return f, lambda: (), lambda: calls.pop(0), {"kwargs": lambda: calls[0]}
 
 
@@ -284,9 +284,8 @@ def a_global_tensor():
 @kind
 def the_seed():
     ef.random.seed(1)
-    return with_change(
-        lambda x: x + ef.random.normal((3,)), lambda: ef.random.seed(7), reset=lambda: ef.random.seed(7)
-    )  # fmt: skip
+    reset = lambda: ef.random.seed(7)
+    return with_change(lambda x: x + ef.random.normal((3,)), reset, reset=reset)
 
 
 @kind
@@ -314,7 +313,8 @@ def the_rate_of_a_dropout_layer():
 def a_units_activation():
     layer = ef.nn.Dense(2, activation="tanh")
     layer(ef.ones((1, 3)))
-    return with_change(lambda x: layer(x[None]), lambda: setattr(layer, "activation", ef.nn.activations.get("relu")))  # fmt: skip
+    relu = ef.nn.activations.get("relu")
+    return with_change(lambda x: layer(x[None]), lambda: setattr(layer, "activation", relu))
 
 
 @kind

@@ -1,0 +1,411 @@
+"""Programs that cannot be captured: values that are not known, leaks, shapes, control flow.
+
+Each row is a program that raises an error: of which class, what it says, and what it advises. The
+line that it has to name is the one marked ``# here``.
+"""
+
+import numpy as np
+
+import eagerflow as ef
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+
+WRONG = {}
+X = ef.tensor([1.0, 2.0, 3.0])
+kept = None
+rows = []
+
+
+def wrong(error, says, hint=None):
+    """A program that raises ``error``, whose text has ``says``, the marked line, and ``hint``."""
+
+    def added(program):
+        WRONG[program.__name__.replace("_", " ")] = program, error, says, hint
+        return program
+
+    return added
+
+
+# Values that are not known while tracing ----------------------------------------------------------
+
+
+@wrong(CaptureError, "bool() needs a number that is not known", "ef.cond")
+def if_on_a_value():
+    @ef.function
+    def f(x):
+        if ef.sum(x) > 0:  # here
+            return x
+        return -x
+
+    f(X)
+
+
+@wrong(CaptureError, "bool() needs a number", "ef.while_loop")
+def while_on_a_value():
+    @ef.function
+    def f(x):
+        while ef.sum(x) < 100:  # here
+            x = x * 2
+        return x
+
+    f(X)
+
+
+@wrong(CaptureError, "bool() needs a number", "ef.where")
+def and_between_values():
+    @ef.function
+    def f(x):
+        return (x[0] > 0) and (x[1] > 0)  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "iteration", "ef.scan")
+def for_over_a_tensor_of_unknown_length():
+    @ef.function(input_signature=[ef.TensorSpec((None,), "float32")])
+    def f(x):
+        total = 0.0
+        for row in x:  # here
+            total = total + row
+        return total
+
+    f(X)
+
+
+@wrong(CaptureError, "int() needs a number", "static")
+def int_of_a_value():
+    @ef.function
+    def f(x):
+        return x[: int(ef.sum(x))]  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "float() needs a number", "keep it a tensor")
+def float_of_a_value():
+    @ef.function
+    def f(x):
+        return x * float(ef.max(x))  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "numpy() needs a number", "ef ops in place of NumPy")
+def numpy_of_a_value():
+    @ef.function
+    def f(x):
+        return ef.tensor(np.sort(x.numpy()))  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "item() needs a number", "return the value")
+def item_of_a_value():
+    @ef.function
+    def f(x):
+        return x * ef.sum(x).item()  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "tolist() needs a number", "ef ops")
+def tolist_of_a_value():
+    @ef.function
+    def f(x):
+        return sum(x.tolist()) * x  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "needs a number", "ef.fori_loop")
+def range_of_a_value():
+    @ef.function
+    def f(x, n):
+        for _ in range(n):  # here
+            x = x * 2
+        return x
+
+    f(X, ef.tensor(3))
+
+
+@wrong(CaptureError, "number", "static=('n',)")
+def range_of_a_number_argument():
+    @ef.function
+    def f(x, n):
+        for _ in range(n):  # here
+            x = x * 2
+        return x
+
+    f(X, 3)
+
+
+@wrong(CaptureError, "number", "static=('n',)")
+def if_on_a_number_argument():
+    @ef.function
+    def f(x, n):
+        if n > 2:  # here
+            return x
+        return x * n
+
+    f(X, 3)
+
+
+@wrong(CaptureError, "a format needs a number", "ef ops")
+def a_value_in_a_format():
+    @ef.function
+    def f(x):
+        return x, f"the sum is {ef.sum(x):.3f}"  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "np.asarray() needs a number", "ef ops in place of NumPy")
+def numpy_that_computes():
+    @ef.function
+    def f(x):
+        return np.linalg.norm(np.asarray(x)) * x  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "needs a number", "static")
+def a_size_from_a_value():
+    @ef.function
+    def f(x, n):
+        return ef.reshape(x, (n, -1))  # here
+
+    f(X, ef.tensor(3))
+
+
+@wrong(CaptureError, "dlpack", "return the value")
+def a_value_given_to_another_library():
+    @ef.function
+    def f(x):
+        return np.from_dlpack(x).sum() * x  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "value", "ef.")
+def shapes_that_depend_on_values():
+    @ef.function
+    def f(x):
+        return ef.nonzero(x > 1)  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "in", "ef.")
+def membership_in_a_tensor():
+    @ef.function
+    def f(x):
+        return x if 2.0 in x else -x  # here
+
+    f(X)
+
+
+# Leaks --------------------------------------------------------------------------------------------
+
+
+@wrong(CaptureError, "as the global 'kept'", "ef.Variable")
+def a_global_keeps_a_value():
+    @ef.function
+    def f(x):
+        global kept
+        kept = x * 2  # here
+        return kept + 1
+
+    try:
+        f(X)
+    finally:
+        globals()["kept"] = None
+
+
+@wrong(CaptureError, "as the attribute 'last' of a Model", "assign")
+def an_attribute_keeps_a_value():
+    class Model:
+        @ef.function
+        def call(self, x):
+            self.last = ef.tanh(x)  # here
+            return self.last * 2
+
+    own = Model()
+    own.call(X)
+
+
+@wrong(CaptureError, "in a list", "return it")
+def a_list_keeps_a_value():
+    @ef.function
+    def f(x):
+        rows.append(x * 2)  # here
+        return rows[-1]
+
+    try:
+        f(X)
+    finally:
+        rows.clear()
+
+
+@wrong(CaptureError, "nonlocal", "return it")
+def a_closure_keeps_a_value():
+    held = None
+
+    @ef.function
+    def f(x):
+        nonlocal held
+        held = x + 1  # here
+        return held
+
+    f(X)
+    return held
+
+
+@wrong(CaptureError, "after its tracing has ended", "return it")
+def a_value_is_used_after_tracing():
+    box = []
+    try:
+        ef.capture.trace(lambda x: box.append(ef.sin(x)), X)
+    except CaptureError:
+        pass
+    box[0] + 1.0  # here
+
+
+# Shapes, dtypes, arguments ------------------------------------------------------------------------
+
+
+@wrong(ShapeError, "matmul", "")
+def the_third_layer_does_not_fit():
+    weights = [ef.ones((3, 4)), ef.ones((4, 5)), ef.ones((6, 2))]
+
+    @ef.function
+    def model(x):
+        for w in weights:
+            x = ef.tanh(x @ w)  # here
+        return x
+
+    model(ef.ones((2, 3)))
+
+
+@wrong(ShapeError, "broadcast", None)
+def shapes_that_do_not_broadcast():
+    @ef.function
+    def f(x, y):
+        z = x * 2
+        return z + y  # here
+
+    f(X, ef.ones((2,)))
+
+
+@wrong(DTypeError, "bitwise", None)
+def a_dtype_that_an_op_does_not_take():
+    @ef.function
+    def f(x):
+        return ef.bitwise_and(x, 1)  # here
+
+    f(X)
+
+
+@wrong(ShapeError, "the shape is another one", None)
+def a_shape_outside_of_the_signature():
+    @ef.function(input_signature=[ef.TensorSpec((None, 3), "float32")])
+    def f(x):
+        return x * 2
+
+    f(ef.ones((2, 3)))
+    f(ef.ones((2, 4)))
+
+
+@wrong(DTypeError, "the dtype is another one", "astype('float32')")
+def a_dtype_outside_of_the_signature():
+    @ef.function(input_signature=[ef.TensorSpec((None,), "float32")])
+    def f(x):
+        return x * 2
+
+    f(X.astype("float64"))
+
+
+@wrong(ArgumentError, "2 arguments came, and the signature has 1", None)
+def more_arguments_than_the_signature_has():
+    @ef.function(input_signature=[ef.TensorSpec((3,), "float32")])
+    def f(x, y=1.0):
+        return x * y
+
+    f(X)
+
+
+@wrong(ArgumentError, "there is no argument 'm'", None)
+def a_static_name_that_is_no_argument():
+    ef.function(lambda x, n: x * n, static=("m",))
+
+
+@wrong(ArgumentError, "'quick' is not a choice", None)
+def an_unknown_kind_of_numerics():
+    ef.function(lambda x: x, numerics="quick")
+
+
+@wrong(ArgumentError, "3 cannot be captured", None)
+def no_function_at_all():
+    ef.function(3)
+
+
+@wrong(TypeError, "missing a required argument: 'y'", None)
+def an_argument_is_missing():
+    ef.function(lambda x, y: x + y)(X)
+
+
+@wrong(ArgumentError, "1 arguments for 2 inputs", None)
+def a_graph_with_too_few_arguments():
+    ef.capture.trace(lambda x, y: x + y, X, X)(X)
+
+
+# Control flow -------------------------------------------------------------------------------------
+
+
+@wrong(DTypeError, "while_loop", "astype")
+def the_dtype_changes_in_a_loop():
+    @ef.function
+    def f(x):
+        return ef.while_loop(lambda i: i < 3, lambda i: i * 1.5, ef.tensor(0))  # here
+
+    f(X)
+
+
+@wrong(ShapeError, "scan", None)
+def the_shape_changes_in_a_scan():
+    @ef.function
+    def f(xs):
+        step = lambda c, x: (ef.concat([c, c]), x)  # here
+        return ef.scan(step, xs[:1], xs)
+
+    f(X)
+
+
+@wrong(CaptureError, "cond", None)
+def branches_give_other_structures():
+    @ef.function
+    def f(x):
+        return ef.cond(ef.sum(x) > 0, lambda: (x, x), lambda: x)  # here
+
+    f(X)
+
+
+@wrong(ShapeError, "cond", None)
+def branches_give_other_shapes():
+    @ef.function
+    def f(x):
+        return ef.cond(ef.sum(x) > 0, lambda: x, lambda: x[:2])  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "bool() needs a number", "ef.cond")
+def if_in_the_body_of_a_loop():
+    @ef.function
+    def f(x):
+        def body(i, c):
+            if c[0] > 0:  # here
+                return c * 2
+            return c
+
+        return ef.fori_loop(0, 3, body, x)
+
+    f(X)

@@ -1,0 +1,252 @@
+"""Programs with state, gradients, replays and sessions that fail."""
+
+import random
+
+import numpy as np
+
+import eagerflow as ef
+from eagerflow.errors import (
+    CaptureError,
+    DTypeError,
+    EagerflowError,
+    GradientError,
+    IndexRangeError,
+    SessionError,
+    ShapeError,
+)
+from tests.capture.wrong_programs import X, wrong
+
+# State --------------------------------------------------------------------------------------------
+
+
+@wrong(CaptureError, "state that lasts is created each time", "once")
+def a_variable_in_each_call():
+    @ef.function
+    def f(x):
+        w = ef.Variable(1.0, name="w")  # here
+        return x * w
+
+    f(X)
+
+
+@wrong(CaptureError, "Variable", "values that are known")
+def a_variable_from_a_value():
+    @ef.function
+    def f(x):
+        return ef.Variable(x * 2).value  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "the function itself changes what it reads", "ef.Variable")
+def a_counter_in_python():
+    class Model:
+        count = 0
+
+        @ef.function
+        def call(self, x):
+            self.count += 1  # here
+            return x * self.count
+
+    own = Model()
+    own.call(X)
+
+
+@wrong(ShapeError, "the value has another shape", None)
+def a_variable_is_assigned_another_shape():
+    w = ef.Variable([1.0, 2.0])
+
+    @ef.function
+    def f(x):
+        w.assign(x)  # here
+        return x
+
+    f(X)
+
+
+@wrong(CaptureError, "random", "ef.random")
+def random_numbers_of_python():
+    @ef.function
+    def f(x):
+        return x * random.random()  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "random", "ef.random")
+def random_numbers_of_numpy():
+    @ef.function
+    def f(x):
+        return x * np.random.normal(size=3).astype("float32")  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "generator", None)
+def a_generator_that_is_used_up():
+    values = (i * 1.0 for i in range(100))
+
+    @ef.function
+    def f(x):
+        return x * next(values)  # here
+
+    f(X)
+
+
+@wrong(CaptureError, "cannot be relied on", None)
+def an_object_that_cannot_be_compared():
+    lines = iter([1.0, 2.0])
+
+    @ef.function
+    def f(x):
+        for line in lines:  # here
+            x = x * line
+        return x
+
+    f(X)
+
+
+# Gradients ----------------------------------------------------------------------------------------
+
+
+@wrong(GradientError, "y: the target does not depend", "unconnected='zero'")
+def a_gradient_of_what_is_not_connected():
+    @ef.function
+    def f(x, y):
+        with ef.GradientTape() as tape:
+            tape.watch([x, y])
+            z = ef.sum(x)
+        return tape.gradient(z, y)  # here
+
+    f(X, X)
+
+
+@wrong(GradientError, "int64 values", "astype('float32')")
+def a_gradient_by_integers():
+    @ef.function
+    def f(n):
+        with ef.GradientTape() as tape:
+            tape.watch(n)  # here
+            z = ef.sum(n * 2.0)
+        return tape.gradient(z, n)
+
+    f(ef.tensor([1, 2]))
+
+
+@wrong(GradientError, "y: the target does not depend", "unconnected='zero'")
+def a_gradient_of_a_graph_that_is_not_connected():
+    ef.capture.trace(lambda x, y: {"z": ef.sum(x), "y": y * 2}, X, X).gradient("z", "y")
+
+
+@wrong(SessionError, "no value named 'los'", "loss")
+def a_gradient_of_an_unknown_name():
+    ef.capture.trace(lambda x: {"loss": ef.sum(x)}, X).gradient("los", "x")
+
+
+# Replay -------------------------------------------------------------------------------------------
+
+
+@wrong(IndexRangeError, "out of", None)
+def an_index_out_of_range_at_replay():
+    @ef.function
+    def f(x, i):
+        y = ef.sin(x)
+        return ef.take(y, i) * 2  # here
+
+    f(X, ef.tensor([0, 2]))
+    f(X, ef.tensor([0, 7]))
+
+
+@wrong(IndexRangeError, "7", None)
+def advanced_indexing_out_of_range_at_replay():
+    @ef.function(numerics="exact")
+    def f(x, i):
+        return x[i] * 2  # here
+
+    f(X, ef.tensor([0, 7]))
+
+
+@wrong(IndexRangeError, "class", None)
+def a_class_out_of_range_at_replay():
+    @ef.function
+    def f(x, labels):
+        return ef.sparse_softmax_cross_entropy(x, labels) * 2  # here
+
+    f(ef.ones((2, 3)), ef.tensor([0, 1]))
+    f(ef.ones((2, 3)), ef.tensor([0, 5]))
+
+
+@wrong(EagerflowError, "a matrix is singular", "ef.linalg.pinv")
+def a_singular_matrix_at_replay():
+    @ef.function
+    def f(a, b):
+        y = a * 1.0
+        return ef.linalg.solve(y, b)  # here
+
+    f(ef.eye(2), ef.ones((2,)))
+    f(ef.zeros((2, 2)), ef.ones((2,)))
+
+
+@wrong(ShapeError, "float32(n,) where n=3", None)
+def sizes_that_do_not_fit_at_replay():
+    @ef.function(
+        input_signature=[ef.TensorSpec(("n",), "float32"), ef.TensorSpec(("n",), "float32")]
+    )
+    def f(x, y):
+        return x + y
+
+    f(X, ef.ones((2,)))
+
+
+# Sessions -----------------------------------------------------------------------------------------
+
+
+def session():
+    w = ef.Variable(2.0, name="w")
+    return ef.capture.Session(ef.capture.trace(lambda x: {"y": x * w, "z": x + 1.0}, X))
+
+
+@wrong(SessionError, "there is no value named 'yy'", None)
+def an_unknown_fetch():
+    session().run("yy", {"x": X})
+
+
+@wrong(SessionError, "the input 'x' is needed and not fed", "feeds={'x': ...}")
+def a_feed_is_missing():
+    session().run("y")
+
+
+@wrong(SessionError, "there is no value named 'q'", None)
+def an_unknown_feed():
+    session().run("y", {"x": X, "q": X})
+
+
+@wrong(ShapeError, "the shape is another one", None)
+def a_feed_of_another_shape():
+    session().run("y", {"x": ef.ones((4,))})
+
+
+@wrong(DTypeError, "the dtype is another one", "astype")
+def a_feed_of_another_dtype():
+    session().run("y", {"x": ef.ones((3,), dtype="float64")})
+
+
+@wrong(SessionError, "a name in several graphs", None)
+def an_ambiguous_fetch():
+    own = session()
+    own.extend(ef.capture.trace(lambda v: {"y": v * 2}, X))
+    own.run("y", {"x": X, "v": X})
+
+
+@wrong(SessionError, "the session is closed", None)
+def a_closed_session():
+    own = session()
+    own.close()
+    own.run("y", {"x": X})
+
+
+@wrong(SessionError, "there is a Variable 'w' already", "another name")
+def two_variables_of_one_name():
+    own = session()
+    w = ef.Variable([1.0, 2.0], name="w")
+    own.extend(ef.capture.trace(lambda v: v * w, ef.ones((2,))))
