@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from eagerflow.capture.lookup import CORE, FOREIGN, origins
+from eagerflow.errors import CaptureError
 
 Watch = Any  # imports this module
 
@@ -183,7 +184,10 @@ class _Monitoring:
             self._tool = next((t for t in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(t) is None), -1)
             if self._tool < 0:
                 self._active -= 1
-                raise RuntimeError("all six tools of sys.monitoring are in use")
+                raise CaptureError(
+                    "all tools of sys.monitoring are in use", expected="a free one of six",
+                    hint="end a debugger, a profiler or a measurement of coverage",
+                )  # fmt: skip
             monitoring.use_tool_id(self._tool, "eagerflow")
             for event, callback in (
                 (events.PY_START, self._start), (events.PY_RESUME, self._start),
