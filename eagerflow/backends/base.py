@@ -17,7 +17,7 @@ from eagerflow.op import Op
 __all__ = ["Backend", "PlacedBackend"]
 
 # Ops that only move data around need no arithmetic, so every dtype is fine as it is.
-MOVERS = frozenset({"shape", "indexing", "creation", "random", "control"})
+MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "communication"})
 
 
 class Backend:

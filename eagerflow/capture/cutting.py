@@ -73,7 +73,7 @@ class Piece:
     @cached_property
     def plan(self) -> Plan:
         """The program of the piece."""
-        return Plan(self.graph, self._order, self.device)
+        return Plan(self.graph, self._order, self.device, self.exact)
 
     def _order(self, graph: Graph) -> Sequence[Any]:
         if graph is self.graph:

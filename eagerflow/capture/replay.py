@@ -57,8 +57,9 @@ class Replay:
         found = self._plans.get(key)
         if found is None:
             graph = concrete(self._optimized, sizes)
-            order = _as_written if self.numerics == "exact" else grow
-            found = self._plans[key] = Plan(graph, order, device)
+            exact = self.numerics == "exact"
+            order = _as_written if exact else grow
+            found = self._plans[key] = Plan(graph, order, device, exact)
         return found
 
     def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:

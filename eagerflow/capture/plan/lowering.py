@@ -32,6 +32,7 @@ from eagerflow.ops.contraction import matrix_product
 
 __all__ = ["Program", "lower"]
 
+_SAME_ORDER = frozenset({"creation", "elementwise", "reduction"})
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
 RESERVED = frozenset(
     {*keyword.kwlist, "asarray", "buffers", "empty", "int", "max", "min", "range", "replay"}
@@ -41,9 +42,13 @@ RESERVED = frozenset(
 class Program:
     """The text of a plan in the making: lines, where they come from, and what they refer to."""
 
-    def __init__(self, device: Device, order: Callable[[Graph], Sequence[Any]]) -> None:
+    def __init__(
+        self, device: Device, order: Callable[[Graph], Sequence[Any]], exact: bool
+    ) -> None:
         self.device = device
         self.order = order
+        self.exact = exact
+        self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
         self.places: list[Any] = []  # the node or cluster of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
@@ -204,7 +209,8 @@ class Lowering:
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
         given = [self.text(x) for x in node.inputs]
-        if type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
+        straight = self._keeps_order(node)
+        if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
             reuse = node.inputs if node.op.family == "elementwise" else ()
             self._into(node, number, kernel, given, reuse)
             return
@@ -224,6 +230,29 @@ class Lowering:
             ]
             call = f"{name}({', '.join([*given, *attributes])})"
         self._assign(node, call)
+
+    def _keeps_order(self, node: Node) -> bool:
+        """Whether results lie in row-major order, as they do in memory of the plan's.
+
+        NumPy gives the result of an element-wise function the order of its arguments, and sums
+        round by the order of what they add up. So an exact plan takes memory of its own only for
+        what has that order eagerly as well.
+        """
+        program = self.program
+        if not program.exact:
+            return True
+        family = node.op.family
+        fresh = family == "random" or (family == "contraction" and node.op.name in INTO)
+        same = family in _SAME_ORDER or node.op.name in METHODS
+        found = fresh or (same and all(map(self._is_straight, node.values())))
+        if found:
+            program.straight.update(node.outputs)
+        return found
+
+    def _is_straight(self, value: Value) -> bool:
+        if len(value.shape) < 2 or value in self.program.straight:
+            return True
+        return value.constant is not None and value.constant._array.flags.c_contiguous
 
     def _plain(self, node: Node) -> bool:
         return self.program.device.type == "cpu" and all(
@@ -330,9 +359,11 @@ INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
 """Ops with a function that writes into memory it is given, where the node's shapes fit."""
 
 
-def lower(graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device) -> Program:
+def lower(
+    graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device, exact: bool = False
+) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
-    program = Program(device, order)
+    program = Program(device, order, exact)
     steps, updates = arrange(graph, order(graph))
     names = [program.local(v) for v in graph.entries()]
     for group in updates.values():

@@ -67,11 +67,12 @@ class Plan:
     """
 
     def __init__(
-        self, graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device
-    ) -> None:
+        self, graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device,
+        exact: bool = False,
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.device = device
-        self._program = lower(graph, order, device)
+        self._program = lower(graph, order, device, exact)
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
