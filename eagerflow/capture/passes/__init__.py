@@ -56,8 +56,10 @@ class Pass:
     """
 
     def __init__(
-        self, name: str, numerics: str, run: Callable[[Graph], tuple[Graph, list[Rewrite]]]
-    ) -> None:
+        self, name: str, numerics: str, run: Callable[[Graph], tuple[Graph, list[Rewrite]]],
+        words: str = "",
+    ) -> None:  # fmt: skip
+        self.words = words or _first_words(run)
         self.name = name
         self.numerics = numerics
         self.run = run
@@ -78,13 +80,13 @@ class Pass:
         return found
 
     def __repr__(self) -> str:
-        return f"<Pass {self.name}, {self.numerics}: {_first_words(self.run)}>"
+        return f"<Pass {self.name}, {self.numerics}: {self.words}>"
 
 
 def _first_words(run: Callable[..., Any]) -> str:
-    """What a pass says that it does."""
-    line = (run.__doc__ or "").partition("\n")[0].rstrip(".")
-    return line[:1].lower() + line[1:]
+    """What the module of a pass says that it does."""
+    line = (run.__globals__["__doc__"] or "").partition("\n")[0]
+    return line.partition(": ")[2].rstrip(".") or line
 
 
 class Report:
@@ -127,14 +129,22 @@ class Report:
 constants = Pass("constants", "exact", folded)
 no_ops = Pass("no_ops", "exact", without_no_ops)
 subexpressions = Pass("subexpressions", "exact", merged)
-unused_results = Pass("unused_results", "exact", without_unused_results)
-shared_scans = Pass("shared_scans", "exact", with_shared_scans)
+unused_results = Pass(
+    "unused_results", "exact", without_unused_results,
+    "rows of scans and results of branches that nothing needs are left out",
+)  # fmt: skip
+shared_scans = Pass(
+    "shared_scans", "exact", with_shared_scans, "one scan serves where it computes what two do"
+)
 stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
-custom_gradients = Pass("custom_gradients", "final", without_custom_gradients)
+custom_gradients = Pass(
+    "custom_gradients", "final", without_custom_gradients,
+    "functions with gradients of their own become the ops that they consist of",
+)  # fmt: skip
 
 ALL: dict[str, Pass] = {
     p.name: p
