@@ -356,7 +356,7 @@ def _attribute(
 ) -> list[Found]:
     names = [n.value for n in reading.find(parts[1])] if len(parts) > 1 else []
     result: list[Found] = []
-    for owner in reading.find(parts[0]) or reading.perhaps(parts[0]):
+    for owner in reading.owners(parts[0]):
         for name in names:
             if isinstance(name, str):
                 result += reading.attribute(owner, name, expression.offset)
@@ -433,8 +433,7 @@ def _variables(
     reading: Reading, expression: Expression, function: Found, parts: list[Expression]
 ) -> list[Found]:
     result = []
-    owners = (reading.find(parts[0]) or reading.perhaps(parts[0])) if parts else ()
-    for owner in owners:
+    for owner in reading.owners(parts[0]) if parts else ():
         held = getattr(owner.value, "__dict__", None)
         if held is not None and category(owner.value) in ("object", "code"):
             known = owner.known or category(owner.value) == "code"

@@ -131,7 +131,7 @@ class Reading(Noting):
             return
         values = self.find(expression)
         if not values and not (do == self.iterate and self._is_walked(expression)):
-            values = self.perhaps(expression, inside=False)
+            values = self.perhaps(expression, do not in (self.use, self.iterate, self.truth))
         for found in values:
             do(found)
 
@@ -358,7 +358,7 @@ class Reading(Noting):
     def _attribute(self, expression: Expression) -> list[Found]:
         (base,) = expression.parts
         result = self._given(expression)
-        for owner in self.find(base) or self.perhaps(base):
+        for owner in self.owners(base):
             result += self.attribute(owner, expression.name, expression.offset)
         return result
 
@@ -366,6 +366,12 @@ class Reading(Noting):
         """What Python code gave where this was asked for."""
         given = self.run.returned.get(expression.offset, ()) if self.late else ()
         return [Found(value, self.watch.knows(value), "a result") for value in given]
+
+    def owners(self, base: Expression) -> list[Found]:
+        """The values that something is read from, or what they may be."""
+        if base.kind == "either":
+            return [found for part in base.parts for found in self.owners(part)]
+        return self.find(base) or self.perhaps(base)
 
     def perhaps(self, base: Expression, inside: bool = True) -> list[Found]:
         """What a value may be that cannot be found, now that no more is learned about it."""
@@ -450,12 +456,13 @@ class Reading(Noting):
 
     def _item(self, expression: Expression) -> list[Found]:
         container, key = expression.parts
-        owners = self.find(container)
         result = self._given(expression)
-        for owner in owners:
-            result += self.item(owner, self.find(key), expression.offset)
-        if not owners:
-            for owner in self.perhaps(container):
+        branches = container.parts if container.kind == "either" else (container,)
+        for branch in branches:
+            owners = self.find(branch)
+            for owner in owners:
+                result += self.item(owner, self.find(key), expression.offset)
+            for owner in [] if owners else self.perhaps(branch):
                 result.append(owner)
                 if owner.known and category(owner.value) == "container":
                     self.use(owner)
