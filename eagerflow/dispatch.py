@@ -450,7 +450,19 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """Hand the call to the recorder, with arguments in canonical form."""
+    """Hand the call to the recorder; who follows the user's lines need not follow ours."""
+    hook = sys.gettrace()
+    if hook is None or not getattr(hook, "may_pause", False):
+        return _hand_over(recorder, op, args, attributes)
+    sys.settrace(None)
+    try:
+        return _hand_over(recorder, op, args, attributes)
+    finally:
+        sys.settrace(hook)
+
+
+def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """The recorder's answer to a call, which gets arguments in canonical form."""
     try:
         data, attributes = op.bind(args, attributes)
         if Number in map(type, data):
