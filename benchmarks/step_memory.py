@@ -6,7 +6,8 @@ The demo's network with batches of 64, and twelve dense layers of 1024 with batc
 Adam; each measurement is a process of its own. A tiny network trains first, so that libraries
 are loaded and threads started; then the weights and the batch are made, and from there on the
 peak of the resident memory counts: of the first step, which captures and compiles, and of later
-ones; the higher one is compared. Growth is what the resident memory gained over the replays after that. Linux only.
+ones; the higher one is compared. Growth is what the resident memory gained over the replays
+after that. Linux only.
 """
 
 import ctypes
