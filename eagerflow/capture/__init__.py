@@ -1,19 +1,19 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
 from eagerflow.capture import checking as checking  # what is imported attaches its methods
-from eagerflow.capture import drawing as drawing
 from eagerflow.capture import passes as passes
 from eagerflow.capture import pruning as pruning
-from eagerflow.capture.calibration import calibrate
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
-from eagerflow.capture.cost_model import CostModel, Rates
-from eagerflow.capture.costs import Costs
-from eagerflow.capture.difference import Difference, difference
-from eagerflow.capture.file import load
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.gradient import gradient as gradient
-from eagerflow.capture.partition import Partition, partition
+from eagerflow.capture.listing import drawing as drawing
+from eagerflow.capture.listing.costs import Costs
+from eagerflow.capture.listing.difference import Difference, difference
+from eagerflow.capture.partitioning.calibration import calibrate
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates
+from eagerflow.capture.partitioning.partition import Partition, partition
 from eagerflow.capture.plan import Plan
+from eagerflow.capture.saving.file import load
 from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
 from eagerflow.capture.verify import Verification, verify

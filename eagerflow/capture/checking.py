@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from eagerflow.capture.text import nested, type_text
+from eagerflow.capture.listing.text import nested, type_text
 from eagerflow.capture.trace import place
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD

@@ -18,10 +18,10 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.calling import call_recorded, only_tapes
-from eagerflow.capture.ledger import Ledger
+from eagerflow.capture.ledger.facts import Ledger
+from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import Trace, located, number, plain_name, refuse_leaks
-from eagerflow.capture.watching import Watch
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -116,7 +116,9 @@ class Function:
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self._entries: dict[Any, Captured] = {}
-        self._quick: dict[Any, Captured] = {}  # by kinds and shapes, where all arguments are tensors
+        self._quick: dict[
+            Any, Captured
+        ] = {}  # by kinds and shapes, where all arguments are tensors
         self._history: list[Captured] = []
         self._lock = threading.RLock()
         self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
@@ -379,7 +381,9 @@ class Function:
         self, recorder: Trace, x: Any, name: str, static: bool, inputs: list[Value], spec: Any
     ) -> Any:
         if spec is not None:
-            shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape))
+            shape = tuple(
+                Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape)
+            )
             return _added(recorder.input(spec.like(shape), spec.name or name), inputs)
         if isinstance(x, TensorSpec):
             shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(x.shape))
@@ -442,9 +446,7 @@ class Function:
         function  <lambda>.__code__  <code ...
         global    rate               0.1       ...:1
         """
-        return "\n\n".join(
-            f"{entry.signature}\n{entry.ledger}" for entry in self._entries.values()
-        )
+        return "\n\n".join(f"{entry.signature}\n{entry.ledger}" for entry in self._entries.values())
 
     def explain(self) -> str:
         """Why each trace was made, how long it took, and how large the graph is.
@@ -549,5 +551,3 @@ def function(
     if f is None:
         return lambda g: Function(g, input_signature, static, numerics)
     return Function(f, input_signature, static, numerics)
-
-

@@ -8,8 +8,8 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.capture.concrete import concrete
-from eagerflow.capture.costs import names_of
-from eagerflow.capture.text import nested, own_values, type_text
+from eagerflow.capture.listing.costs import names_of
+from eagerflow.capture.listing.text import nested, own_values, type_text
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, SessionError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, graph_method

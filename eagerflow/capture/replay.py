@@ -76,7 +76,9 @@ class Replay:
         """
         tensors = [cell.variable.current for cell in self.cells]
         arrays = [x._array if type(x) is Tensor else x for x in inputs]
-        first = inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
+        first = (
+            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
+        )
         device = current_device() if first is None else first._kind.device
         del first
         arrays += [t._array for t in tensors]
@@ -312,5 +314,3 @@ def plan(self: Graph, numerics: str = "fast", sizes: dict[str, int] | None = Non
             hint=f"graph.plan(sizes={{{missing[0]!r}: 32}})",
         )  # fmt: skip
     return replay.plan({name: given[name] for name in replay._names}, current_device())
-
-

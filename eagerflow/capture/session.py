@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.gradient import table
-from eagerflow.capture.partition import partition
+from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import Replay, check_inputs
 from eagerflow.capture.trace import place
 from eagerflow.display import summary
@@ -126,9 +126,7 @@ class Session:
 
     # Running -----------------------------------------------------------------------------------
 
-    def run(
-        self, fetches: Any, feeds: Mapping[Any, Any] | None = None, targets: Any = ()
-    ) -> Any:
+    def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None, targets: Any = ()) -> Any:
         """The values of ``fetches``, in their nest, as Tensors.
 
         ``fetches`` are names, Values or Variables, or nests of them; a name of several graphs is
@@ -332,5 +330,3 @@ class Session:
 def _is_random_state(cell: Cell) -> bool:
     """Whether a Variable is the state of a random generator."""
     return cell.value.dtype == "uint64" and cell.value.shape == (3,) and "random_state" in cell.name
-
-

@@ -538,5 +538,3 @@ def _owner_of(holder: Any) -> str:
             if isinstance(key, str):
                 return f" named {key!r}"
     return ""
-
-

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.file import load, save
 from eagerflow.capture.function import Function
-from eagerflow.capture.partition import partition
+from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import Replay
+from eagerflow.capture.saving.file import load, save
 from eagerflow.convert import as_tensor
 from eagerflow.devices import devices as all_devices
 from eagerflow.display import summary
@@ -240,5 +240,3 @@ def _equal_bits(a: Any, b: Any) -> Any:
     if is_inexact(a.dtype):
         return (same & (np.signbit(a.real) == np.signbit(b.real))) | ((a != a) & (b != b))
     return same
-
-

@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 
-from eagerflow.capture import file
+from eagerflow.capture.saving import file
 from tests.capture.saved_programs import (
     branch,
     changed,
@@ -98,6 +98,18 @@ def containers():
             {k: v if k == "__metadata__" else header["constant"] for k, v in header.items()}, arrays
         ),
     )
+    for key, value in {"format": "pt", "version": "2", "graph": ""}.items():
+        new = json.loads(json.dumps(header))
+        new["__metadata__"][key] = value
+        yield f"metadata {key}", joined(new, arrays)
+        del new["__metadata__"][key]
+        yield f"metadata without {key}", joined(new, arrays)
+    yield from large_headers()
+    yield from strangers()
+
+
+def large_headers():
+    """Files whose headers are deep or long."""
     yield "deep entry", joined('{"a":' + "[" * 10_000 + "]" * 10_000 + "}")
     yield "deep objects", joined('{"a":' * 10_000 + "1" + "}" * 10_000)
     yield "deep metadata", joined('{"__metadata__":' * 10_000 + "{}" + "}" * 10_000)
@@ -114,13 +126,6 @@ def containers():
     yield "20 MB of quotes", joined('{"' + '\\"' * 10_000_000)
     yield "20 MB of blanks", joined(" " * 20_000_000 + "{}")
     yield "20 MB of brackets", joined("[" * 20_000_000)
-    for key, value in {"format": "pt", "version": "2", "graph": ""}.items():
-        new = json.loads(json.dumps(header))
-        new["__metadata__"][key] = value
-        yield f"metadata {key}", joined(new, arrays)
-        del new["__metadata__"][key]
-        yield f"metadata without {key}", joined(new, arrays)
-    yield from strangers()
 
 
 def strangers():

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from eagerflow.capture import file
+from eagerflow.capture.saving import file
 from eagerflow.errors import EagerflowError
 from tests.capture import crafted, mutation
 from tests.capture.nested_op import test_call

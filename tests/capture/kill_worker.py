@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture import atomic, file
+from eagerflow.capture.saving import atomic, file
 from eagerflow.errors import FileFormatError
 
 SIZE = 4096

@@ -5,7 +5,7 @@ import json
 import random
 
 import eagerflow as ef
-from eagerflow.capture import file
+from eagerflow.capture.saving import file
 from eagerflow.op import ops
 from eagerflow.tensor import Tensor
 from tests.capture.saved_programs import PROGRAMS, joined, pieces, sections, text_of, with_text

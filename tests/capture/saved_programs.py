@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture import file
+from eagerflow.capture.saving import file
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.op import ops
 

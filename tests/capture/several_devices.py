@@ -7,8 +7,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.backends.numpy import NumpyBackend
-from eagerflow.capture import executor
-from eagerflow.capture.cost_model import CostModel, Rates
+from eagerflow.capture.partitioning import executor
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates
 from eagerflow.devices import _DeviceType, _types
 
 COSTS = CostModel({"*": Rates(products=1e10, memory=1e9, call=1e-6)}, latency=1e-5)

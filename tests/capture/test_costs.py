@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eagerflow as ef
-from eagerflow.capture.costs import _Size, names_of
+from eagerflow.capture.listing.costs import _Size, names_of
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
 from eagerflow.graph import Graph, Node, Value, Values

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eagerflow as ef
-from eagerflow.capture.difference import _common, _in_order
+from eagerflow.capture.listing.difference import _common, _in_order
 from tests.capture.graphs import body, chain
 
 

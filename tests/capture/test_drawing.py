@@ -12,8 +12,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import extras
-from eagerflow.capture import drawing
-from eagerflow.capture.picture import Picture
+from eagerflow.capture.listing import drawing
+from eagerflow.capture.listing.picture import Picture
 from eagerflow.errors import EagerflowError, MissingExtraError
 from eagerflow.graph import Graph, Value, Values
 from tests.capture.graphs import body, chain

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import atomic, file
+from eagerflow.capture.saving import atomic, file
 from eagerflow.errors import EagerflowError, FileFormatError
 from tests.capture.saved_programs import dense, spec
 from tests.structure.sources import ROOT

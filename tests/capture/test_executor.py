@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import executor
-from eagerflow.capture.cost_model import CostModel, Rates
-from eagerflow.capture.executor import ALONE, FREE, SHARED, Program, Task
-from eagerflow.capture.partition import partition
+from eagerflow.capture.partitioning import executor
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates
+from eagerflow.capture.partitioning.executor import ALONE, FREE, SHARED, Program, Task
+from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import replay_of
 from eagerflow.devices import as_device, current_device
 from eagerflow.kernels import threads

@@ -13,8 +13,8 @@ import safetensors
 
 import eagerflow as ef
 from eagerflow import tree
-from eagerflow.capture import encoding, file
 from eagerflow.capture.evaluate import evaluate
+from eagerflow.capture.saving import encoding, file
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.graph import Graph, Node, Value, Values

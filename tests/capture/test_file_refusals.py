@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import eagerflow as ef
-from eagerflow.capture import decoding, encoding, file
+from eagerflow.capture.saving import decoding, encoding, file
 from eagerflow.errors import CaptureError, FileFormatError
 from eagerflow.graph import Graph, Node, Value, Values
 from eagerflow.op import custom_op
@@ -125,9 +125,9 @@ def test_limits_of_size(monkeypatch, tmp_path):
     monkeypatch.setattr(encoding, "MAX_ITEMS", 20)
     refused_by(graph, "graphs that are too large")
     monkeypatch.setattr(encoding, "MAX_ITEMS", 500_000)
-    monkeypatch.setattr("eagerflow.capture.container.MAX_HEADER", 1000)
+    monkeypatch.setattr("eagerflow.capture.saving.container.MAX_HEADER", 1000)
     refused_by(graph, "too large for one file")
-    monkeypatch.setattr("eagerflow.capture.container.MAX_ARRAYS", 1)
+    monkeypatch.setattr("eagerflow.capture.saving.container.MAX_ARRAYS", 1)
     refused_by(graph, "too many tensors")
 
 

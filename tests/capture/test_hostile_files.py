@@ -12,7 +12,7 @@ import time
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import container, decoding, file, plain
+from eagerflow.capture.saving import container, decoding, file, plain
 from eagerflow.errors import DeviceError, EagerflowError, FileFormatError
 from eagerflow.op import ops
 from tests.capture import crafted, mutation

@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 import pytest
 
-from eagerflow.capture.watching import Watch
+from eagerflow.capture.ledger.watching import Watch
 from eagerflow.errors import CaptureError
 from tests.capture.changes import CHANGES, Thing
 from tests.capture.random_readers import change as random_change

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.bill import predicted
-from eagerflow.capture.communication import recv, send
-from eagerflow.capture.cost_model import CostModel, Rates
-from eagerflow.capture.cutting import depends_on_threads
 from eagerflow.capture.evaluate import call_node, find
-from eagerflow.capture.partition import partition
+from eagerflow.capture.partitioning.bill import predicted
+from eagerflow.capture.partitioning.communication import recv, send
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates
+from eagerflow.capture.partitioning.cutting import depends_on_threads
+from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import replay_of
 from eagerflow.errors import ArgumentError, IndexRangeError, SessionError, ShapeError
 from tests.capture.several_devices import (

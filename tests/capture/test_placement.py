@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import calibration
-from eagerflow.capture.calibration import calibrate
-from eagerflow.capture.cost_model import CostModel, Rates
-from eagerflow.capture.partition import partition
-from eagerflow.capture.placement import placed
+from eagerflow.capture.partitioning import calibration
+from eagerflow.capture.partitioning.calibration import calibrate
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates
+from eagerflow.capture.partitioning.partition import partition
+from eagerflow.capture.partitioning.placement import placed
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
 from tests.capture.several_devices import COSTS, far, random_program, three_cpus
 

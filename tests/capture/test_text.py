@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.text import attribute_text, constant_text, nested
+from eagerflow.capture.listing.text import attribute_text, constant_text, nested
 from eagerflow.dims import Dim
 from eagerflow.graph import Node, Value
 from eagerflow.op import ops
@@ -123,7 +123,7 @@ def test_defaults_are_left_out_and_one_is_not_true():
     words = []
     for keepdims in (False, 0, True):
         node = Node(op, (x,), {"axis": None, "dtype": None, "keepdims": keepdims}, "sum")
-        words.append(ef.capture.text.call_text(node))
+        words.append(ef.capture.listing.text.call_text(node))
     assert words == ["sum(x)", "sum(x, keepdims=0)", "sum(x, keepdims=True)"]
 
 

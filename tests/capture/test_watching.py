@@ -13,9 +13,9 @@ import weakref
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import walking
-from eagerflow.capture.ledger import Fact, Ledger
-from eagerflow.capture.watching import Watch, watching
+from eagerflow.capture.ledger import walking
+from eagerflow.capture.ledger.facts import Fact, Ledger
+from eagerflow.capture.ledger.watching import Watch, watching
 from eagerflow.errors import CaptureError, EagerflowError
 from tests.capture.changes import Thing
 

@@ -109,7 +109,9 @@ def _scan(lowering: Any, node: Node, number: int) -> None:
     for value, name in zip(body.inputs[carries:], given[carries : carries + sequences]):  # noqa: B905
         parts.append(program.local(value))
         program.write(f"{parts[-1]} = {name}[{i}, ...]", node, depth + 1)
-    found = _body(lowering, body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1)
+    found = _body(
+        lowering, body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1
+    )
     for name, row in zip(made[carries:], found[carries:], strict=True):
         program.write(f"{name}[{i}] = {row}", node, depth + 1)
     _same(lowering, node, made[:carries], found[:carries], depth + 1)

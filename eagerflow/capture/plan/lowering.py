@@ -386,5 +386,3 @@ def lower(
     program.lines[:0] = head
     program.places[:0] = [None] * len(head)
     return program
-
-

@@ -153,7 +153,11 @@ class Plan:
         if isinstance(error, EagerflowError):
             told: EagerflowError = error
         else:
-            kinds = (MemoryError, OutOfMemoryError), (TypeError, DTypeError), (ValueError, ShapeError)
+            kinds = (
+                (MemoryError, OutOfMemoryError),
+                (TypeError, DTypeError),
+                (ValueError, ShapeError),
+            )
             cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
             told = cls(f"{type(error).__name__}: {error}")
         if node is not None:

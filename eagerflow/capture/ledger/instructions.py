@@ -14,7 +14,7 @@ import weakref
 from types import CodeType
 from typing import Any, NamedTuple
 
-from eagerflow.capture.walking import Action, Expression, Walk
+from eagerflow.capture.ledger.walking import Action, Expression, Walk
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from eagerflow.capture.executor import Event, Program
+from eagerflow.capture.partitioning.executor import Event, Program
 
 __all__ = ["timeline", "write"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from eagerflow.capture.cost_model import CostModel
-from eagerflow.capture.grouping import Group, grouped
-from eagerflow.capture.text import nested
+from eagerflow.capture.listing.text import nested
+from eagerflow.capture.partitioning.cost_model import CostModel
+from eagerflow.capture.partitioning.grouping import Group, grouped
 from eagerflow.capture.trace import place as place_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any
 
-from eagerflow.capture.lookup import CORE, FOREIGN, origins
+from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.errors import CaptureError
 
 Watch = Any  # imports this module

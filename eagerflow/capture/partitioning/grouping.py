@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from eagerflow.capture.cost_model import CostModel, Works
+from eagerflow.capture.partitioning.cost_model import CostModel, Works
 from eagerflow.capture.plan.clusters import Cluster
 from eagerflow.capture.plan.regions import grow
 from eagerflow.graph import Graph, Node, Value

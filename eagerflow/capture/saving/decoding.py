@@ -11,10 +11,10 @@ from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from eagerflow.capture.container import fail, loads
 from eagerflow.capture.control.bodies import Body
-from eagerflow.capture.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
-from eagerflow.capture.plain import decode_plain, decode_shape, decode_structure
+from eagerflow.capture.saving.container import fail, loads
+from eagerflow.capture.saving.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
+from eagerflow.capture.saving.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr

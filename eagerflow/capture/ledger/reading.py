@@ -17,9 +17,9 @@ from types import (
 )
 from typing import Any
 
-from eagerflow.capture import calls
-from eagerflow.capture.instructions import Action, Expression, Piece
-from eagerflow.capture.lookup import (
+from eagerflow.capture.ledger import calls
+from eagerflow.capture.ledger.instructions import Action, Expression, Piece
+from eagerflow.capture.ledger.lookup import (
     CODE,
     CORE,
     FOREIGN,
@@ -33,8 +33,8 @@ from eagerflow.capture.lookup import (
     look,
     origins,
 )
-from eagerflow.capture.noting import Noting
-from eagerflow.capture.remembering import (
+from eagerflow.capture.ledger.noting import Noting
+from eagerflow.capture.ledger.remembering import (
     ABSENT,
     TooLarge,
     attributes_of,

@@ -12,9 +12,10 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eagerflow.capture.atomic import as_path, refuse, write_whole
 from eagerflow.capture.checking import check
-from eagerflow.capture.container import (
+from eagerflow.capture.gradient import gradient
+from eagerflow.capture.saving.atomic import as_path, refuse, write_whole
+from eagerflow.capture.saving.container import (
     Container,
     as_array,
     concatenated,
@@ -23,9 +24,8 @@ from eagerflow.capture.container import (
     pack,
     parse,
 )
-from eagerflow.capture.decoding import Decoder, Entry
-from eagerflow.capture.encoding import FORMAT, Encoder
-from eagerflow.capture.gradient import gradient
+from eagerflow.capture.saving.decoding import Decoder, Entry
+from eagerflow.capture.saving.encoding import FORMAT, Encoder
 from eagerflow.convert import from_array
 from eagerflow.errors import (
     EagerflowError,

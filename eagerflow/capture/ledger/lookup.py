@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.capture.remembering import ABSENT, same
+from eagerflow import dispatch
+from eagerflow.capture.ledger.remembering import ABSENT, same
 
 if TYPE_CHECKING:
-    from eagerflow.capture.instructions import Program
-    from eagerflow.capture.walking import Action
+    from eagerflow.capture.ledger.instructions import Program
+    from eagerflow.capture.ledger.walking import Action
 
 __all__ = [
     "CODE", "CORE", "FOREIGN", "Found", "LAYERS", "MADE", "MISSING", "PLAIN", "Run", "USER",
@@ -31,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 USER, LAYERS, CORE, FOREIGN = 0, 1, 2, 3
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_PACKAGE = os.path.dirname(os.path.abspath(dispatch.__file__)) + os.sep
 _OWN_LAYERS = os.path.join(_PACKAGE, "nn") + os.sep
 _SITE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})

@@ -12,17 +12,17 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from eagerflow import tree
-from eagerflow.capture.bill import Bill, Comparison, bill_of
-from eagerflow.capture.calibration import calibrate
 from eagerflow.capture.concrete import concrete
-from eagerflow.capture.cost_model import CostModel, Rates, shares_memory
-from eagerflow.capture.cutting import Cut, Division, Piece, divide, sends_of
-from eagerflow.capture.executor import FREE, Event, Program, Task
 from eagerflow.capture.gradient import find_value
-from eagerflow.capture.placement import Placement, as_devices, moved, placed
+from eagerflow.capture.listing.text import call_text, type_text
+from eagerflow.capture.partitioning.bill import Bill, Comparison, bill_of
+from eagerflow.capture.partitioning.calibration import calibrate
+from eagerflow.capture.partitioning.cost_model import CostModel, Rates, shares_memory
+from eagerflow.capture.partitioning.cutting import Cut, Division, Piece, divide, sends_of
+from eagerflow.capture.partitioning.executor import FREE, Event, Program, Task
+from eagerflow.capture.partitioning.placement import Placement, as_devices, moved, placed
+from eagerflow.capture.partitioning.timeline import timeline, write
 from eagerflow.capture.replay import Replay, call_watched, replay_of
-from eagerflow.capture.text import call_text, type_text
-from eagerflow.capture.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError
 from eagerflow.graph import Graph, Node, Value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.lookup import Found, Run
-from eagerflow.capture.remembering import (
+from eagerflow.capture.ledger.lookup import Found, Run
+from eagerflow.capture.ledger.remembering import (
     TooLarge,
     category,
     is_symbolic,
@@ -13,7 +13,7 @@ from eagerflow.capture.remembering import (
     remember,
     remember_tree,
 )
-from eagerflow.capture.walking import Action
+from eagerflow.capture.ledger.walking import Action
 
 Watch = Any  # imports what imports this module
 

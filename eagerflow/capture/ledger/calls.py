@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.instructions import Expression
-from eagerflow.capture.lookup import CORE, LAYERS, USER, Found, functions_in, origins
-from eagerflow.capture.remembering import ABSENT, Remembered, category
+from eagerflow.capture.ledger.instructions import Expression
+from eagerflow.capture.ledger.lookup import CORE, LAYERS, USER, Found, functions_in, origins
+from eagerflow.capture.ledger.remembering import ABSENT, Remembered, category
 
 Reading = Any  # imports this module
 

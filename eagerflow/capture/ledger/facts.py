@@ -13,7 +13,7 @@ from operator import contains, eq, getitem, is_
 from types import MethodType
 from typing import Any
 
-from eagerflow.capture.remembering import ABSENT, Remembered, same
+from eagerflow.capture.ledger.remembering import ABSENT, Remembered, same
 from eagerflow.errors import short_repr
 
 __all__ = ["Fact", "Ledger"]

@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.capture.text import attribute_text, constant_text, line_text, nested, type_text
+from eagerflow.capture.listing.text import (
+    attribute_text,
+    constant_text,
+    line_text,
+    nested,
+    type_text,
+)
 from eagerflow.graph import Cell, Graph, Node, Value, graph_method
 from eagerflow.tensor import Tensor
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.container import fail
+from eagerflow.capture.saving.container import fail
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr

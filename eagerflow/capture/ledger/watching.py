@@ -24,12 +24,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from eagerflow.capture.events import Thread, current
-from eagerflow.capture.instructions import Program, program_of
-from eagerflow.capture.ledger import Fact, Ledger
-from eagerflow.capture.lookup import LAYERS, Found, Run, functions_in, origins
-from eagerflow.capture.reading import Reading
-from eagerflow.capture.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
+from eagerflow.capture.ledger.events import Thread, current
+from eagerflow.capture.ledger.facts import Fact, Ledger
+from eagerflow.capture.ledger.instructions import Program, program_of
+from eagerflow.capture.ledger.lookup import LAYERS, Found, Run, functions_in, origins
+from eagerflow.capture.ledger.reading import Reading
+from eagerflow.capture.ledger.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
 from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.number import Number
@@ -59,7 +59,7 @@ class Watch:
     Raises CaptureError at its end if the function relied on something that cannot be compared,
     with the line that read it. Watches nest: the outer one learns what the inner one saw.
 
-    >>> from eagerflow.capture.watching import Watch
+    >>> from eagerflow.capture.ledger.watching import Watch
     >>> settings = {"rate": 0.1}
     >>> def f(x):
     ...     return x * settings["rate"]

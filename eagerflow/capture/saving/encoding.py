@@ -13,8 +13,8 @@ from json.encoder import encode_basestring_ascii as quoted
 from os.path import basename
 from typing import Any
 
-from eagerflow.capture.container import fail
-from eagerflow.capture.plain import encode_plain, encode_shape, encode_structure
+from eagerflow.capture.saving.container import fail
+from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.errors import FileFormatError, short_repr
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.op import MAX_DEPTH, ops

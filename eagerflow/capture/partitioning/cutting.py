@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from eagerflow.capture.communication import recv, send
-from eagerflow.capture.cost_model import CostModel
-from eagerflow.capture.executor import ALONE, mode_of
-from eagerflow.capture.placement import Placement
+from eagerflow.capture.listing.text import nested
+from eagerflow.capture.partitioning.communication import recv, send
+from eagerflow.capture.partitioning.cost_model import CostModel
+from eagerflow.capture.partitioning.executor import ALONE, mode_of
+from eagerflow.capture.partitioning.placement import Placement
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
-from eagerflow.capture.text import nested
 from eagerflow.devices import Device
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.ops.contraction import WORTH_SHARING

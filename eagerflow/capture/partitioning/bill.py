@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from eagerflow.capture.cost_model import CostModel
-from eagerflow.capture.cutting import Division, Piece
-from eagerflow.capture.placement import _bytes as in_bytes
-from eagerflow.capture.placement import _seconds as in_seconds
+from eagerflow.capture.partitioning.cost_model import CostModel
+from eagerflow.capture.partitioning.cutting import Division, Piece
+from eagerflow.capture.partitioning.placement import _bytes as in_bytes
+from eagerflow.capture.partitioning.placement import _seconds as in_seconds
 from eagerflow.capture.plan.regions import grow
 from eagerflow.graph import Graph, Value
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from eagerflow.capture.text import constant_text, line_text, type_text
+from eagerflow.capture.listing.text import constant_text, line_text, type_text
 from eagerflow.graph import Graph, Node, Value
 
 __all__ = ["KINDS", "Picture", "escape"]

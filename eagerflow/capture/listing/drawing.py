@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.capture.picture import KINDS, Picture, escape
-from eagerflow.capture.text import constant_text, line_text, nested, text, type_text
+from eagerflow.capture.listing.picture import KINDS, Picture, escape
+from eagerflow.capture.listing.text import constant_text, line_text, nested, text, type_text
 from eagerflow.errors import EagerflowError, MissingExtraError
 from eagerflow.graph import Graph, Node, Value, graph_method
 

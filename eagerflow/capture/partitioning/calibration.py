@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture import executor
-from eagerflow.capture.cost_model import CostModel, Points, Rates, shares_memory
+from eagerflow.capture.partitioning import executor
+from eagerflow.capture.partitioning.cost_model import CostModel, Points, Rates, shares_memory
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
 from eagerflow.capture.trace import trace

@@ -11,7 +11,7 @@ from operator import methodcaller
 from typing import Any, NamedTuple
 
 from eagerflow.capture.concrete import concrete
-from eagerflow.capture.text import line_name, nested
+from eagerflow.capture.listing.text import line_name, nested
 from eagerflow.capture.trace import place
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError

@@ -1,0 +1,1 @@
+"""Looking at graphs: text, pictures, costs, and what differs between two."""
