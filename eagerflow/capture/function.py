@@ -173,10 +173,11 @@ class Function:
     # Calls -----------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        key = None
         if not process.recorders and not kwargs:
             try:  # nothing but tensors, as seen before: no nest is walked
-                shapes = [(x._kind, x._array.shape) for x in args]
-                entry = self._quick.get((current_device(), *shapes))
+                key = (current_device(), *[(x._kind, x._array.shape) for x in args])
+                entry = self._quick.get(key)
             except AttributeError:
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
@@ -188,7 +189,7 @@ class Function:
         entry = self._captured(args, kwargs, leaves, structure)
         inputs = [leaves[i] for i in entry.places]
         if self.input_signature is not None:
-            inputs = check_inputs(entry.graph, inputs)
+            inputs, key = check_inputs(entry.graph, inputs), None
         else:
             inputs = [x if type(x) in _ARRAYS else _as_input(x) for x in inputs]
         if process.recorders and now()[1] is not None:
@@ -196,6 +197,8 @@ class Function:
             outputs = call_recorded(entry.graph, self.numerics, tensors)
         else:
             outputs = entry.replay.run(inputs)
+            if key is not None and entry.places == tuple(range(len(key) - 1)):
+                self._quick[key] = entry
         return entry.graph.nest(outputs)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -233,10 +236,6 @@ class Function:
                 reason = None if fact is None else fact.story()
                 entry = self._trace(args, kwargs, leaves, structure, reason)
                 self._entries[key] = entry
-                plain = not kwargs and self._fixed and self.input_signature is None
-                if plain and all(type(x) is Tensor for x in args):
-                    shapes = [(x._kind, x._array.shape) for x in args]
-                    self._quick[(current_device(), *shapes)] = entry
             return entry
 
     def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:

@@ -144,12 +144,13 @@ def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
     """
     taken: list[tuple[Any, Tensor]] = []
     try:
-        for group in plan.replaced:
+        for group, update in plan.replaced:
             own = [cell.variable.lend() for cell, _, _ in group]
             taken += zip((cell.variable for cell, _, _ in group), own, strict=True)
             if are_exclusive(own):
                 arrays += [t._array for t in own]
             else:
+                update.get_ready()
                 arrays += [memory.empty(t.shape, t.dtype) for t in own]
             del own
         return plan.run(arrays)

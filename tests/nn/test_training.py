@@ -162,7 +162,7 @@ def test_shuffling_visits_every_example_once_and_leaves_the_arrays_alone():
             self.factor = self.add_weight((), "ones")
 
     model = Spy()
-    model.compile("sgd", "mse")
+    model.compile("sgd", "mse", run_eagerly=True)
     x = np.arange(10, dtype=np.float32)[:, None]
     model.fit(x, x, batch_size=3, verbose=0)
     assert sorted(seen) == list(range(10)) != seen

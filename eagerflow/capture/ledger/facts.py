@@ -13,7 +13,7 @@ from operator import contains, eq, getitem, is_
 from types import MethodType
 from typing import Any
 
-from eagerflow.capture.ledger.remembering import ABSENT, Remembered, same
+from eagerflow.capture.ledger.remembering import ABSENT, Remembered, in_rows, same
 from eagerflow.errors import short_repr
 
 __all__ = ["Fact", "Ledger"]
@@ -150,23 +150,26 @@ class Ledger:
         attributes: list[Any] = []
         methods: list[Any] = []
         missing: list[Any] = []
+        wholes: list[Any] = []
         self._others = []
-        self._wholes = []
         for fact in self.facts:
             plain = not fact._weak and type(fact.remembered) is not Remembered
             row = fact.holder, fact.key, fact.remembered
             if plain and fact.how == "item" and type(fact.holder) is dict:
                 (missing if fact.remembered is ABSENT else items).append(row)
+            elif plain and fact.how == "member" and fact.remembered is not ABSENT:
+                items.append((vars(fact.holder), fact.key, fact.remembered))
             elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
                 (methods if type(fact.remembered) is MethodType else attributes).append(row)
             elif fact.how == "whole" and not fact._weak:
-                self._wholes.append((fact.remembered.holds, fact.holder))
+                wholes.append((fact.remembered, fact.holder))
             elif fact.how != "never":
                 self._others.append(fact)
         self._items = _columns(items)
         self._attributes = _columns(attributes)
         self._methods = _columns(methods)
         self._missing = _columns(missing)
+        self._parts, self._wholes = in_rows(wholes)
 
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
@@ -178,7 +181,7 @@ class Ledger:
                     holders, keys, values = self._methods
                     if all(map(eq, map(getattr, holders, keys), values)) and not any(
                         map(contains, self._missing[0], self._missing[1])
-                    ):
+                    ) and self._parts.hold():
                         for holds, holder in self._wholes:
                             if not holds(holder):
                                 return self._search()

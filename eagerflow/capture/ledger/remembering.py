@@ -280,6 +280,71 @@ class Remembered:
         return f"Remembered({self.kind}, {len(self.parts)} parts)"
 
 
+class Rows:
+    """The parts of many lists and dicts side by side, compared without a step of Python each."""
+
+    def __init__(self) -> None:
+        self.lists: list[Any] = []
+        self.dicts: list[Any] = []
+        self.trees: list[Any] = []
+        self.sizes: tuple[list[int], list[int], list[int]] = [], [], []
+        self.items: list[Any] = []
+        self.keys: list[Any] = []
+        self.values: list[Any] = []
+        self.known: tuple[list[Any], list[Any], list[Any]] = [], [], []  # of trees: where, key, what
+        self.plain: tuple[list[Any], list[Any], list[Any]] = [], [], []  # and where, key, type
+
+    def take(self, part: Remembered) -> bool:
+        """Add what was remembered, and all inside; whether that can be compared in this way."""
+        value, cls = part.value, type(part.value)
+        if part.kind == "tree":
+            self.trees.append(value)
+            self.sizes[2].append(len(part._keys) + len(part._plain))
+            for column, new in zip(
+                (*self.known, *self.plain),
+                ([value] * len(part._keys), part._keys, part._values,
+                 [value] * len(part._plain), part._plain, part._types), strict=True,
+            ):  # fmt: skip
+                column.extend(new)
+        elif part.kind == "container" and cls is list:
+            self.lists.append(value)
+            self.sizes[0].append(len(part._values))
+            self.items.extend(part._values)
+        elif part.kind == "container" and cls is dict:
+            self.dicts.append(value)
+            self.sizes[1].append(len(part._values))
+            self.keys.extend(part._keys)
+            self.values.extend(part._values)
+        elif cls is not tuple:
+            return False
+        return all([self.take(inner) for inner in part._inner])
+
+    def hold(self) -> bool:
+        """Whether all parts are the very same objects."""
+        same, join, sizes = operator.is_, itertools.chain.from_iterable, self.sizes
+        where, keys, whats = self.known
+        places, names, types_ = self.plain
+        return (
+            all(map(operator.eq, map(len, self.lists), sizes[0]))
+            and all(map(same, join(self.lists), self.items))
+            and all(map(operator.eq, map(len, self.dicts), sizes[1]))
+            and all(map(same, join(self.dicts), self.keys))
+            and all(map(same, join(map(dict.values, self.dicts)), self.values))
+            and all(map(operator.eq, map(len, self.trees), sizes[2]))
+            and all(map(same, map(dict.get, where, keys), whats))
+            and all(map(same, map(type, map(dict.get, places, names)), types_))
+        )
+
+
+def in_rows(wholes: Iterable[tuple[Remembered, Any]]) -> tuple[Rows, list[Any]]:
+    """Rows of all that can be compared in them, and for the rest how it is compared with what."""
+    rows, rest = Rows(), []
+    for part, holder in wholes:
+        if part.value is not holder or not rows.take(part):
+            rest.append((part.holds, holder))
+    return rows, rest
+
+
 def _part(name: str, kind: str, key: Any) -> str:
     return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
 

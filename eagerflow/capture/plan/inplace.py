@@ -15,6 +15,8 @@ from eagerflow.graph import Cell, Graph, Node, Value
 
 __all__ = ["Replaced", "Update", "arrange"]
 
+SMALL = 1 << 14  # bytes up to which new memory costs less than the question who holds the old
+
 
 class Replaced(NamedTuple):
     """A Variable that a step may update in place, as numbers of the step's output and input."""
@@ -27,20 +29,27 @@ class Replaced(NamedTuple):
 class Update:
     """A region's call in two forms: in place where outputs are inputs, and into other memory."""
 
-    __slots__ = ("_inputs", "_outputs", "inplace", "plain")
+    __slots__ = ("_cluster", "_inputs", "_outputs", "_plain", "inplace")
 
     def __init__(self, cluster: Any, replaced: Sequence[Replaced]) -> None:
         pairs = [(r.output, r.input) for r in replaced]
-        self.plain = cluster.prepare()
+        self._cluster = cluster
+        self._plain: Any = None
         self.inplace = cluster.prepare(inplace=pairs)
         self._outputs, self._inputs = zip(*pairs, strict=True)
+
+    def get_ready(self) -> Any:
+        """The form for other memory, compiled when it is needed first, before anything runs."""
+        if self._plain is None:
+            self._plain = self._cluster.prepare()
+        return self._plain
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill ``outputs``; all of the Variables' arrays are inputs too, or none is."""
         if outputs[self._outputs[0]] is inputs[self._inputs[0]]:
             self.inplace(inputs, outputs)
         else:
-            self.plain(inputs, outputs)
+            self.get_ready()(inputs, outputs)
 
     def source(self) -> str:
         """The region as text."""
@@ -86,6 +95,7 @@ def _pairs(graph: Graph, cluster: Any) -> list[Replaced]:
         if k is None or cell.value not in cluster.inputs:
             continue
         i = cluster.inputs.index(cell.value)
-        if (k, i) in cluster.inplace:
+        size = cell.value.size * cell.value.dtype.itemsize
+        if (k, i) in cluster.inplace and size >= SMALL:
             found.append(Replaced(cell, k, i))
     return found

@@ -58,6 +58,7 @@ class Program:
         self.names: dict[Value, str] = {}
         self.kernels: list[Any] = []  # clusters with code of their own
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
+        self.updates: dict[tuple[Replaced, ...], Update] = {}
         self.replaced: list[tuple[Replaced, ...]] = []  # Variables updated in place, by step
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
         self._known: dict[Any, str] = {}
@@ -312,6 +313,8 @@ class Lowering:
                 program.names[value] = place
             made.append(place)
         call = Update(cluster, tuple(updates.values())) if updates else cluster.prepare()
+        if updates:
+            program.updates[tuple(updates.values())] = call
         program.kernels.append(cluster)
         name = program.known(f"_{cluster.name}", call)
         program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)

@@ -76,8 +76,10 @@ class Plan:
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
-        self.replaced = tuple(self._program.replaced)
-        """Groups of Variables that one step updates, in place where their old values are free."""
+        updates = self._program.updates
+        self.replaced = tuple((group, updates[group]) for group in self._program.replaced)
+        """Groups of Variables that one step updates, in place where their old values are free, and
+        that step."""
         self._function = self._compile()
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
