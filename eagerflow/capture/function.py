@@ -313,7 +313,7 @@ class Function:
         if recorder.made or ledger.changed() is not None:
             # A first run makes what later ones find: weights, caches. What the second one still
             # makes or changes, every call would.
-            recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure)
+            recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure, True)
             self._refuse_changes(recorder, ledger)
         kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
         seconds = time.perf_counter() - started
@@ -339,7 +339,9 @@ class Function:
                 hint="keep what changes from call to call in an ef.Variable",
             )  # fmt: skip
 
-    def _traced(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
+    def _traced(
+        self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool = False
+    ) -> Any:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
         device = next((x.device for x in leaves if type(x) is Tensor), None)
         recorder = Trace(self._name(), device)
@@ -355,12 +357,16 @@ class Function:
                 places.append(i)
             given.append(made)
         own_args, own_kwargs = tree.unflatten(structure, given)
-        with Watch(self.python) as watch, recorder, located():
+        watch = Watch(self.python)
+        if not again:  # code that makes state that lasts runs again, and is watched then
+            recorder.on_created = watch.abandon
+        with watch, recorder, located():
             result = self.python(*own_args, **own_kwargs)
             for variable in recorder.taped.values():  # tapes watch those that are trained
                 watch.rely(f"{variable.name}.trainable", variable, "trainable")
         graph = recorder.finish(Values(inputs), result, structure)
         ledger = watch.ledger()
+        recorder.on_created = None
         del result, watch
         refuse_leaks(recorder, (own_args, own_kwargs))
         return recorder, graph, ledger, tuple(places)

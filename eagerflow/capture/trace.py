@@ -84,6 +84,7 @@ class Trace(Recorder):
         self.lifts = lifts
         self.nodes: list[Node] = []
         self.cells: dict[int, Cell] = {}
+        self.on_created: Callable[[], None] | None = None
         self.made: list[str] = []  # state that lasts and was created by the code that is traced
         self.made_at: list[str] = []
         self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
@@ -238,6 +239,8 @@ class Trace(Recorder):
         """Only what is known leaves while tracing: constants do no harm."""
 
     def created(self, what: str) -> None:
+        if self.on_created is not None:
+            self.on_created()
         self.made.append(what)
         self.made_at.append(_here(3))
 

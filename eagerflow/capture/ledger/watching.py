@@ -102,6 +102,11 @@ class Watch:
         self._thread.begin(self)
         return self
 
+    def abandon(self) -> None:
+        """Look no further: the code will run again, and that run will be watched."""
+        if self._thread is not None:
+            self._thread.abandon()
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
