@@ -466,20 +466,24 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
     try:
         data, attributes = op.bind(args, attributes)
         if Number in map(type, data):
-            data = _known_dtypes(data)
+            data = _known_dtypes(op, data)
         return recorder.call(op, canonical(op, data), attributes)
     except EagerflowError as error:
         recorder.explain(error)
         raise
 
 
-def _known_dtypes(data: tuple[Any, ...]) -> tuple[Any, ...]:
+def _known_dtypes(op: Op, data: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numbers that are known at replay alone as Tensors, of the dtype that they would take on."""
     dtype: DType | None = None
-    arrays = [as_tensor(x) for x in data if x is not None and type(x) not in (Number, *SCALARS)]
-    for tensor in arrays:
-        dtype = tensor.dtype if dtype is None else promote(dtype, tensor.dtype)
-    return tuple(x.cast(dtype) if type(x) is Number else x for x in data)
+    for i, x in enumerate(data):
+        if x is not None and type(x) not in (Number, *SCALARS) and _in_group(op, i):
+            own = as_tensor(x).dtype
+            dtype = own if dtype is None else promote(dtype, own)
+    return tuple(
+        x.cast(dtype if _in_group(op, i) else None) if type(x) is Number else x
+        for i, x in enumerate(data)
+    )
 
 
 def record(

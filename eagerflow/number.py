@@ -107,7 +107,7 @@ _WIDE = {int: "int64", float: "float64", complex: "complex128"}
 for _name, _op, _gives in (
     ("add", "add", None), ("sub", "subtract", None), ("mul", "multiply", None),
     ("truediv", "divide", float), ("floordiv", "floor_divide", None),
-    ("mod", "remainder", None), ("pow", "pow", None),
+    ("mod", "remainder", None), ("pow", "power", None),
 ):  # fmt: skip
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, _gives))
     setattr(Number, f"__r{_name}__", _arithmetic(_op, True, _gives))

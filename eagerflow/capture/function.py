@@ -6,7 +6,9 @@ trace relied on has changed, and replays the graph's plan. What does not fit is 
 
 from __future__ import annotations
 
+import copy
 import inspect
+import sys
 import threading
 import time
 import weakref
@@ -123,6 +125,7 @@ class Function:
         self._lock = threading.RLock()
         self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
         self._read_signature()
+        self._slot = f"captured {getattr(f, '__qualname__', '')}"
         update_wrapper(self, f, updated=())
 
     def _read_signature(self) -> None:
@@ -158,17 +161,34 @@ class Function:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        try:
-            found = self._methods.get(instance)
+        held: Any = getattr(instance, "__dict__", None)
+        if type(held) is not dict:
+            held = self._methods
+        slot = self._slot if held is not self._methods else instance
+        try:  # kept with the instance where that is possible, so that it goes with it
+            found = held.get(slot)
             if found is None:
-                bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
-                found = Function(bound, self.input_signature, (), self.numerics)
-                found._static = self._static
-                self._methods[instance] = found
-        except TypeError:  # the instance is not hashable, or takes no weak references
-            bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
-            return Function(bound, self.input_signature, (), self.numerics)
+                with self._lock:
+                    found = held.setdefault(slot, self._bound_to(instance, owner))
+        except TypeError:  # it is not hashable, or takes no weak references
+            return self._bound_to(instance, owner)
         return found
+
+    def _bound_to(self, instance: Any, owner: Any) -> Function:
+        bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
+        return Function(bound, self.input_signature, tuple(self._static), self.numerics)
+
+    def __deepcopy__(self, memo: Any) -> Function:
+        python = copy.deepcopy(self.python, memo)
+        return Function(python, self.input_signature, tuple(self._static), self.numerics)
+
+    def __reduce__(self) -> Any:
+        found: Any = sys.modules.get(self.python.__module__)
+        for part in self.python.__qualname__.split("."):
+            found = getattr(found, part, None)
+        if found is self:
+            return self.python.__qualname__  # by its name, like any other function
+        return _restored, (self.python, self.input_signature, tuple(self._static), self.numerics)
 
     # Calls -----------------------------------------------------------------------------------
 
@@ -260,7 +280,7 @@ class Function:
         return tuple(parts)
 
     def _labels(self, args: Any) -> list[str]:
-        """The name of the argument that each positional value belongs to, ``rest_0`` in ``*rest``."""
+        """The argument that each positional value belongs to, ``rest_0`` in ``*rest``."""
         rest = next(
             (i for i, p in enumerate(self._signature.parameters.values())
              if p.kind is p.VAR_POSITIONAL), None,
@@ -478,6 +498,11 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<Function {self._name()}: {len(self._entries)} graphs>"
+
+
+def _restored(python: Any, *more: Any) -> Function:
+    """A function from a pickle: that of a method, which comes with its instance, or a new one."""
+    return python if isinstance(python, Function) else Function(python, *more)
 
 
 def _added(tensor: Tensor, inputs: list[Value]) -> Tensor:
