@@ -32,8 +32,8 @@ from eagerflow.kernels.schedule import schedule
 
 __all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
 
-TASK = 1 << 17  # elements of one call, which costs a few µs to hand over
-PARALLEL = 1 << 16  # elements from which waking another thread pays
+TASK = 1 << 15  # elements of one piece; threads take pieces by a counter in machine code
+PARALLEL = 1 << 17  # elements from which waking another thread pays
 LONG = 1 << 16  # elements of a row from which threads share it
 GROUPED = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK = 1 << 15  # elements of a block of such a row
