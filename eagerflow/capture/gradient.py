@@ -53,9 +53,9 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     """A larger graph that also gives the gradients of ``targets`` by ``sources``.
 
     ``targets`` and ``sources`` are names, Values or Variables, or nests of them; any value of
-    the graph can be either. The new outputs are called ``gradient/<source>``; called, the graph
-    gives a dict of all outputs. The graph's own nodes are shared, and what it computed it still
-    does. ``unconnected`` is as for
+    the graph can be either. The new outputs are called ``gradient/<source>``, and if there is one
+    already, ``gradient/<source>_1``; called, the graph gives a dict of all outputs. The graph's
+    own nodes are shared, and what it computed it still does. ``unconnected`` is as for
     ``GradientTape.gradient``; GradientError and SessionError as there and for unknown names.
 
     >>> graph = ef.capture.trace(lambda x: (x * x).sum(), ef.TensorSpec((3,), "float32"))
@@ -82,8 +82,15 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
         tape.reset()
     pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
     values = [extension.value_of(g) for _, g in pairs]
-    names = [f"gradient/{_name(self, v)}" for v, _ in pairs]
-    outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
+    names = list(self.outputs.names)
+    for v, _ in pairs:
+        base = name = f"gradient/{_name(self, v)}"
+        number = 0
+        while name in names:  # a gradient of a gradient
+            number += 1
+            name = f"{base}_{number}"
+        names.append(name)
+    outputs = Values((*self.outputs, *values), names)
     named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
     return Graph(
         self.name, self.inputs, extension.nodes, outputs, self.cells, self.argument_structure,

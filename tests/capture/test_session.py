@@ -1,0 +1,229 @@
+"""Sessions: what is fetched is computed from what is fed, and nothing else."""
+
+import gc
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.capture import Session
+from eagerflow.errors import DTypeError, IndexRangeError, SessionError, ShapeError
+
+SPEC = ef.TensorSpec((3,), "float32")
+X = ef.tensor([1.0, 2.0, 3.0])
+
+
+def network():
+    """A graph with scopes, Variables, and a step that assigns them."""
+    w = ef.Variable([1.0, 1.0, 1.0], name="w")
+    steps = ef.Variable(0, name="steps")
+
+    def f(x, y):
+        with ef.capture.scope("hidden"):
+            h = ef.tanh(x * w)
+        with ef.GradientTape() as tape:
+            loss = ef.mean(ef.square(ef.tanh(x * w) - y))
+        w.assign_sub(0.5 * tape.gradient(loss, w))
+        steps.assign_add(1)
+        return {"h": h, "loss": loss}
+
+    return ef.capture.trace(f, SPEC, SPEC, name="network"), w, steps
+
+
+def feeds(**more):
+    return {"x": X, "y": X * 0.1, **more}
+
+
+def test_only_what_is_needed_runs():
+    graph, w, steps = network()
+    with Session(graph) as session:
+        h = session.run("h", {"x": X})  # neither y nor an assignment is needed
+        np.testing.assert_allclose(h.numpy(), np.tanh(X.numpy()), rtol=1e-6)
+        session.run("loss", feeds())
+        assert (w.tolist(), int(steps)) == ([1.0, 1.0, 1.0], 0)
+
+
+def test_fetches_have_the_nest_that_was_asked_for():
+    graph, w, _ = network()
+    session = Session(graph)
+    found = session.run({"a": "h", "b": ["loss", ("w", graph.outputs["h"])]}, feeds())
+    assert set(found) == {"a", "b"}
+    assert isinstance(found["b"][1], tuple)
+    assert found["b"][1][0].tolist() == [1.0, 1.0, 1.0]
+    assert session.run(w, {}).tolist() == [1.0, 1.0, 1.0]
+    assert session.run([], {}) == []
+    assert [t.tolist() for t in session.run(("h", "h"), feeds())][0] == session.run("h", feeds()).tolist()  # fmt: skip
+
+
+def test_targets_are_done_for_their_effect():
+    graph, w, steps = network()
+    session = Session(graph)
+    assert session.run((), feeds(), targets="steps/assign") == ()
+    assert (int(steps), w.tolist()) == (1, [1.0] * 3)
+    session.run("loss", feeds(), targets=["w/assign"])
+    assert w.tolist() != [1.0] * 3
+    assert int(steps) == 1
+    before = w.tolist()
+    loss = session.run("loss", feeds(), targets=graph)
+    assert int(steps) == 2
+    assert w.tolist() != before
+    assert float(session.run("loss", feeds())) < float(loss)
+    new = session.run("w/assign", feeds())
+    assert new.tolist() == w.tolist()
+
+
+def test_a_session_trains_as_the_function_does():
+    graph, w, _ = network()
+    other, v, _ = network()
+    session = Session(graph)
+    for _ in range(10):
+        session.run("loss", feeds(), targets=graph)
+        other(X, X * 0.1)
+    assert w.tolist() == v.tolist()
+
+
+def test_any_value_can_be_fed():
+    graph, w, _ = network()
+    session = Session(graph)
+    assert session.run("h", {"hidden/tanh": X}).tolist() == X.tolist()
+    np.testing.assert_allclose(
+        session.run("h", {"hidden/multiply": X}).numpy(), np.tanh(X.numpy()), rtol=1e-6
+    )
+    fed = session.run("h", {"x": X, "w": [0.0, 0.0, 0.0]})
+    assert fed.tolist() == [0.0] * 3
+    assert w.tolist() == [1.0] * 3
+    value = graph.inputs["x"]
+    assert session.run("h", {value: X}).tolist() == session.run("h", {"x": X}).tolist()
+
+
+def test_feeds_are_numbers_lists_arrays_and_tensors():
+    graph = ef.capture.trace(lambda x, n: {"y": x * n}, SPEC, ef.TensorSpec((), "float32"))
+    session = Session(graph)
+    for x in ([1.0, 2.0, 3.0], np.array([1, 2, 3], "float32"), X):
+        for n in (2.0, np.float32(2), ef.tensor(2.0)):
+            assert session.run("y", {"x": x, "n": n}).tolist() == [2.0, 4.0, 6.0]
+
+
+def test_an_empty_session_grows():
+    session = Session()
+    with pytest.raises(SessionError, match="a graph first"):
+        session.run("y")
+    session.extend(ef.capture.trace(lambda x: {"y": x + 1}, SPEC, name="one"))
+    assert session.run("y", {"x": X}).tolist() == [2.0, 3.0, 4.0]
+    session.extend(ef.capture.trace(lambda z: {"y": z * 2, "u": z}, SPEC, name="two"))
+    with pytest.raises(SessionError, match="one:y, two:y"):
+        session.run("y", {"x": X, "z": X})
+    both = session.run(["one:y", "two:y"], {"x": X, "z": X})
+    assert [y.tolist() for y in both] == [[2.0, 3.0, 4.0], [2.0, 4.0, 6.0]]
+
+
+def test_a_gradient_is_added_later():
+    graph, *_ = network()
+    session = Session(graph)
+    first = float(session.run("loss", feeds()))
+    session.extend(graph.gradient("loss", "x"))
+    assert float(session.run("loss", feeds())) == first
+    assert session.run("gradient/x", feeds()).shape == (3,)
+
+
+def test_variables_of_one_name_are_one(tmp_path):
+    graph, w, _ = network()
+    graph.save(tmp_path / "n.ef")
+    session = Session(graph)
+    session.run((), feeds(), targets=graph)
+    session.extend(ef.capture.load(tmp_path / "n.ef"))
+    assert session.variables["w"] is w
+    trained = w.tolist()
+    found = session.run("network_1:w", {})
+    assert found.tolist() == trained
+
+
+def test_random_numbers_move_on():
+    made = ef.random.Generator(1)
+    graph = ef.capture.trace(lambda x: {"y": x + made.normal((3,)), "z": x}, SPEC)
+    other = ef.random.Generator(1)
+    session = Session(graph)
+    for _ in range(3):
+        assert session.run("y", {"x": X}).tolist() == (X + other.normal((3,))).tolist()
+    session.run("z", {"x": X})
+    assert session.run("y", {"x": X}).tolist() == (X + other.normal((3,))).tolist()
+
+
+def test_named_sizes():
+    graph = ef.capture.trace(
+        lambda x, y: {"z": ef.concat([x, y])}, ef.TensorSpec(("n",), "float32"),
+        ef.TensorSpec(("m",), "float32"),
+    )  # fmt: skip
+    session = Session(graph)
+    for n, m in ((1, 2), (4, 3)):
+        assert session.run("z", {"x": ef.ones((n,)), "y": ef.ones((m,))}).shape == (n + m,)
+
+
+def test_errors_leave_everything_as_it_was():
+    w = ef.Variable([1.0, 2.0, 3.0], name="w")
+
+    def f(x, i):
+        w.assign(w + x)
+        return {"y": ef.take(w.value, i), "z": x}
+
+    session = Session(ef.capture.trace(f, SPEC, ef.TensorSpec((2,), "int64")))
+    with pytest.raises(IndexRangeError, match="test_session.py"):
+        session.run("y", {"x": X, "i": [0, 9]}, targets="w/assign")
+    assert w.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(ShapeError):
+        session.run("z", {"x": ef.ones((4,))}, targets="w/assign")
+    with pytest.raises(DTypeError):
+        session.run("z", {"x": X.astype("float64")}, targets="w/assign")
+    assert w.tolist() == [1.0, 2.0, 3.0]
+    assert session.run("y", {"x": X, "i": [0, 2]}, targets="w/assign").tolist() == [2.0, 6.0]
+
+
+def test_several_threads():
+    graph, _, steps = network()
+    session = Session(graph)
+    start = threading.Barrier(8)
+
+    def work(i):
+        start.wait()
+        for _ in range(20):
+            session.run("loss", feeds(), targets="steps/assign")
+            assert session.run("h", {"x": X * i}).shape == (3,)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert int(steps) == 160
+
+
+def test_a_closed_session_lets_go():
+    graph, w, steps = network()
+    session = Session(graph)
+    session.run("loss", feeds(), targets=graph)
+    held = weakref.ref(graph)
+    session.close()
+    session.close()
+    for call in (lambda: session.run("h", {"x": X}), lambda: session.extend(graph)):
+        with pytest.raises(SessionError, match="closed"):
+            call()
+    assert repr(session) == "<Session, closed>"
+    del graph
+    gc.collect()
+    assert held() is None
+    assert int(steps) == 1
+
+
+def test_two_devices(monkeypatch):
+    from eagerflow.devices import _types
+
+    monkeypatch.setattr(_types["cpu"], "logical", 2)
+    graph, w, steps = network()
+    plain, v, _ = network()
+    session, one = Session(graph, devices=["cpu:0", "cpu:1"]), Session(plain)
+    for _ in range(3):
+        a = session.run("loss", feeds(), targets=graph)
+        b = one.run("loss", feeds(), targets=plain)
+        np.testing.assert_allclose(float(a), float(b), rtol=1e-6)
+    np.testing.assert_allclose(w.numpy(), v.numpy(), rtol=1e-6)
+    assert int(steps) == 3
