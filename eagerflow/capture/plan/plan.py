@@ -72,7 +72,13 @@ class Plan:
     ) -> None:  # fmt: skip
         self.graph = graph
         self.device = device
-        self._program = lower(graph, order, device, exact)
+        try:
+            self._program = lower(graph, order, device, exact)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"there is too little memory to make a plan: {error}", op=graph.name,
+                hint="work on smaller batches",
+            ) from error  # fmt: skip
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
@@ -127,7 +133,7 @@ class Plan:
         try:
             frame = self._frames.pop()
         except IndexError:
-            frame = Frame(self._program)
+            frame = self._frame()
         try:
             found: tuple[Any, ...] = frame.run(self._function, frame.buffers, *arrays)
         except Exception as error:
@@ -135,12 +141,21 @@ class Plan:
         self._frames.append(frame)
         return found
 
+    def _frame(self) -> Frame:
+        try:
+            return Frame(self._program)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"the buffers of the plan do not fit into memory: {error}", op=self.graph.name,
+                expected=f"{self.buffer_bytes:,} bytes", hint="work on smaller batches",
+            ) from error  # fmt: skip
+
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """What ``run`` does, as a plain call to step through: ``pdb.runcall(plan.function, x)``.
 
         ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
         """
-        frame = Frame(self._program)
+        frame = self._frame()
         with np.errstate(all="ignore"):
             found: tuple[Any, ...] = self._function(frame.buffers, *arrays)
         return found
