@@ -43,8 +43,8 @@ def after(name, f, *specs):
 def test_the_table():
     """Each pass has a name, says what it does to numbers, and explains itself."""
     assert list(ALL) == [
-        "constants", "no_ops", "subexpressions", "stability", "algebra", "layout",
-        "stop_gradients", "dead_code",
+        "constants", "no_ops", "subexpressions", "unused_results", "shared_scans", "stability",
+        "algebra", "layout", "stop_gradients", "custom_gradients", "dead_code",
     ]  # fmt: skip
     for name, one in ALL.items():
         assert one is getattr(ef.capture.passes, name) and one.name == name

@@ -7,6 +7,7 @@ events, and comes back at the end.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 import threading
@@ -24,6 +25,12 @@ _SKIPPED = (False, False, True, True)  # by origin
 assert _SKIPPED[CORE] and _SKIPPED[FOREIGN]
 
 
+def _code_of(callback: Any) -> Any:
+    """The code that runs when somebody's object is called."""
+    inner = getattr(callback, "__func__", callback)
+    return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
+
+
 _ABANDONED = Exception("nobody wants to know any more")
 
 
@@ -33,6 +40,7 @@ class Thread(threading.local):
     def __init__(self) -> None:
         self.stack: list[Watch] = []
         self.runs: dict[Any, Any] = {}
+        self.foreign: set[Any] = set()  # code that the garbage collector calls at any moment
         self.failure: BaseException | None = None
         self.hook: Any = None
         self.before: Any = None
@@ -41,6 +49,7 @@ class Thread(threading.local):
         """Tell ``watch`` what runs from now on."""
         if not self.stack:
             self.failure = None
+            self.foreign = {code for f in gc.callbacks if (code := _code_of(f)) is not None}
             _source.start(self)
         self.stack.append(watch)
 
@@ -65,6 +74,8 @@ class Thread(threading.local):
 
     def enter(self, frame: Any) -> Any:
         """A watched function begins or goes on; its run, None if it is not to be watched."""
+        if frame.f_code in self.foreign:
+            return None
         run = self.runs.get(frame)
         if run is None and self.failure is None:
             try:
