@@ -65,6 +65,13 @@ def test_there_are_examples():
     assert SOURCES, f"no example under {ROOT / PACKAGE}"
 
 
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+    """Examples begin with one logical device, and leave as many as there were."""
+    devices = importlib.import_module("eagerflow.devices")  # ef.devices is the function
+    monkeypatch.setattr(devices._types["cpu"], "logical", None)
+
+
 @pytest.mark.parametrize("path", SOURCES)
 def test_examples_in(path):
     module = importlib.import_module(module_name(path))
