@@ -387,7 +387,7 @@ def test_functions_are_freed_with_their_graphs():
     before = count()
     for _ in range(5):
         made()
-    assert count() == before
+    assert count() <= before  # what earlier tests left may go meanwhile
 
 
 def test_buffers_are_given_back():
