@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from eagerflow.backends.numpy import quiet_runner
@@ -336,7 +337,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
                 data[i] = as_tensor(x, wanted, tensors[0].device)
         elif x._kind.dtype != wanted:
             data[i] = ops["astype"].call(x, wanted)
-    if all([new is old for new, old in zip(data, args, strict=True)]):
+    if all(map(is_, data, args)):
         op.fitting.add(key)
         return args
     return tuple(data)

@@ -7,6 +7,7 @@ have their new ones when it has ended without an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import gt
 from sys import getrefcount
 from typing import Any
 
@@ -124,7 +125,10 @@ def _as_written(graph: Graph) -> Sequence[Any]:
 
 def are_exclusive(tensors: list[Tensor]) -> bool:
     """Whether nobody but ``replace_variables`` holds tensors, their arrays, or views of these."""
-    return all([n <= least for t in tensors for n, least in zip(_references(t), _ALONE)])  # noqa: B905
+    for tensor in tensors:
+        if any(map(gt, _references(tensor), _ALONE)):
+            return False
+    return True
 
 
 def _references(tensor: Tensor) -> tuple[int, int, int]:
@@ -164,7 +168,8 @@ def _probe() -> tuple[int, int, int]:
     seen: list[tuple[int, int, int]] = []
 
     def count(tensors: list[Tensor]) -> None:
-        seen.extend([n for t in tensors for n in (_references(t),)])
+        for tensor in tensors:
+            seen.append(_references(tensor))
 
     for make in (lambda: np.zeros(3), lambda: np.zeros(6).reshape(2, 3)):
         variable = Variable(0.0)

@@ -57,7 +57,8 @@ class Verification:
 
     It prints a line for each way. ``differences`` are the first ones of ways that differ.
 
-    >>> found = ef.capture.verify(lambda x: ef.tanh(x), [ef.tensor([0.5])], modes=["eager", "loaded"])
+    >>> x = ef.tensor([0.5])
+    >>> found = ef.capture.verify(lambda x: ef.tanh(x), [x], modes=["eager", "loaded"])
     >>> bool(found), found.first_difference, found
     (True, None, <Verification of lambda: same>)
     """

@@ -43,8 +43,8 @@ ef.softmax({a}) * state.b | {a} * state.w | {a} + state.w * state.b | {a} * stat
 state.rng.normal({a}.shape, dtype="float32").astype({a}.dtype) * 0.1 + {a}
 ef.random.uniform({a}.shape, dtype="float32").astype({a}.dtype) + {a}
 ef.cond(ef.sum({a}) > -1e6, lambda v: ef.tanh(v) * state.b, lambda v: v * 2.0, {a})
-ef.cond(k > 2, lambda: {a} * 2.0, lambda: {a} - {b}[..., :1])
-ef.switch(k, [lambda v: v + 1.0, lambda v: ef.sin(v), lambda v: v * state.b], {a})
+ef.cond(k > 2, lambda: {a} * 2.0, lambda: {a} - 1.5)
+ef.switch(k, [lambda v: v + 1.0, lambda v: ef.sin(v), lambda v: v * 0.5], {a} * 1.0)
 ef.fori_loop(0, 3, lambda i, c: ef.tanh(c * 0.9 + {b}), {a} + {b})
 ef.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, ef.sin(c[1]) * scale), (ef.tensor(0), \
 {a}), maximum_iterations=5)[1]
@@ -72,7 +72,7 @@ ef.relu({a}) | ef.abs({a}) | ef.maximum({a}, {b}) | ef.minimum({a}, 0.3) | ef.cl
 ef.where({a} > {b}, {a}, {b} * 2.0) | ef.where({a} > 0, {a}, 0.0) | ef.max({a}, axis=-1)
 ef.min({a})
 ef.sort({a}, axis=-1) | ef.argsort({a}, axis=-1) * 0.5 | ef.argmax({a}, axis=-1) * 1.5
-ef.one_hot(ef.argmax({a}, axis=-1), 4) | ef.top_k({a}, 2)[0]
+ef.one_hot(ef.argmax({a}, axis=-1) % 4, 4) | ef.top_k({a}, 2)[0]
 ef.take_along_axis({a}, ef.argsort({a}, axis=-1), axis=-1)
 ef.astype({a} > 0.1, "float32") | {a}.astype("float64") * 0.3 | {a}.astype("float16")
 {a}.astype("bfloat16") * 1.5
@@ -81,10 +81,11 @@ ef.logical_and({a} > 0, {b} < 0.5) | ef.isnan({a}) | ef.nextafter({a}, 1.0) | ef
 ef.searchsorted(ef.sort({a}[0]), 0.1) | ef.count_nonzero({a} > 0) | ef.diff({a}, axis=-1)
 ef.abs({a} + 1j * {b}) | ef.real(ef.conj({a} + 2j) * {b}) | ef.trunc({a} * 2.0) | ef.ceil({a})
 ef.cond(ef.sum({a}) > 0, lambda: {a} * 2.0, lambda: ef.sin({a}))
-ef.switch(ef.astype(ef.sum({a}), "int32"), [lambda v: v, lambda v: v * 2.0, lambda v: -v], {a})
-ef.while_loop(lambda c: ef.sum(ef.abs(c)) > 1.0, lambda c: c * 0.5, {a})
+ef.switch(ef.astype(ef.sum({a}), "int32"), [lambda v: v, lambda v: v * 2.0, ef.negative], \
+{a} * 1.0)
+ef.while_loop(lambda c: ef.sum(ef.abs(c)) > 1.0, lambda c: c * 0.5, {a} * 1.0)
 ef.while_loop(lambda c: ef.max(c) > 0.2, lambda c: ef.cond(ef.min(c) < 0, lambda: c * 0.5, \
-lambda: c - 0.4), {a})
+lambda: c - 0.4), {a} * 1.0)
 ef.gather({a}, ef.astype(ef.abs({b}[..., 0]), "int32") % 2)
 ef.segment_sum({a}, ef.arange({a}.shape[0]) % 2, 2)
 state.rng.integers(0, 5, {a}.shape) * {a} | ef.random.bernoulli(0.5, {a}.shape)

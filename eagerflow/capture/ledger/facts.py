@@ -179,9 +179,11 @@ class Ledger:
                 holders, keys, values = self._attributes
                 if all(map(is_, map(getattr, holders, keys), values)):
                     holders, keys, values = self._methods
-                    if all(map(eq, map(getattr, holders, keys), values)) and not any(
-                        map(contains, self._missing[0], self._missing[1])
-                    ) and self._parts.hold():
+                    if (
+                        all(map(eq, map(getattr, holders, keys), values))
+                        and not any(map(contains, self._missing[0], self._missing[1]))
+                        and self._parts.hold()
+                    ):
                         for holds, holder in self._wholes:
                             if not holds(holder):
                                 return self._search()

@@ -291,7 +291,11 @@ class Rows:
         self.items: list[Any] = []
         self.keys: list[Any] = []
         self.values: list[Any] = []
-        self.known: tuple[list[Any], list[Any], list[Any]] = [], [], []  # of trees: where, key, what
+        self.known: tuple[list[Any], list[Any], list[Any]] = (
+            [],
+            [],
+            [],
+        )  # of trees: where, key, what
         self.plain: tuple[list[Any], list[Any], list[Any]] = [], [], []  # and where, key, type
 
     def take(self, part: Remembered) -> bool:
@@ -317,7 +321,8 @@ class Rows:
             self.values.extend(part._values)
         elif cls is not tuple:
             return False
-        return all([self.take(inner) for inner in part._inner])
+        taken = [self.take(inner) for inner in part._inner]
+        return all(taken)
 
     def hold(self) -> bool:
         """Whether all parts are the very same objects."""

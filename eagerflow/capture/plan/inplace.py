@@ -70,7 +70,7 @@ class Update:
 def arrange(
     graph: Graph, steps: Sequence[Any]
 ) -> tuple[list[Any], dict[Any, tuple[Replaced, ...]]]:
-    """The steps, with those that update Variables in place where they may, and what these replace."""
+    """The steps, with updates in place where they may stand, and what these replace."""
     candidates = {
         step: found
         for step in steps
