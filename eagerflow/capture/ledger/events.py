@@ -77,7 +77,7 @@ class Thread(threading.local):
         if frame.f_code in self.foreign:
             return None
         run = self.runs.get(frame)
-        if run is None and self.failure is None:
+        if run is None and self.failure is None and self.stack:
             try:
                 run = self.stack[-1].enter(frame, self)
             except Exception as error:
