@@ -15,6 +15,7 @@ from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import Replay
 from eagerflow.capture.saving.file import load, save
 from eagerflow.convert import as_tensor
+from eagerflow.devices import current_device
 from eagerflow.devices import devices as all_devices
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
@@ -103,8 +104,8 @@ def verify(
     """Run ``f(*args)`` in several ways, and compare results and Variables.
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
-    ``"partitioned"`` (over ``devices``, by default all); the first one is what the others are
-    compared with. All begin with the same Variables and random state, which are as before
+    ``"partitioned"`` (over ``devices``, by default all of the current one's type); the first one
+    is what the others are compared with. All begin with the same Variables and random state, which are as before
     afterwards. With ``numerics="exact"`` all bits have to agree; for ``"fast"`` give ``rtol``, a
     relative tolerance. Raises ArgumentError for an unknown mode, and what ``f`` raises.
 
@@ -171,7 +172,7 @@ def _loaded(graph: Graph, numerics: str, leaves: Sequence[Any]) -> dict[str, Any
 def _partitioned(
     graph: Graph, numerics: str, leaves: Sequence[Any], places: Sequence[Any] | None
 ) -> dict[str, Any]:
-    names = [str(d) for d in (all_devices() if places is None else places)]
+    names = [str(d) for d in (all_devices(current_device().type) if places is None else places)]
     return _replayed(partition(graph, names, numerics=numerics).run, leaves, graph)
 
 
