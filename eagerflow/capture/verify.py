@@ -105,7 +105,8 @@ def verify(
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
     ``"partitioned"`` (over ``devices``, by default all of the current one's type); the first one
-    is what the others are compared with. All begin with the same Variables and random state, which are as before
+    is what the others are compared with. All begin with the same Variables and random state, which
+    are as before
     afterwards. With ``numerics="exact"`` all bits have to agree; for ``"fast"`` give ``rtol``, a
     relative tolerance. Raises ArgumentError for an unknown mode, and what ``f`` raises.
 

@@ -75,6 +75,28 @@ def share_of(place: Device) -> int:
     return max(1, threads.thread_count() // max(1, len(devices("cpu"))))
 
 
+def cores_of(place: Device) -> set[int]:
+    """The cores that a logical device is: its share of those that the process may use.
+
+    All of them where there is one device, and where the system does not tell.
+    """
+    if place.type != "cpu" or not hasattr(os, "sched_getaffinity"):
+        return set()
+    cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
+    share = share_of(place)
+    own = cores[place.index * share : (place.index + 1) * share]
+    return set(own if len(devices("cpu")) > 1 and len(own) == share else cores)
+
+
+def _keep_to(cores: set[int]) -> None:
+    """Run this thread on these cores alone: the system may leave two on one for milliseconds."""
+    if cores:
+        try:
+            os.sched_setaffinity(0, cores)  # 0 stands for the thread that calls
+        except OSError:
+            pass  # not allowed: it runs where it may
+
+
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
     return SHARED if place.type == "cpu" and len(devices("cpu")) > 1 else FREE
@@ -178,6 +200,7 @@ class _Worker:
         return True
 
     def _serve(self) -> None:
+        _keep_to(cores_of(self.place))
         with device(self.place):
             while self._bell.get():
                 with self._lock:
