@@ -83,12 +83,28 @@ class _Pool:
 
     def __init__(self, size: int) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._off = -1  # the core that they keep off
         self._threads = [
             threading.Thread(target=self._serve, name=f"eagerflow-{i}", daemon=True)
             for i in range(size)
         ]
         for thread in self._threads:
             thread.start()
+
+    def keep_off(self, core: int) -> None:
+        """Keep the threads off a core, that of the thread that they are to help.
+
+        Who wakes a thread often gets it onto the very core that it runs on itself.
+        """
+        if core == self._off or core < 0:
+            return
+        self._off = core
+        cores = os.sched_getaffinity(os.getpid()) - {core}
+        for thread in self._threads:
+            try:
+                os.sched_setaffinity(thread.native_id or 0, cores)
+            except OSError:
+                pass  # not allowed: it runs where it may
 
     def _serve(self) -> None:
         np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
@@ -177,6 +193,23 @@ def _started() -> _Pool:
         return _pool
 
 
+@cache
+def _getcpu() -> Callable[[], int] | None:
+    """The system's function that tells the core that the calling thread runs on."""
+    if not hasattr(os, "sched_setaffinity") or _available() < 2:
+        return None
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (AttributeError, OSError):
+        return None
+    return found
+
+
+def _core() -> int:
+    function = _getcpu()
+    return -1 if function is None else function()
+
+
 def run(function: Callable[[int], Any], count: int) -> None:
     """Call ``function`` with 0 ... ``count - 1``, in any order, with BLAS at one thread.
 
@@ -196,7 +229,9 @@ def run(function: Callable[[int], Any], count: int) -> None:
         _local.inside = True
         try:
             job = _Job(function, count)
-            _started().offer(job, count - 1)
+            pool = _started()
+            pool.keep_off(_core())
+            pool.offer(job, count - 1)
             job.finish()
         finally:
             _local.inside = False
