@@ -19,7 +19,7 @@ from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
 from eagerflow.tree import Structure, register, unflatten
 
-__all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method", "source_of"]
+__all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method", "place_of", "source_of"]
 
 Source = tuple[str, int, str]
 """A place in somebody's code: file, line, and the name of the function."""
@@ -95,6 +95,11 @@ class Node:
         """The user's file, line and function that this call comes from, where that is known."""
         return None if self.origin is None else source_of(self.origin)
 
+    @property
+    def place(self) -> str:
+        """``file:line in function``, as errors say it; empty where it is not known."""
+        return "" if self.origin is None else place_of(self.origin)
+
     def values(self) -> Iterator[Value]:
         """The inputs that are Values."""
         return (x for x in self.inputs if type(x) is Value)
@@ -119,6 +124,11 @@ def source_of(origin: Any) -> Source:
         if start <= instruction < end and line is not None:
             return code.co_filename, line, code.co_name
     return code.co_filename, code.co_firstlineno, code.co_name
+
+
+def place_of(origin: Any) -> str:
+    """An origin as errors say it."""
+    return "{}:{} in {}".format(*source_of(origin))
 
 
 class Cell:

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from eagerflow.capture.listing.text import nested, type_text
-from eagerflow.capture.trace import place
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
@@ -75,7 +74,7 @@ class _Check:
 
     def fail(self, problem: str, node: Node | None = None, **more: Any) -> NoReturn:
         subject = self.graph.name if node is None else f"{node.name} = {_op_name(node)}(...)"
-        at = None if node is None else place(node) or None
+        at = None if node is None else node.place or None
         raise CaptureError(f"{self.where}{subject}: {problem}", at=at, **more)
 
     # Values ----------------------------------------------------------------------------------

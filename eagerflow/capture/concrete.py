@@ -146,8 +146,7 @@ class _Filling:
             try:
                 nodes.append(self.node(node, new))
             except EagerflowError as error:
-                if error.at is None and (source := node.source) is not None:
-                    error.at = "{}:{} in {}".format(*source)
+                error.at = error.at or node.place or None
                 raise
         for cell, before in zip(cells, graph.cells, strict=True):
             if cell is not before and before.assigned is not None:

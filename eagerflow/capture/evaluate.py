@@ -44,8 +44,7 @@ def call_node(node: Node, known: dict[Value, Any]) -> Any:
     try:
         return node.op.call(*args, **node.attributes)
     except EagerflowError as error:
-        if error.at is None and (source := node.source) is not None:
-            error.at = "{}:{} in {}".format(*source)
+        error.at = error.at or node.place or None
         raise
 
 

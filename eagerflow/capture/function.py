@@ -23,7 +23,7 @@ from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
-from eagerflow.capture.trace import Trace, located, number, plain_name, refuse_leaks
+from eagerflow.capture.trace import Trace, located, number, plain_name, refuse_leaks, spec_input
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -118,9 +118,8 @@ class Function:
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
         self._entries: dict[Any, Captured] = {}
-        self._quick: dict[
-            Any, Captured
-        ] = {}  # by kinds and shapes, where all arguments are tensors
+        # By kinds and shapes, where all arguments are tensors:
+        self._quick: dict[Any, Captured] = {}
         self._history: list[Captured] = []
         self._lock = threading.RLock()
         self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
@@ -405,16 +404,12 @@ class Function:
     def _argument(
         self, recorder: Trace, x: Any, name: str, static: bool, inputs: list[Value], spec: Any
     ) -> Any:
+        if spec is None and isinstance(x, TensorSpec):
+            spec = x
+        if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
+            spec = TensorSpec(x.shape, x.dtype)
         if spec is not None:
-            shape = tuple(
-                Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape)
-            )
-            return _added(recorder.input(spec.like(shape), spec.name or name), inputs)
-        if isinstance(x, TensorSpec):
-            shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(x.shape))
-            return _added(recorder.input(x.like(shape), x.name or name), inputs)
-        if type(x) is Tensor or isinstance(x, np.ndarray | np.generic):
-            return _added(recorder.input(TensorSpec(x.shape, x.dtype), name), inputs)
+            return spec_input(recorder, spec, name, inputs)
         if type(x) in _NUMBERS and not static:
             return number(recorder, type(x), name, inputs)
         return x
@@ -503,11 +498,6 @@ class Function:
 def _restored(python: Any, *more: Any) -> Function:
     """A function from a pickle: that of a method, which comes with its instance, or a new one."""
     return python if isinstance(python, Function) else Function(python, *more)
-
-
-def _added(tensor: Tensor, inputs: list[Value]) -> Tensor:
-    inputs.append(tensor._array)
-    return tensor
 
 
 def _as_input(x: Any) -> Tensor:

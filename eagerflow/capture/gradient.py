@@ -18,7 +18,7 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Extension", "find_value", "find_values", "gradient", "replay_nodes", "rereads",
+    "Extension", "find_value", "gradient", "replay_nodes", "rereads",
     "summed_gradients", "table",
 ]  # fmt: skip
 
@@ -158,11 +158,6 @@ def _name(graph: Graph, value: Value) -> str:
         if value in given and given is graph.inputs:
             return names[given.index(value)]
     return value.name
-
-
-def find_values(graph: Graph, nest: Any) -> list[Value]:
-    """The Values that names, Values and Variables in a nest stand for."""
-    return [find_value(graph, name) for name in tree.flatten(nest)[0]]
 
 
 def find_value(graph: Graph, name: Any) -> Value:

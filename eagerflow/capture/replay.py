@@ -147,11 +147,12 @@ def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
 
     Meanwhile the Variables are taken: who reads one in another thread waits for the new value.
     """
-    taken: list[tuple[Any, Tensor]] = []
+    held: dict[Variable, Tensor] = {}
     try:
+        for variable in plan.lent:  # in one order everywhere, so that no two runs wait in a ring
+            held[variable] = variable.lend()
         for group, update in plan.replaced:
-            own = [cell.variable.lend() for cell, _, _ in group]
-            taken += zip((cell.variable for cell, _, _ in group), own, strict=True)
+            own = [held[cell.variable] for cell, _, _ in group]
             if are_exclusive(own):
                 arrays += [t._array for t in own]
             else:
@@ -160,7 +161,7 @@ def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
             del own
         return plan.run(arrays)
     finally:
-        for variable, tensor in taken:
+        for variable, tensor in held.items():
             variable.give_back(tensor)
 
 
@@ -176,9 +177,8 @@ def _probe() -> tuple[int, int, int]:
         variable = Variable(0.0)
         variable.current = new_tensor(make(), variable.current._kind)
         arrays = [variable.current._array]
-        taken: list[tuple[Any, Tensor]] = []
-        own = [variable.lend()]
-        taken += zip((variable,), own, strict=True)
+        held = {variable: variable.lend()}
+        own = [held[variable]]
         count(own)
         del arrays
     return max(c[0] for c in seen), max(c[1] for c in seen), max(c[2] for c in seen)
@@ -269,8 +269,7 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     replay = replay_of(self)
     inputs = replay.checked(leaves)
     if process.recorders and now()[1] is not None:
-        from_outside = call_watched(self, inputs)
-        return self.nest(from_outside)
+        return self.nest(call_watched(self, inputs))
     return self.nest(replay.run(inputs))
 
 

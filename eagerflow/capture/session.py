@@ -12,7 +12,6 @@ from eagerflow import tree
 from eagerflow.capture.gradient import table
 from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.replay import Replay, check_inputs
-from eagerflow.capture.trace import place
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph import Cell, Graph, Node, Value, Values
@@ -247,7 +246,7 @@ class Session:
             raise SessionError(
                 f"the input {self._inputs[missing[0]]!r} is needed and not fed", op="Session.run",
                 argument="feeds", expected=str(missing[0].spec),
-                at=None if user is None else place(user),
+                at=None if user is None else user.place,
                 hint=f"feeds={{{self._inputs[missing[0]]!r}: ...}}",
             )  # fmt: skip
         names = [self._inputs.get(v, v.name) for v in fed]

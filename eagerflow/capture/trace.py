@@ -23,7 +23,7 @@ from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, EagerflowError
-from eagerflow.graph import Cell, Graph, Node, Value, Values, source_of
+from eagerflow.graph import Cell, Graph, Node, Value, Values, place_of
 from eagerflow.number import Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, now, scopes, under
@@ -32,28 +32,18 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Trace", "argument_names", "as_spec", "located", "number", "place", "plain_name",
-    "run_traced", "trace",
+    "Trace", "argument_names", "as_spec", "located", "number", "plain_name", "run_traced",
+    "spec_input", "trace",
 ]  # fmt: skip
 
 _frame = sys._getframe
 _WIDE = {float: "float64", int: "int64", complex: "complex128"}
 
 
-def place(node: Node) -> str:
-    """``file:line in function`` of a node, as errors say it; empty where it is not known."""
-    source = node.source
-    return "" if source is None else f"{source[0]}:{source[1]} in {source[2]}"
-
-
-def _place(origin: Any) -> str:
-    return "{}:{} in {}".format(*source_of(origin))
-
-
 def _here(depth: int) -> str:
     """The user's line that runs now, seen from so many frames down."""
     frame = user_frame(_frame(depth))
-    return _place((frame.f_code, frame.f_lasti))
+    return place_of((frame.f_code, frame.f_lasti))
 
 
 @contextmanager
@@ -267,11 +257,11 @@ class Trace(Recorder):
 
     def explain(self, error: EagerflowError) -> None:
         if error.at is None:
-            error.at = _place(self._origin) if self._origin else _here(3)
+            error.at = place_of(self._origin) if self._origin else _here(3)
 
     def refusal(self, value: Value, how: str) -> CaptureError:
         """The error of code that wants a number that is not known, in words that fit the case."""
-        made = "" if value.node is None else f", computed at {place(value.node)}"
+        made = "" if value.node is None else f", computed at {value.node.place}"
         what = f"{value.name}: {TensorSpec(value.shape, value.dtype)}{made}"
         at = _here(3)
         if not self._open:
@@ -426,8 +416,12 @@ def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any
         return leaf
     if isinstance(leaf, Variable):
         return leaf
-    spec = as_spec(leaf)
-    name = spec.name or plain_name(path)
+    return spec_input(recorder, as_spec(leaf), plain_name(path), inputs)
+
+
+def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
+    """An input like a spec, named as it says or else by ``label``; free sizes get names."""
+    name = spec.name or label
     shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape))
     tensor = recorder.input(spec.like(shape), name)
     inputs.append(tensor._array)
@@ -479,14 +473,14 @@ def refuse_leaks(recorder: Trace, own: Any) -> None:
         return
     tensor = held[0]
     value = tensor._array
-    made = "" if value.node is None else f", computed at {place(value.node)}"
+    made = "" if value.node is None else f", computed at {value.node.place}"
     del held[1:]
     raise CaptureError(
         f"a value of {recorder.name!r} is kept outside of it: {_holder(tensor, held)}",
         received=f"{value.name}: {summary(tensor)}{made}",
         expected="values of a captured function leave it as results alone",
         hint="return it, or keep it in an ef.Variable with assign",
-        at=None if value.node is None else place(value.node),
+        at=None if value.node is None else value.node.place,
     )
 
 

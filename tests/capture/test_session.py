@@ -229,3 +229,19 @@ def test_two_devices(monkeypatch):
         np.testing.assert_allclose(float(a), float(b), rtol=1e-6)
     np.testing.assert_allclose(w.numpy(), v.numpy(), rtol=1e-6)
     assert int(steps) == 3
+
+
+def test_two_graphs_that_update_one_variable_in_one_run():
+    """The Variable is lent once, and its value is not written over while both read it."""
+    w = ef.Variable(np.ones((100, 100), "float32"), name="w")
+    spec = ef.TensorSpec((100, 100), "float32")
+    graphs = [
+        ef.capture.trace(lambda x, k=k: w.assign(w * 0.5 + x * k).value, spec, name=f"g{k}")
+        for k in (1.0, 2.0)
+    ]
+    session = ef.capture.Session(graphs[0])
+    session.extend(graphs[1])
+    x = np.ones((100, 100), "float32")
+    found = session.run(["g1.0:output", "g2.0:output"], {"x": x}, targets=graphs)
+    assert [float(t[0, 0]) for t in found] == [1.5, 2.5]
+    assert float(w.value[0, 0]) in (1.5, 2.5)

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.trace import Trace, place
+from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
@@ -389,7 +389,7 @@ def run(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
         try:
             out = f(*[values[i] if i >= 0 else x for i, x in given], **attributes)
         except EagerflowError as error:
-            error.at = error.at or place(node) or None
+            error.at = error.at or node.place or None
             raise
         if type(out) is tuple:
             for i, y in zip(made, out, strict=True):
@@ -421,7 +421,7 @@ def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
             with pinned, named:
                 out = call(node.op, *args, **node.attributes)
         except EagerflowError as error:
-            error.at = error.at or place(node) or None
+            error.at = error.at or node.place or None
             raise
         known.update(zip(node.outputs, out if type(out) is tuple else (out,), strict=True))
     if recorder is not None:

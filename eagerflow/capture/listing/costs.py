@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.concrete import concrete
 from eagerflow.capture.listing.text import line_name, nested
-from eagerflow.capture.trace import place
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
 from eagerflow.graph import Graph, Node, Value, graph_method
@@ -242,7 +241,7 @@ def _cost(node: Node) -> Cost:
             return found
     raise ShapeError(
         f"the cost of {node.name} is not a polynomial in its sizes", op=node.op.name,
-        at=place(node) or None, hint=f"graph.costs({', '.join(f'{n}=32' for n in names)})",
+        at=node.place or None, hint=f"graph.costs({', '.join(f'{n}=32' for n in names)})",
     )  # fmt: skip
 
 

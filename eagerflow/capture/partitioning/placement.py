@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from eagerflow.capture.listing.text import nested
 from eagerflow.capture.partitioning.cost_model import CostModel
 from eagerflow.capture.partitioning.grouping import Group, grouped
-from eagerflow.capture.trace import place as place_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph import Graph, Node, Value
@@ -136,14 +135,14 @@ class _Pins:
             told = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
             raise PlacementError(
                 f"{node.name} is pinned to several devices, and runs whole on one: {told}",
-                op=self.graph.name, at=place_of(node) or None,
+                op=self.graph.name, at=node.place or None,
                 hint="one ef.device around the whole call, and none in its bodies",
             )  # fmt: skip
         return next(iter(found.items()), None)
 
     def _own(self, node: Node) -> tuple[int, Reason] | None:
         named = node.attributes.get("device")
-        at = place_of(node)
+        at = node.place
         line = at.partition(" in ")[0]
         ends = f" at {_short(line)}" if line else ""
         if isinstance(named, str):

@@ -83,10 +83,6 @@ class Lifetimes:
             value = above
         return value
 
-    def leaves(self, value: Value) -> bool:
-        """Whether the value may share memory with something that the plan does not own."""
-        return self.root(value) in self.kept
-
 
 class Pool:
     """Buffers of a plan: free ones are taken again, the smallest that is large enough."""

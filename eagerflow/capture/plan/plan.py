@@ -21,7 +21,7 @@ from eagerflow.errors import (
     OutOfMemoryError,
     ShapeError,
 )
-from eagerflow.graph import Graph, Node
+from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
 
 __all__ = ["Plan"]
@@ -86,6 +86,9 @@ class Plan:
         self.replaced = tuple((group, updates[group]) for group in self._program.replaced)
         """Groups of Variables that one step updates, in place where their old values are free, and
         that step."""
+        cells = [found.cell for group in self._program.replaced for found in group]
+        self.lent = sorted({id(c.variable): c.variable for c in cells}.values(), key=id)
+        """The Variables of these groups, each once."""
         self._function = self._compile()
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
@@ -203,5 +206,5 @@ def _where(place: Any, whole: bool = False) -> str:
     if source is None:
         return ""
     if whole:
-        return "{}:{} in {}".format(*source)
+        return place_of(source)
     return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
