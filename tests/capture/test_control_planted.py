@@ -5,6 +5,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture import cond, scan, while_loop
 from eagerflow.capture.control import bodies, branches, derived, functions, loops, scans
+from eagerflow.graph import Node
 from eagerflow.op import ops
 from tests.capture.control import captured, check_close, check_same, grads, loop_scan, t
 from tests.contract.checks import CHECKS
@@ -140,7 +141,7 @@ PLANTED = {
     "one draw for all examples": (
         bodies, "draws", lambda old: lambda graph: False, random_numbers_of_examples
     ),
-    "lines are lost": (bodies, "place", lambda old: lambda node: "", lines_of_errors),
+    "lines are lost": (Node, "place", lambda old: "", lines_of_errors),
 }  # fmt: skip
 
 
