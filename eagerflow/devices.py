@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import ArgumentError, DeviceError
+from eagerflow.guard import Locked, ScopeGuard
 
 __all__ = [
     "Device",
@@ -97,7 +97,7 @@ class Device:
     def backend(self) -> Any:
         """The array library behind this device, loaded at first use."""
         if self._type.backend is None:
-            with _lock:
+            with Locked(_lock):
                 self._type.backend = self._type.backend or self._type.load()
         return self._type.backend
 
@@ -106,8 +106,7 @@ class Device:
         try:
             return self._kinds[dtype]
         except KeyError:
-            with _lock:
-                return self._kinds.setdefault(dtype, Kind(self, dtype))
+            return self._kinds.setdefault(dtype, Kind(self, dtype))
 
     def __str__(self) -> str:
         return f"{self._type.name}:{self.index}"
@@ -138,10 +137,9 @@ def register_device_type(
     """
     if not name.isidentifier() or name != name.lower():
         raise DeviceError(f"{name!r} cannot name a device type", expected="a lowercase identifier")
-    with _lock:
-        if name in _types:
-            raise DeviceError(f"device type {name!r} is registered already")
-        _types[name] = _DeviceType(name, load, count, install)
+    made = _DeviceType(name, load, count, install)
+    if _types.setdefault(name, made) is not made:
+        raise DeviceError(f"device type {name!r} is registered already")
 
 
 def set_logical_devices(type: str, count: int) -> None:
@@ -159,11 +157,10 @@ def set_logical_devices(type: str, count: int) -> None:
         raise DeviceError(f"{count!r} is not a number of devices", expected="an integer from 1")
     if not known.count():
         raise DeviceError(f"there is no device of type {type!r} to split", hint=known.install)
-    with _lock:
-        in_use = max((d.index for d in known.devices.values() if d._kinds), default=-1) + 1
-        if count < in_use:
-            raise DeviceError(f"{type}:{in_use - 1} is in use", expected=f"at least {in_use}")
-        known.logical = count
+    in_use = max([d.index for d in known.devices.copy().values() if d._kinds], default=-1) + 1
+    if count < in_use:
+        raise DeviceError(f"{type}:{in_use - 1} is in use", expected=f"at least {in_use}")
+    known.logical = count
 
 
 def devices(type: str | None = None) -> list[Device]:
@@ -172,9 +169,8 @@ def devices(type: str | None = None) -> list[Device]:
     >>> str(ef.devices("cpu")[0])
     'cpu:0'
     """
-    with _lock:
-        types = list(_types.values()) if type is None else [_type_named(type)]
-        return [_device(known, i) for known in types for i in range(_count(known))]
+    types = list(_types.values()) if type is None else [_type_named(type)]
+    return [_device(known, i) for known in types for i in range(_count(known))]
 
 
 def device_of(array: Any) -> Device | None:
@@ -200,7 +196,7 @@ def _count(known: _DeviceType) -> int:
 
 def _device(known: _DeviceType, index: int) -> Device:
     if index not in known.devices:
-        known.devices[index] = Device(known, index)
+        known.devices.setdefault(index, Device(known, index))
     return known.devices[index]
 
 
@@ -223,20 +219,19 @@ def as_device(place: Device | str | None) -> Device:
         )
     if match["job"] not in (None, "local") or match["task"] not in (None, "0"):
         raise DeviceError(f"there is no device {place!r}: this process is /job:local/task:0")
-    with _lock:
-        current = current_device()
-        known = _type_named(match["type"].lower()) if match["type"] else current._type
-        if match["index"] not in (None, "*"):
-            number = int(match["index"])
-        else:
-            number = current.index if current._type is known else 0
-        if number >= _count(known):
-            raise DeviceError(
-                f"there is no device {place!r}",
-                expected="one of " + ", ".join(map(str, devices())),
-                hint=_remedy(known, number),
-            )
-        return _device(known, number)
+    current = current_device()
+    known = _type_named(match["type"].lower()) if match["type"] else current._type
+    if match["index"] not in (None, "*"):
+        number = int(match["index"])
+    else:
+        number = current.index if current._type is known else 0
+    if number >= _count(known):
+        raise DeviceError(
+            f"there is no device {place!r}",
+            expected="one of " + ", ".join(map(str, devices())),
+            hint=_remedy(known, number),
+        )
+    return _device(known, number)
 
 
 def _remedy(known: _DeviceType, number: int) -> str | None:
@@ -266,14 +261,25 @@ def _default() -> Device:
     return _device(_types["cpu"], 0)
 
 
-@contextmanager
-def _entered(place: Device) -> Iterator[Device]:
-    before = _scope.device
-    _scope.device = place
-    try:
-        yield place
-    finally:
-        _scope.device = before
+class _Entered(ScopeGuard):
+    """A context in which a device is this thread's current one."""
+
+    def __init__(self, place: Device) -> None:
+        self.place = place
+        self._before: list[Device | None] = []
+
+    def __enter__(self) -> Device:  # type: ignore[override]
+        self.acquire()
+        return self.place
+
+    def acquire(self) -> None:
+        self._before.append(_scope.device)
+        _scope.device = self.place
+
+    def release(self) -> None:
+        if self._before:
+            _scope.device = self._before[0]
+            self._before.clear()
 
 
 def device(name: Device | str) -> Any:
@@ -285,7 +291,7 @@ def device(name: Device | str) -> Any:
     ...     print(ef.zeros((2,)).device)
     cpu:0
     """
-    return _entered(as_device(name))
+    return _Entered(as_device(name))
 
 
 # Memory ------------------------------------------------------------------------------------------

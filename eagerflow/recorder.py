@@ -9,15 +9,15 @@ appends an ``Entry`` on its own.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any
 
 from eagerflow.backends.numpy import quiet_runner
 from eagerflow.errors import EagerflowError
+from eagerflow.guard import ScopeGuard
 
 if TYPE_CHECKING:
     from eagerflow.op import Op
@@ -46,7 +46,7 @@ FIRST_KEY, FIRST_VALUE = 6, 7
 Append = Callable[[tuple[Any, ...]], None]
 
 
-class Recorder:
+class Recorder(ScopeGuard):
     """Base of all recorders: a context that receives the op calls of its thread."""
 
     append: Append | None = None
@@ -54,41 +54,39 @@ class Recorder:
     _before: _State | None = None
     _thread = 0
 
-    def __enter__(self) -> Self:
+    def acquire(self) -> None:
+        """Become the innermost recorder of this thread."""
         if self._before is not None:
             raise EagerflowError(f"this {type(self).__name__} is entered already")
-        self._before = before = now()
+        before = now()
         self._thread = threading.get_ident()
         self.outer = before[1]
         self.opened()
-        with _counting:
-            process.recorders += 1
+        self._before = before
+        process.recorders.add(self)
         _now.set((self.append, self, _runner.run))
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def release(self) -> Exception | None:
+        """Give way to the recorder that was there before; an error if it is not the turn."""
         before = self._before
-        if before is None or self._thread != threading.get_ident():
-            raise EagerflowError(f"this {type(self).__name__} was entered in another thread")
+        if before is None:
+            return None
+        if self._thread != threading.get_ident():
+            return EagerflowError(f"this {type(self).__name__} was entered in another thread")
         innermost = inner = now()[1]
         while inner is not None and inner is not self:
             inner = inner.outer
         if inner is self:
             _now.set(before)
-        self._before = None
-        with _counting:
-            process.recorders -= 1
+        process.recorders.discard(self)
         self.closed()
-        if innermost is not self:  # as with a generator that is left while suspended
-            raise EagerflowError(
-                f"this {type(self).__name__} is left before one that was entered after it",
-                hint="leave them in reverse order, as nested with statements do",
-            )
+        self._before = None
+        if innermost is self:
+            return None
+        return EagerflowError(  # as with a generator that is left while suspended
+            f"this {type(self).__name__} is left before one that was entered after it",
+            hint="leave them in reverse order, as nested with statements do",
+        )
 
     def opened(self) -> None:
         """Called before the first op call arrives; ``outer`` is set."""
@@ -141,7 +139,7 @@ class Recorder:
 
 
 class _Process:
-    """How many recorders there are in all threads, and a quiet runner for when there is none.
+    """The recorders of all threads, and a quiet runner for when there is none.
 
     While nobody watches anywhere, which is most of the time, an op need not ask its own
     thread; the runner is then shared, and a thread that finds it taken uses its own.
@@ -150,12 +148,21 @@ class _Process:
     __slots__ = ("recorders", "run")
 
     def __init__(self) -> None:
-        self.recorders = 0
+        self.recorders: set[Recorder] = set()  # a count could miss one where threads meet
         self.run = quiet_runner()
 
 
 process = _Process()
-_counting = threading.Lock()
+
+
+def _forget_other_threads() -> None:
+    # Only the forking thread lives on in the child.
+    own = threading.get_ident()
+    process.recorders.difference_update([r for r in process.recorders if r._thread != own])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 class _Runner(threading.local):
@@ -176,18 +183,18 @@ now = _now.get
 
 
 def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``f(...)`` with ``recorder`` as the innermost one."""
-    before = now()
-    try:  # nothing stands before it, so that Ctrl-C finds no gap
-        _now.set((recorder.append if recorder else None, recorder, _runner.run))
-        return f(*args, **kwargs)
-    finally:
-        _now.set(before)
+    """``f(...)`` with ``recorder`` as the innermost one, in a context that is left with the call."""
+    return copy_context().run(_under, recorder, f, args, kwargs)
+
+
+def _under(recorder: Recorder | None, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    _now.set((recorder.append if recorder else None, recorder, _runner.run))
+    return f(*args, **kwargs)
 
 
 def recording() -> bool:
     """Whether somebody watches the op calls of this thread."""
-    return process.recorders > 0 and _now.get()[1] is not None
+    return bool(process.recorders) and _now.get()[1] is not None
 
 
 def outside(what: str, f: Callable[..., Any], *args: Any) -> Any:
@@ -220,8 +227,7 @@ scopes = _scope.get
 """Gives the prefix of names in the scopes entered now, such as ``"encoder/dense/"``."""
 
 
-@contextmanager
-def scope(name: str) -> Iterator[None]:
+class scope(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which the nodes of graphs get names that begin with ``name``.
 
     ``name`` is any text without a slash. Scopes nest; layers are scopes by themselves.
@@ -232,8 +238,18 @@ def scope(name: str) -> Iterator[None]:
     >>> ef.capture.trace(f, ef.TensorSpec((3,), "float32")).nodes[0].name
     'encoder/tanh'
     """
-    token = _scope.set(f"{_scope.get()}{name}/")
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._before: str | None = None
+
+    def acquire(self) -> None:
+        """Lengthen the prefix of names."""
+        self._before = _scope.get()
+        _scope.set(f"{self._before}{self._name}/")
+
+    def release(self) -> None:
+        """Let names begin as before."""
+        if self._before is not None:
+            _scope.set(self._before)
+            self._before = None

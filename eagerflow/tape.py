@@ -7,7 +7,6 @@ written with public ops, so a tape around a tape gives higher derivatives.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -44,7 +43,7 @@ from eagerflow.variable import Variable
 
 __all__ = ["GradientTape", "pull_back", "reduce_to"]
 
-_key_lock = threading.Lock()
+_claims: dict[int, tuple[Tensor, int]] = {}  # keys about to be given, by the tensor's id
 
 
 class GradientTape(Recorder):
@@ -194,6 +193,11 @@ class GradientTape(Recorder):
         >>> tape.gradient(loss, {"w": w})
         {'w': Tensor([2., 4.], float32, cpu:0)}
         """
+        return self._gradient(target, sources, output_gradients, unconnected, self.persistent)
+
+    def _gradient(
+        self, target: Any, sources: Any, output_gradients: Any, unconnected: str, keep: bool
+    ) -> Any:
         if unconnected not in ("raise", "none", "zero"):
             raise GradientError(
                 f"{unconnected!r} is not a choice", argument="unconnected",
@@ -213,14 +217,14 @@ class GradientTape(Recorder):
                 if not start or not self._keys_of(source):
                     self._raise_unconnected(source, self.why(target, source))
         ends: list[Any] = []
-        found = self._collect(start, leaves, ends)
+        found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
                 keys = self._keys_of(source)
                 self._raise_unconnected(source, story.ended(ends, self._left, keys))
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
-        if not self.persistent:
+        if not keep:
             self.reset()
         return tree.unflatten(structure, found)
 
@@ -265,7 +269,7 @@ class GradientTape(Recorder):
         return start
 
     def _collect(
-        self, start: dict[int, Tensor], sources: Sequence[Any], ends: list[Any]
+        self, start: dict[int, Tensor], sources: Sequence[Any], ends: list[Any], keep: bool
     ) -> list[Tensor | None]:
         keys = [self._keys_of(source) for source in sources]
         wanted: set[int] = set().union(*keys)
@@ -273,7 +277,7 @@ class GradientTape(Recorder):
             read <= wanted for _, read in self._reads.values()
         )
         reached = None if all_wanted else _reached(self._entries, wanted)
-        if self.persistent:
+        if keep:
             grads = pull_back(self._entries[:], start, wanted, reached, ends)
         else:
             # The walk uses up the entries, so that memory is given back on the way, and a
@@ -311,15 +315,11 @@ class GradientTape(Recorder):
         Tensor([[2., 0.],
                 [0., 4.]], shape=(2, 2), float32, cpu:0)
         """
-        keep, self.persistent = self.persistent, True
-        try:
-            units = eye(target.size, dtype=target.dtype, device=str(target.device))
-            rows = batching.vmap(
-                lambda g: self.gradient(target, sources, g.reshape(target.shape), unconnected)
-            )(units)
-        finally:
-            self.persistent = keep
-        if not keep:
+        units = eye(target.size, dtype=target.dtype, device=str(target.device))
+        rows = batching.vmap(
+            lambda g: self._gradient(target, sources, g.reshape(target.shape), unconnected, True)
+        )(units)
+        if not self.persistent:
             self._used = True
             self.reset()
         return tree.map_leaves(
@@ -363,9 +363,11 @@ class GradientTape(Recorder):
 def _keyed(tensor: Tensor) -> int:
     """The key of ``tensor``, given now if it has none."""
     if tensor._key is None:
-        with _key_lock:  # another thread's tape may watch the same tensor
-            if tensor._key is None:
-                tensor._key = next_key()
+        # Another thread's tape may watch the same tensor: the first claim holds for both.
+        _, key = _claims.setdefault(id(tensor), (tensor, next_key()))
+        if tensor._key is None:
+            tensor._key = key
+        _claims.pop(id(tensor), None)
     return tensor._key
 
 

@@ -41,7 +41,7 @@ def together(work, count):
 def nothing_is_left():
     yield
     assert now()[:2] == (None, None)
-    assert process.recorders == 0
+    assert not process.recorders
 
 
 def test_thousands_of_gradients_in_eight_threads(monkeypatch):
@@ -224,7 +224,7 @@ def test_interrupt_in_the_middle_of_ops():
                         y = (x * x + x).sum()
                     tape.gradient(y, x)
             assert now()[1] is None
-            assert process.recorders == 0
+            assert not process.recorders
             assert ef.grad(lambda x: (x * x).sum())(x)[0].item() == 2.0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -289,7 +289,7 @@ def test_tapes_are_left_in_reverse_order():
     assert now()[1] is None  # nothing records any more, in whatever order they are left
     with pytest.raises(EagerflowError, match="entered after it"):
         inner.__exit__(None, None, None)
-    assert now()[1] is None and process.recorders == 0
+    assert now()[1] is None and not process.recorders
 
 
 def test_tapes_in_copied_contexts_are_their_own():

@@ -13,33 +13,64 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-__all__ = ["run", "scratch", "set_thread_count", "single_threaded_blas", "thread_count"]
+from eagerflow.guard import Locked, ScopeGuard, in_one_call
+
+__all__ = [
+    "Alone", "helpers", "invite", "run", "scratch", "set_thread_count", "single_threaded_blas",
+    "thread_count",
+]  # fmt: skip
 
 
-class _Job:
-    """The calls of one ``run``; each thread takes the next one that nobody has taken."""
+class _Job(ScopeGuard):
+    """The calls of one ``run``, and the pool's threads lent to it; left when none works on it.
+
+    Each thread takes the next call that nobody has taken. Counters of itertools, sets and queues
+    are atomic, so there is no lock that an exception could leave behind.
+    """
 
     def __init__(self, function: Callable[[int], Any], count: int) -> None:
         self.function = function
         self.count = count
         self.errors: list[BaseException] = []
-        # Counters of itertools are atomic, and cheaper than a lock.
         self._take = itertools.count().__next__
-        self._guard = threading.Lock()
-        self._helping = 0  # threads of the pool that are at work
-        self._closed = False
-        self._left = threading.Lock()
-        self._left.acquire()
+        self._helping: set[int] = set()  # threads of the pool that are at work
+        self._over = False
+        self._left: SimpleQueue[int] = SimpleQueue()  # told by each of them when it has ended
+
+    def acquire(self) -> None:
+        """Take the pool's threads, unless another run has them."""
+        if _lent.setdefault("pool", self) is self:
+            pool = _started()
+            pool.keep_off(_core())
+            pool.offer(self.help, self.count - 1)
+
+    def release(self) -> None:
+        """Give the threads back when nobody works on any call.
+
+        Calls write into memory of whoever called ``run``. So Ctrl-C stops the calls that have
+        not begun, but is raised only when all others have ended.
+        """
+        while True:
+            try:
+                self._over = True
+                while self._helping:
+                    self._left.get()
+                break
+            except BaseException as error:
+                self.errors.append(error)
+        if _lent.get("pool") is self:
+            _lent.pop("pool", None)
 
     def work(self) -> None:
         """Make calls until none is left."""
-        while (i := self._take()) < self.count:
+        while (i := self._take()) < self.count and not self._over:
             if not self.errors:
                 try:
                     self.function(i)
@@ -48,41 +79,21 @@ class _Job:
 
     def help(self) -> None:
         """Work as a thread of the pool, unless the job is over."""
-        with self._guard:
-            if self._closed:
-                return
-            self._helping += 1
+        me = threading.get_ident()
+        self._helping.add(me)
         try:
-            self.work()
-        finally:
-            with self._guard:
-                self._helping -= 1
-                if self._closed and not self._helping:
-                    self._left.release()
-
-    def finish(self) -> None:
-        """Make what calls are left, and return when nobody works on any.
-
-        Calls write into memory of whoever called ``run``. So Ctrl-C stops the calls that have
-        not begun, but is raised only when all others have ended.
-        """
-        while True:
-            try:
+            if not self._over:
                 self.work()
-                self._closed = True
-                with self._guard:
-                    if not self._helping:
-                        return
-                self._left.acquire()
-            except BaseException as error:
-                self.errors.append(error)
+        finally:
+            self._helping.discard(me)
+            self._left.put(me)
 
 
 class _Pool:
-    """Threads that wait for jobs; all of them end with the process."""
+    """Threads that wait for calls to make; all of them end with the process."""
 
     def __init__(self, size: int) -> None:
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._off = -1  # the core that they keep off
         self._threads = [
             threading.Thread(target=self._serve, name=f"eagerflow-{i}", daemon=True)
@@ -108,26 +119,25 @@ class _Pool:
 
     def _serve(self) -> None:
         np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
-        _local.inside = True
-        while (job := self._jobs.get()) is not None:
-            job.help()
-            del job  # it holds arrays
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # it holds arrays
 
-    def offer(self, job: _Job, helpers: int) -> None:
-        """Ask that many threads to help with a job."""
+    def offer(self, call: Callable[[], Any], helpers: int) -> None:
+        """Ask that many threads to make a call."""
         for _ in range(min(helpers, len(self._threads))):
-            self._jobs.put(job)
+            self._calls.put(call)
 
     def close(self) -> None:
         """Let the threads end."""
         for _ in self._threads:
-            self._jobs.put(None)
+            self._calls.put(None)
 
 
 class _Local(threading.local):
-    """Per thread: whether it is in a call of ``run`` already, and memory to work in."""
+    """Per thread: whether its kernels have no other threads to help, and memory to work in."""
 
-    inside = False
+    alone = False
 
     def __init__(self) -> None:
         self.buffers: dict[str, Any] = {}
@@ -142,7 +152,7 @@ def _available() -> int:
 
 _local = _Local()
 _lock = threading.Lock()
-_busy = threading.Lock()
+_lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
 _pool: _Pool | None = None
 _count: int | None = None
 
@@ -165,19 +175,18 @@ def set_thread_count(count: int | None) -> None:
     >>> set_thread_count(None)
     """
     global _count, _pool
-    with _busy, _lock:
-        if _pool is not None:
-            _pool.close()
-        _pool, _count = None, count
+    before, _pool, _count = _pool, None, count
+    if before is not None:
+        before.close()
 
 
 def _after_fork() -> None:
     # Only the forking thread lives on in the child: locks and threads are made afresh.
-    global _lock, _busy, _pool, _blas_lock, _blas_users
-    _lock, _busy, _blas_lock = threading.Lock(), threading.Lock(), threading.Lock()
-    _pool = None
+    global _lock, _pool
+    _lock, _pool = threading.Lock(), None
+    _lent.clear()
     if _blas_users:
-        _blas_users = 0
+        _blas_users.clear()
         _restore_blas()
 
 
@@ -187,10 +196,13 @@ if hasattr(os, "register_at_fork"):
 
 def _started() -> _Pool:
     global _pool
-    with _lock:
-        if _pool is None:
-            _pool = _Pool(thread_count() - 1)
-        return _pool
+    found = _pool
+    if found is None:
+        with Locked(_lock):
+            found = _pool
+            if found is None:
+                found = _pool = _Pool(thread_count() - 1)
+    return found
 
 
 @cache
@@ -210,6 +222,26 @@ def _core() -> int:
     return -1 if function is None else function()
 
 
+class Alone(ScopeGuard):
+    """A context in which kernels that this thread calls use no other thread, and BLAS one."""
+
+    def __init__(self) -> None:
+        self._before: bool | None = None
+        self._blas = single_threaded_blas()
+
+    def acquire(self) -> None:
+        """Begin."""
+        self._before = _local.alone
+        _local.alone = True
+        self._blas.acquire()
+
+    def release(self) -> None:
+        """End."""
+        self._blas.release()
+        if self._before is not None:
+            _local.alone = self._before
+
+
 def run(function: Callable[[int], Any], count: int) -> None:
     """Call ``function`` with 0 ... ``count - 1``, in any order, with BLAS at one thread.
 
@@ -221,29 +253,37 @@ def run(function: Callable[[int], Any], count: int) -> None:
     >>> squares
     [0, 1, 4, 9]
     """
-    with single_threaded_blas:
-        if count < 2 or _local.inside or thread_count() < 2 or not _busy.acquire(blocking=False):
+    with single_threaded_blas():
+        if count < 2 or helpers() < 1:
             for i in range(count):
                 function(i)
             return
-        _local.inside = True
-        try:
-            job = _Job(function, count)
-            pool = _started()
-            pool.keep_off(_core())
-            pool.offer(job, count - 1)
-            job.finish()
-        finally:
-            _local.inside = False
-            _busy.release()
+        with _Job(function, count) as job:
+            job.work()
     if job.errors:
         raise job.errors[0]
+
+
+def helpers() -> int:
+    """How many other threads may help this one; none while a run has the pool's."""
+    return 0 if _lent or _local.alone else thread_count() - 1
+
+
+def invite(call: Callable[[], Any], count: int) -> None:
+    """Ask so many threads of the pool for a call each: they make it soon, late or not at all."""
+    pool = _started()
+    pool.keep_off(_core())
+    pool.offer(call, count)
+
+
+_UNUSED = 3  # references to a buffer that nobody works in: the table, a name, getrefcount's own
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array of arbitrary values in memory that this thread uses again and again.
 
-    It is valid until the thread asks for the same ``name`` again, and never leaves a kernel.
+    The memory is the caller's as long as the array lives: who asks for the same ``name``
+    meanwhile, as a signal handler may, gets other memory. It never leaves a kernel.
 
     >>> scratch("columns", (2, 3), "float32").shape
     (2, 3)
@@ -253,6 +293,8 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     for size in shape:
         needed *= size
     buffer = _local.buffers.get(name)
+    if buffer is not None and getrefcount(buffer) > _UNUSED:
+        return np.empty(shape, dtype)
     if buffer is None or buffer.nbytes < needed or buffer.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would hold its memory for good.
         buffer = _local.buffers[name] = np.empty(needed, np.uint8)
@@ -267,7 +309,7 @@ def _blas() -> tuple[Any, Any] | None:
     """Functions that set and tell the number of threads of NumPy's OpenBLAS, if that is it."""
     for path in _blas_paths():
         try:
-            library = ctypes.CDLL(path)
+            library = ctypes.PyDLL(path)  # calls keep the lock
         except OSError:
             continue
         for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "", "64")):
@@ -299,43 +341,37 @@ def _blas_paths() -> list[str]:
     return [p for p in found if p in mapped] or sorted(p for p in mapped if ".so" in p)
 
 
-_blas_lock = threading.Lock()
-_blas_users = 0
+_blas_users: set[single_threaded_blas] = set()
 _blas_before = 1
 
 
-class _SingleThreadedBlas:
+class single_threaded_blas(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which BLAS calls use one thread; the first user switches, the last restores.
 
     Without an OpenBLAS that can be found it does nothing.
     """
 
-    def __enter__(self) -> None:
-        global _blas_users, _blas_before
+    def acquire(self) -> None:
+        """Set one thread."""
+        global _blas_before
         functions = _blas()
-        if functions is None:
-            return
-        with _blas_lock:
+        if functions is not None:
+            setter, getter = functions
+            before = getter()
             if not _blas_users:
-                _blas_before = functions[1]()
-                if _blas_before != 1:
-                    functions[0](1)
-            _blas_users += 1
+                if before == 1:
+                    return
+                _blas_before = before
+            in_one_call((partial(_blas_users.add, self), partial(setter, 1)))
 
-    def __exit__(self, *_: object) -> None:
-        global _blas_users
-        if _blas() is None:
-            return
-        with _blas_lock:
-            _blas_users -= 1
-            if not _blas_users:
-                _restore_blas()
+    def release(self) -> None:
+        """Give BLAS its threads back, unless others want one thread still."""
+        if self in _blas_users:
+            forget = partial(_blas_users.discard, self)
+            in_one_call((forget, _blas_users.__len__, partial(_blas()[0], _blas_before)))
 
 
 def _restore_blas() -> None:
     functions = _blas()
     if functions is not None and _blas_before != 1:
         functions[0](_blas_before)
-
-
-single_threaded_blas = _SingleThreadedBlas()

@@ -115,7 +115,7 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     if SMALLEST_SHARED < a.size * b.shape[1] < WORTH_SHARING:
-        with threads.single_threaded_blas:
+        with threads.single_threaded_blas():
             return a.dot(b, out)
     return a.dot(b, out)
 

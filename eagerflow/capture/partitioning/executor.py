@@ -102,18 +102,9 @@ def mode_of(place: Device) -> str:
     return SHARED if place.type == "cpu" and len(devices("cpu")) > 1 else FREE
 
 
-@contextmanager
-def own_share(share: int) -> Iterator[None]:
+def own_share(share: int) -> Any:
     """A context in which kernels that this thread calls use so many cores, and BLAS one."""
-    local = threads._local
-    before = local.inside
-    if share == 1:
-        local.inside = True  # then all calls of threads.run are made one by one
-    try:
-        with threads.single_threaded_blas:
-            yield
-    finally:
-        local.inside = before
+    return threads.Alone() if share == 1 else threads.single_threaded_blas()
 
 
 class _Gate:

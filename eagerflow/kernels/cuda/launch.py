@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.extras import load
+from eagerflow.guard import Locked
 from eagerflow.kernels.cuda.binding import (
     Binding,
     Layout,
@@ -100,7 +101,7 @@ def _memory(array: Any) -> Memory:
 def _module(cupy: Any, device: int, text: str) -> Any:
     module = _modules.get((device, text))
     if module is None:
-        with _lock:
+        with Locked(_lock):
             module = _modules.get((device, text))
             if module is None:
                 module = _modules[device, text] = cupy.RawModule(code=text, options=OPTIONS)
@@ -112,7 +113,7 @@ def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> Pr
     program = _programs.get(key)
     if program is None:
         program = prepare(region, places, sizes)
-        with _lock:
+        with Locked(_lock):
             if len(_programs) >= _KEPT:
                 _programs.pop(next(iter(_programs)))  # the oldest
             _programs[key] = program

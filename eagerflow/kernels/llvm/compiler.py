@@ -18,6 +18,7 @@ from typing import Any
 
 from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
+from eagerflow.guard import Locked
 
 __all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
 
@@ -148,7 +149,7 @@ def _optimized(code: str, target: Target) -> tuple[Any, Any]:
 
 def compile_object(code: str, target: Target | None = None) -> bytes:
     """The object file of a module in LLVM's text form."""
-    with _lock:
+    with Locked(_lock):
         module, machine = _optimized(code, target or host())
         content: bytes = machine.emit_object(module)
         del module
@@ -157,7 +158,7 @@ def compile_object(code: str, target: Target | None = None) -> bytes:
 
 def assembly(code: str, target: Target | None = None) -> str:
     """The same as ``compile_object``, as text for people."""
-    with _lock:
+    with Locked(_lock):
         module, machine = _optimized(code, target or host())
         text: str = machine.emit_assembly(module)
         del module
@@ -173,7 +174,7 @@ class Library:
     def __del__(self) -> None:
         if sys.is_finalizing():  # a thread that ended with the interpreter may hold the lock
             return
-        with _lock:
+        with Locked(_lock):
             del self._tracker
 
     def address(self, name: str) -> int:
@@ -205,7 +206,7 @@ def _linker(batch: int) -> Any:
 
 def link(content: bytes, *names: str) -> Library:
     """Load an object file for this machine; ``names`` are the functions wanted from it."""
-    with _lock:
+    with Locked(_lock):
         number = next(_names)
         builder = _llvm().JITLibraryBuilder().add_object_img(content).add_current_process()
         for name in names:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from eagerflow.kernels.llvm.instructions import Code
 
-__all__ = ["LINE", "RUN", "SLOTS", "driver"]
+__all__ = ["LINE", "RUN", "SLOTS", "driver", "pause_of"]
 
 RUN = "run"
 SLOTS = ("rows", "whole", "height", "span", "blocks", "count")
@@ -20,13 +20,14 @@ LINE = 16
 """64-bit words between two counters, so that no two of them share a cache line."""
 
 _PAUSES = {
-    "x86_64": "call void @llvm.x86.sse2.pause()",
-    "aarch64": "call void @llvm.aarch64.hint(i32 1)",
+    "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
 }
-_DECLARATIONS = {
-    "x86_64": "declare void @llvm.x86.sse2.pause()",
-    "aarch64": "declare void @llvm.aarch64.hint(i32)",
-}
+
+
+def pause_of(triple: str) -> tuple[str, str]:
+    """The instruction for waiting in a loop on a machine, and what declares it."""
+    return _PAUSES.get(triple.partition("-")[0], ("", ""))
 
 
 def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -> str:
@@ -36,7 +37,7 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
     calls once at the end.
     """
     code = Code()
-    machine = triple.partition("-")[0]
+    pause, declaration = pause_of(triple)
     code.lines.append(f"define void @{RUN}(ptr %frame, ptr %scratch, ptr %counters) nounwind {{")
     code.label("entry")
     for slot in SLOTS:
@@ -44,7 +45,7 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
         code.line(f"%{slot} = load i64, ptr %at_{slot}, align 8")
     for number, name in enumerate(stages):
         waits = number + 1 < len(stages) or last is not None
-        _stage(code, number, name, _PAUSES.get(machine, "") if waits else None)
+        _stage(code, number, name, pause if waits else None)
     if last is not None:
         taken = _counter(code, 2 * len(stages))
         first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
@@ -57,7 +58,7 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
         code.label(done)
     code.line("ret void")
     code.lines.append("}")
-    return "\n".join([*code.lines, _DECLARATIONS.get(machine, "")])
+    return "\n".join([*code.lines, declaration])
 
 
 def _counter(code: Code, number: int) -> str:

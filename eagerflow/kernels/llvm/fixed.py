@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import threads
-from eagerflow.kernels.cache import ObjectCache
-from eagerflow.kernels.llvm import compiler, launch
+from eagerflow.kernels.llvm import launch
 from eagerflow.kernels.llvm.driver import LINE
+from eagerflow.kernels.llvm.team import Team, library
 from eagerflow.kernels.reductions import identity, ufunc
 
 __all__ = ["FixedCall", "possible"]
@@ -176,20 +176,10 @@ def _functions() -> tuple[Any, Any]:
 
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
-    target = compiler.host()
     text = _TEXT.format(head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=LINE)
-    text = f'target triple = "{target.triple}"\n{text}'
-    disk = ObjectCache()
-    key = "\n".join([text, target.key, compiler.version()])
-    content = disk.load(key)
-    if content is None:
-        content = compiler.compile_object(text, target)
-        disk.store(key, content)
-    library = compiler.link(content, "fill_if_fit", "start")
+    found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    fill, start = (kind(library.address(name)) for name in ("fill_if_fit", "start"))
-    fill.owner = start.owner = library  # type: ignore[attr-defined]
-    return fill, start
+    return kind(found["fill_if_fit"]), kind(found["start"])
 
 
 @cache
@@ -217,7 +207,8 @@ class _Job:
     """All that one run at a time needs besides its arrays."""
 
     __slots__ = (
-        "address", "counters", "frame", "held", "partial", "partials", "places", "scratch", "words",
+        "address", "counters", "frame", "held", "partial", "partials", "places", "scratch", "team",
+        "words",
     )  # fmt: skip
 
     def __init__(self, call: FixedCall) -> None:
@@ -234,11 +225,11 @@ class _Job:
         self.held = own._reserve(self.frame) if own.variant == "stages" else []
         self.scratch = 0
         if own.scratch:
-            if own.variant != "stages":
-                self.held = [np.empty(own.scratch + 64, np.uint8)]
-            self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
             if own.variant == "stages":
                 self.scratch = launch.address(self.held[-1])
+            else:
+                self.held = [np.empty(own.scratch + 64, np.uint8)]
+                self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
         count = len(call.slots)
         self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
             call.entry, ctypes.addressof(self.frame), self.scratch,
@@ -249,6 +240,9 @@ class _Job:
         # What is written with each call: one object for each operand.
         first = self.address + 8 * (_HEAD + 2 * count)
         self.places: Any = (ctypes.c_int64 * count).from_address(first)
+        apart = own.scratch and own.variant != "stages"  # each thread needs memory of its own
+        held = self.words, self.frame, self.counters, self.held, self.partials, own.code
+        self.team = Team([self.address], held, own.own_scratch if apart else None)
 
 
 class FixedCall:
@@ -293,8 +287,11 @@ class FixedCall:
         else:
             given = [*map(id, inputs), *map(id, outputs)]
         job.places[:] = given
-        if self.threads > 1 and threads.thread_count() > 1:
-            differs: int = self._shared(job)
+        helpers = min(self.threads - 1, threads.helpers()) if self.threads > 1 else 0
+        if helpers:
+            differs: int = self.fill(job.address)
+            if not differs:
+                job.team.run(helpers)
         else:
             differs = self.start(job.address)
         if not differs:
@@ -302,18 +299,6 @@ class FixedCall:
                 join(job, outputs)
         self._jobs.append(job)
         return differs
-
-    def _shared(self, job: _Job) -> int:
-        if self.fill(job.address):
-            return 1
-        function, frame, counters = self.launch.code.function, job.frame, job.counters
-        kept = self.launch.scratch if self.launch.variant != "stages" else 0
-
-        def help_out(_: int) -> None:
-            function(frame, self.launch._own_scratch() if kept else job.scratch, counters)
-
-        threads.run(help_out, min(self.threads, threads.thread_count()))
-        return 0
 
     def _join(self, number: int) -> Any:
         """What brings a column reduction's parts into its output."""

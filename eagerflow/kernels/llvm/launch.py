@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.guard import Locked
 from eagerflow.kernels import threads
 from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.cache import ObjectCache
@@ -26,6 +27,7 @@ from eagerflow.kernels.llvm.driver import LINE, RUN, SLOTS, driver
 from eagerflow.kernels.llvm.groups import GroupNest
 from eagerflow.kernels.llvm.lanes import SideNest
 from eagerflow.kernels.llvm.nest import Nest, frame_slots, homes
+from eagerflow.kernels.llvm.team import Team
 from eagerflow.kernels.reductions import identity, ufunc
 from eagerflow.kernels.region import Input, Region, Statement
 from eagerflow.kernels.schedule import schedule
@@ -141,7 +143,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
     key = region.key, layout, variant
     code = _codes.get(key)
     if code is None:
-        with _making.setdefault(key, threading.Lock()):
+        with Locked(_making.setdefault(key, threading.Lock())):
             code = _codes.get(key)
             if code is None:
                 code = Code(region, layout, variant)
@@ -215,6 +217,27 @@ def _address() -> Callable[[Any], int]:
 
 
 address = _address()
+
+
+def own_scratch(name: str, size: int) -> tuple[Any, int]:
+    """Memory of the calling thread's own, and its first address that is placed for vectors."""
+    memory = threads.scratch(name, (size,), np.uint8)
+    return memory, -(-address(memory) // 64) * 64
+
+
+def share(
+    function: Any, frame: Any, counters: Any, scratch: Callable[[], tuple[Any, int]] | None,
+    helpers: int,
+) -> None:  # fmt: skip
+    """Run a kernel on a frame, with so many other threads to help; none works on it afterwards."""
+    if helpers < 1:
+        memory = None if scratch is None else scratch()  # held until the call is over
+        function(frame, 0 if memory is None else memory[1], counters)
+        return
+    entry = ctypes.cast(function, ctypes.c_void_p).value or 0
+    job = (ctypes.c_int64 * 4)(entry, ctypes.addressof(frame), 0, ctypes.addressof(counters))
+    held = function, frame, counters, job
+    Team([ctypes.addressof(job)], held, scratch).run(helpers)
 
 
 class Launch:
@@ -331,23 +354,16 @@ class Launch:
             partial[name] = made
             frame[self.at[f"columns_{name}"]] = address(partial[name])
         held = self._reserve(frame) if self.variant == "stages" else []
-        shared = address(held[-1]) if held and self.scratch else 0
-        counters, function = self.code.counters(), self.code.function
-
-        def help_out(_: int) -> None:
-            own = self.scratch and (shared or self._own_scratch())
-            function(frame, own, counters)
-
-        if self.parallel and self.count > 1:
-            threads.run(help_out, min(self.count, threads.thread_count()))
-        else:
-            help_out(0)
+        own = None
+        if self.scratch:
+            own = (lambda: (held, address(held[-1]))) if held else self.own_scratch
+        many = min(self.count, 1 + threads.helpers()) if self.parallel else 1
+        share(self.code.function, frame, self.code.counters(), own, many - 1)
         return partial
 
-    def _own_scratch(self) -> int:
-        """Memory of the calling thread's own, placed for vectors."""
-        start = address(threads.scratch("kernel", (self.scratch + 64,), np.uint8))
-        return -(-start // 64) * 64
+    def own_scratch(self) -> tuple[Any, int]:
+        """Memory of the calling thread's own, and where in it kernels may begin."""
+        return own_scratch("kernel", self.scratch + 64)
 
     def _reserve(self, frame: Any) -> list[Any]:
         """Memory for what stages leave for later ones; last, that of the values kept."""

@@ -74,33 +74,23 @@ class Program:
         launch, at, frame = machine().launch, self.at, self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        many = min(count, threads.thread_count()) if shared else 1
+        many = min(count, 1 + threads.helpers()) if shared else 1
         frame[:7] = [rows, whole, height, span, blocks, count, many]
         for name, value in values.items():
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
-        taken, function = (ctypes.c_int64 * counters(self.stages, many))(), self.function
+        taken = (ctypes.c_int64 * counters(self.stages, many))()
 
         # Each power of two has memory of its own: small programs leave the large ones' alone.
         name = f"program {scratch.bit_length()}"
 
-        def help_out(_: int) -> None:
-            own = 0
-            if scratch:
-                own = launch.address(threads.scratch(name, (2 << scratch.bit_length(),), np.uint8))
-            function(frame, -(-own // 64) * 64, taken)
-
-        if many > 1:
-            threads.run(help_out, many)
-        else:
-            help_out(0)
+        own = (lambda: launch.own_scratch(name, 2 << scratch.bit_length())) if scratch else None
+        launch.share(self.function, frame, taken, own, many - 1)
 
 
 def _text(write: Any, stages: list[str], slots: list[str]) -> Callable[[], str]:
     def text() -> str:
         found, target = machine(), machine().compiler.host()
-        processor = target.triple.partition("-")[0]
-        pause = found.driver._PAUSES.get(processor, "")
-        declaration = found.driver._DECLARATIONS.get(processor, "")
+        pause, declaration = found.driver.pause_of(target.triple)
         code = found.instructions.Code
         return "\n".join([write(code(), slots), driver(code(), stages, pause), declaration])
 

@@ -1,0 +1,121 @@
+"""Guards: contexts that are left whatever is raised, at whatever bytecode.
+
+Ctrl-C, a signal handler's exception or a debugger's may come at any bytecode: also at the first
+one of ``__exit__``, or in a ``finally`` before what it is to do. So what must not be left undone
+hangs on the life of an object that only the ``with`` statement holds. The interpreter takes the
+bound ``__exit__`` before the block and drops it behind it, in C, on every way out; that object's
+death does what a call that was cut short has not done. Nothing else holds it: not a frame, and so
+no traceback either.
+
+Two things must be one for this to hold: a change and the note of who made it. A call of C code
+is one, as Python looks for signals between bytecodes only; ``in_one_call`` makes several calls
+of C functions one.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+__all__ = ["Locked", "ScopeGuard", "in_one_call"]
+
+
+def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
+    """Make calls one after the other, until one gives something true: whether one did.
+
+    No signal handler and no other thread can come between calls of functions that are written
+    in C and keep the interpreter's lock.
+
+    >>> done = []
+    >>> in_one_call([partial(done.append, 1), partial(done.append, 2)]), done
+    (False, [1, 2])
+    """
+    return any(map(operator.call, calls))
+
+
+class _Exit:
+    """Gives a ``with`` statement the one object that leaves the guard, called or not."""
+
+    def __get__(self, guard: ScopeGuard | None, owner: type | None = None) -> Any:
+        if guard is None:  # as contextlib.ExitStack looks it up
+            return _exit
+        leave = partial(_exit, guard)
+        if guard._watch is None:  # else the guard is entered already
+            guard._watch = weakref.ref(leave, guard._dropped)
+        return leave
+
+
+def _exit(
+    guard: ScopeGuard,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> None:
+    problem = guard.release()
+    guard._watch = None
+    if problem is not None:
+        raise problem
+
+
+class ScopeGuard:
+    """Base of contexts that hold something.
+
+    A subclass says in ``acquire`` what entering does, and in ``release`` what undoes it.
+    ``release`` is called on every way out, and again if something is raised in it; it has to undo
+    whatever part of ``acquire`` was done and not undone yet. It may give an exception to raise.
+
+    >>> class Noted(ScopeGuard):
+    ...     def acquire(self):
+    ...         print("entered")
+    ...     def release(self):
+    ...         print("left")
+    >>> with Noted():
+    ...     pass
+    entered
+    left
+    """
+
+    _watch: weakref.ref[Any] | None = None
+
+    def acquire(self) -> None:
+        """Begin."""
+
+    def release(self) -> Exception | None:
+        """Undo what ``acquire`` did; what is undone already stays so."""
+        return None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    __exit__ = _Exit()
+
+    def _dropped(self, _: Any) -> None:
+        """The ``with`` statement is over, and the call that should have left the guard was not."""
+        self.release()
+        self._watch = None
+
+
+class Locked(ScopeGuard):
+    """A context that holds a lock.
+
+    ``with lock`` of Python's own is safe from signals, though not from exceptions at every
+    bytecode; it costs a tenth of this.
+    """
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+        self._held: list[bool] = []
+
+    def acquire(self) -> None:
+        """Wait for the lock, and note in the same call that it is held."""
+        self._held.extend(map(self._lock.acquire, (True,)))
+
+    def release(self) -> None:
+        """Give the lock back, if it is held."""
+        if self._held:
+            in_one_call((self._held.clear, self._lock.release))
