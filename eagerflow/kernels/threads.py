@@ -151,7 +151,7 @@ def _available() -> int:
 
 
 _local = _Local()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may need the pool too
 _lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
 _pool: _Pool | None = None
 _count: int | None = None
@@ -183,7 +183,7 @@ def set_thread_count(count: int | None) -> None:
 def _after_fork() -> None:
     # Only the forking thread lives on in the child: locks and threads are made afresh.
     global _lock, _pool
-    _lock, _pool = threading.Lock(), None
+    _lock, _pool = threading.RLock(), None
     _lent.clear()
     if _blas_users:
         _blas_users.clear()

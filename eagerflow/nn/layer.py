@@ -23,7 +23,7 @@ from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
 from eagerflow.recorder import outside, recording, scope
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Layer", "layer_classes", "only_numbers"]
 
@@ -284,8 +284,7 @@ class Layer(Configured):
                     "the value has another shape than the weight", op=self.name,
                     argument=variable.name, received=summary(array), expected=summary(variable),
                 )  # fmt: skip
-        for variable, value in zip(own, values, strict=True):
-            variable.assign(as_tensor(value, copy=True))
+        assign_together(dict(zip(own, values, strict=True)))
 
     # Configuration ----------------------------------------------------------------------------
 

@@ -1,15 +1,16 @@
 """Lowering: the steps of a plan as the lines of a straight-line Python program over arrays.
 
-    def replay(buffers, x, labels, W, W_next):
+    def replay(buffers, commit, x, labels, W):
         b0, b1 = buffers
         matmul = _matmul(x, W, b0)                       # train.py:12
         _tanh_multiply((matmul,), (b1,))                 # train.py:12
         ...
+        (W_next,) = _adam_update(commit, (W, gradient))  # train.py:17
         return loss, W_next
 
 Names are those of the graph's values. What a step writes lies in a buffer of the plan where it
-can; what leaves the plan is allocated anew on each run. ``W_next`` is where a Variable's new
-value goes: over the old one where nobody else holds that.
+can; what leaves the plan is allocated anew on each run. Kernels that update Variables in place
+are only made ready here (``commit``), and run in one call when nothing else is left to do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.plan.control import CONTROL
-from eagerflow.capture.plan.inplace import Replaced, Update, arrange
+from eagerflow.capture.plan.inplace import Update, arrange
 from eagerflow.capture.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
@@ -35,7 +36,18 @@ __all__ = ["Program", "lower"]
 _SAME_ORDER = frozenset({"creation", "elementwise", "reduction"})
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
 RESERVED = frozenset(
-    {*keyword.kwlist, "asarray", "buffers", "empty", "int", "max", "min", "range", "replay"}
+    {
+        *keyword.kwlist,
+        "asarray",
+        "buffers",
+        "commit",
+        "empty",
+        "int",
+        "max",
+        "min",
+        "range",
+        "replay",
+    }
 )
 
 
@@ -58,8 +70,7 @@ class Program:
         self.names: dict[Value, str] = {}
         self.kernels: list[Any] = []  # clusters with code of their own
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
-        self.updates: dict[tuple[Replaced, ...], Update] = {}
-        self.replaced: list[tuple[Replaced, ...]] = []  # Variables updated in place, by step
+        self.updates: list[Update] = []  # of Variables, in place
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
         self._known: dict[Any, str] = {}
 
@@ -115,7 +126,7 @@ class Lowering:
 
     def __init__(
         self, program: Program, graph: Graph, steps: Sequence[Any], depth: int = 1,
-        updates: dict[Any, tuple[Replaced, ...]] | None = None,
+        updates: dict[Any, Update] | None = None,
     ) -> None:  # fmt: skip
         self.program = program
         self.updates = updates or {}
@@ -299,12 +310,13 @@ class Lowering:
         """A call of a region, which writes into the memory it is given."""
         program = self.program
         given = [self.text(x) for x in cluster.inputs]
+        program.kernels.append(cluster)
+        update = self.updates.get(cluster)
+        if update is not None:
+            self._update(cluster, update, given)
+            return
         made = []
-        updates = {r.output: r for r in self.updates.get(cluster, ())}
-        for k, value in enumerate(cluster.outputs):
-            if k in updates:  # whoever runs the plan says where: over the old value, or not
-                made.append(program.names.get(value) or program.local(value))
-                continue
+        for value in cluster.outputs:
             place = self.place_for(value, number)
             if place is None:
                 place = program.local(value)
@@ -312,12 +324,17 @@ class Lowering:
             else:
                 program.names[value] = place
             made.append(place)
-        call = Update(cluster, tuple(updates.values())) if updates else cluster.prepare()
-        if updates:
-            program.updates[tuple(updates.values())] = call
-        program.kernels.append(cluster)
-        name = program.known(f"_{cluster.name}", call)
+        name = program.known(f"_{cluster.name}", cluster.prepare())
         program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+
+    def _update(self, cluster: Any, update: Update, given: list[str]) -> None:
+        """A kernel that runs when all else has been done, over the old values of Variables."""
+        program = self.program
+        update.number = len(program.updates)
+        program.updates.append(update)
+        made = [program.local(v) for v in cluster.outputs]
+        name = program.known(f"_{cluster.name}", update)
+        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", cluster, self.depth)
 
 
 _BY_KEYWORD = (np.maximum, np.minimum)
@@ -369,12 +386,6 @@ def lower(
     program = Program(device, order, exact)
     steps, updates = arrange(graph, order(graph))
     names = [program.local(v) for v in graph.entries()]
-    for group in updates.values():
-        program.replaced.append(group)
-        for found in group:
-            assert found.cell.assigned is not None, "it is what the step computes"
-            name = program.names[found.cell.assigned] = program.name(f"{found.cell.name}_next")
-            names.append(name)
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
     leaving = {lowering.lifetimes.root(v) for v in graph.finals()}
@@ -383,7 +394,7 @@ def lower(
     )
     results = [lowering.text(v) for v in graph.finals()]
     program.write(f"return {_row(results) if results else '()'}")
-    head = [f"def replay({', '.join(['buffers', *names])}):"]
+    head = [f"def replay({', '.join(['buffers', 'commit', *names])}):"]
     if program.arrays:
         head.append(f"    {_row(list(program.arrays))[1:-1]} = buffers")
     program.lines[:0] = head

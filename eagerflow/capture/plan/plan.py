@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
+from eagerflow.capture.plan.inplace import Commit
 from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
 from eagerflow.errors import (
@@ -31,9 +32,9 @@ PAGE = 64  # bytes; where arrays in a buffer begin
 
 
 class Frame:
-    """What one run at a time needs: the plan's buffers, and a quiet context of its own."""
+    """What one run at a time needs: buffers, a quiet context, and what ends it."""
 
-    __slots__ = ("buffers", "run")
+    __slots__ = ("buffers", "commit", "run")
 
     def __init__(self, program: Program) -> None:
         self.run = quiet_runner()
@@ -42,6 +43,7 @@ class Frame:
             _array_in(blocks[buffer.number], shape, dtype)
             for buffer, shape, dtype in program.arrays.values()
         )
+        self.commit = Commit(program.updates) if program.updates else None
 
 
 def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -54,9 +56,9 @@ class Plan:
 
     Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of the bodies in it: its
     nodes, some of them grown into regions, in an order in which they can run. ``run`` takes
-    arrays for the graph's entries, then one for the new value of each Variable in ``replaced``,
-    and gives those of its finals; nothing is checked or assigned. Several threads may run a plan
-    at once: each run has buffers of its own. Errors of the ops name the user's line.
+    arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
+    Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
+    name the user's line.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
     >>> plan = graph.plan()
@@ -82,13 +84,8 @@ class Plan:
         self.file = f"<plan {next(_numbers)} of {graph.name}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
-        updates = self._program.updates
-        self.replaced = tuple((group, updates[group]) for group in self._program.replaced)
-        """Groups of Variables that one step updates, in place where their old values are free, and
-        that step."""
-        cells = [found.cell for group in self._program.replaced for found in group]
-        self.lent = sorted({id(c.variable): c.variable for c in cells}.values(), key=id)
-        """The Variables of these groups, each once."""
+        self.updates = tuple(self._program.updates)
+        """The steps that update Variables in place."""
         self._function = self._compile()
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
@@ -107,7 +104,7 @@ class Plan:
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
-        def replay(buffers, x):
+        def replay(buffers, commit, x):
             ...
             tanh = _tanh(x, b0) ...
             multiply = _multiply(tanh, 2.0) ...
@@ -131,16 +128,29 @@ class Plan:
         """Bytes of the memory that one run of the plan uses for what it computes on the way."""
         return sum(b.size for b in self._program.pool.buffers)
 
-    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the graph's finals, from those of its entries."""
+    def run(
+        self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None
+    ) -> tuple[Any, ...]:
+        """The arrays of the graph's finals, from those of its entries.
+
+        ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
+        kernels still to run where ``updates`` has any: then it has to call its ``replace``.
+        """
         try:
             frame = self._frames.pop()
         except IndexError:
             frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = finish is None
         try:
-            found: tuple[Any, ...] = frame.run(self._function, frame.buffers, *arrays)
+            found: tuple[Any, ...] = frame.run(self._function, frame.buffers, commit, *arrays)
         except Exception as error:
             raise self._explained(error) from error
+        if finish is not None:
+            finish(found, commit)
+        elif commit is not None:
+            commit.run()
         self._frames.append(frame)
         return found
 
@@ -159,8 +169,13 @@ class Plan:
         ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
         """
         frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = True
         with np.errstate(all="ignore"):
-            found: tuple[Any, ...] = self._function(frame.buffers, *arrays)
+            found: tuple[Any, ...] = self._function(frame.buffers, commit, *arrays)
+        if commit is not None:
+            commit.run()
         return found
 
     def release(self) -> None:

@@ -62,7 +62,7 @@ class Code:
 
 
 _codes: dict[Any, Code] = {}
-_making: dict[Any, threading.Lock] = {}  # held while a kernel is made; others go on meanwhile
+_making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
 
@@ -143,7 +143,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
     key = region.key, layout, variant
     code = _codes.get(key)
     if code is None:
-        with Locked(_making.setdefault(key, threading.Lock())):
+        with Locked(_making.setdefault(key, threading.RLock())):
             code = _codes.get(key)
             if code is None:
                 code = Code(region, layout, variant)
