@@ -74,11 +74,26 @@ class EagerflowError(Exception):
             lines.append(f"  expected: {self.expected}")
         if self.hint:
             lines.append(f"  try: {self.hint}")
-        return "\n".join(lines)
+        return printable("\n".join(lines), "\n")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only state does not survive the default pickling of exceptions.
         return _rebuild, (type(self), self.__dict__.copy())
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""Text from a user or a file as it may be shown: what no screen shows as it is, escaped.
+
+    That is all that controls a terminal, breaks a line, or turns the direction of reading;
+    ``kept`` are letters of these that stay.
+
+    >>> from eagerflow.errors import printable
+    >>> print(printable("a\x1b[2Jb\n"))
+    a\x1b[2Jb\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
 
 
 _bounded = Repr()

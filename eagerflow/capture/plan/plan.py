@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
+from eagerflow.capture.plan.compiling import compiled
 from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
 from eagerflow.errors import (
@@ -20,6 +21,7 @@ from eagerflow.errors import (
     EagerflowError,
     OutOfMemoryError,
     ShapeError,
+    printable,
 )
 from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
@@ -79,7 +81,7 @@ class Plan:
                 f"there is too little memory to make a plan: {error}", op=graph.name,
                 hint="work on smaller batches",
             ) from error  # fmt: skip
-        self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        self.file = f"<eagerflow plan {next(_numbers)}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
         updates = self._program.updates
@@ -94,16 +96,20 @@ class Plan:
         self._lock = threading.Lock()
 
     def _compile(self) -> Any:
-        text = self.source()
-        lines = text.splitlines(keepends=True)
+        program = self._program
+        text = "\n".join(program.lines)
+        code = compiled(text, self.file, program.identifiers, program.keywords)
         # So that tracebacks show the lines, and debuggers step through them.
-        linecache.cache[self.file] = (len(text), None, lines, self.file)
+        shown = self.source()
+        linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        exec(compile(text, self.file, "exec"), self._program.globals)
-        return self._program.globals["replay"]
+        exec(code, program.globals)
+        return program.globals["replay"]
 
     def source(self) -> str:
         """The program as text, with the user's line beside each step.
+
+        The lines are shown, and are no part of what runs.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
@@ -196,7 +202,7 @@ class Plan:
 
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
-        return f"<Plan of {self.graph.name}: {count} steps on {self.device}>"
+        return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
 
 
 def _where(place: Any, whole: bool = False) -> str:
@@ -207,4 +213,4 @@ def _where(place: Any, whole: bool = False) -> str:
         return ""
     if whole:
         return place_of(source)
-    return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
+    return printable(f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}")
