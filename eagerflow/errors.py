@@ -64,17 +64,15 @@ class EagerflowError(Exception):
         self.at = at
 
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.op, self.argument) if part)
-        lines = [f"{place}: {self.problem}" if place else self.problem]
-        if self.at:
-            lines.append(f"  at: {self.at}")
-        if self.received:
-            lines.append(f"  received: {self.received}")
-        if self.expected:
-            lines.append(f"  expected: {self.expected}")
-        if self.hint:
-            lines.append(f"  try: {self.hint}")
-        return printable("\n".join(lines), "\n")
+        parts = [printable(part) for part in (self.op, self.argument) if part]
+        lines = [": ".join([*parts, printable(self.problem, "\n")])]
+        for title, words in (
+            ("at", self.at), ("received", self.received), ("expected", self.expected),
+            ("try", self.hint),
+        ):  # fmt: skip
+            if words:
+                lines.append(f"  {title}: {printable(words)}")
+        return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only state does not survive the default pickling of exceptions.

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.capture.listing.text import nested, type_text
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
-from eagerflow.errors import CaptureError, EagerflowError, short_repr
+from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph import Cell, Graph, Node, Value, graph_method
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.spec import TensorSpec
@@ -75,7 +75,7 @@ class _Check:
     def fail(self, problem: str, node: Node | None = None, **more: Any) -> NoReturn:
         subject = self.graph.name if node is None else f"{node.name} = {_op_name(node)}(...)"
         at = None if node is None else node.place or None
-        raise CaptureError(f"{self.where}{subject}: {problem}", at=at, **more)
+        raise CaptureError(printable(f"{self.where}{subject}: {problem}"), at=at, **more)
 
     # Values ----------------------------------------------------------------------------------
 
