@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from eagerflow.attributes import unfit
 from eagerflow.capture.listing.text import nested, type_text
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
@@ -239,6 +240,13 @@ class _Check:
                     f"the attribute {name} holds {bad}", node,
                     expected="numbers, texts, dtypes, None, slices, graphs, or tuples of these",
                 )  # fmt: skip
+        found = unfit(op, given)
+        if found is not None:
+            name, words = found
+            self.fail(
+                f"the attribute {name} is not what the op takes", node,
+                received=short_repr(given[name]), expected=words,
+            )  # fmt: skip
 
     def _results(self, node: Node, op: Op) -> None:
         for i, value in enumerate(node.outputs):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.attributes import DTypeLike
 from eagerflow.devices import as_device
 from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
@@ -71,7 +72,7 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
     },
     method=True,
 )
-def astype(xp: Any, x: Any, /, dtype: Any) -> Any:
+def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
     """The values in another dtype; a tensor that has it already is shared.
 
     ``x`` is a tensor, ``dtype`` a name or dtype. Floats lose their fraction on the way to

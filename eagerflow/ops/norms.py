@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eagerflow.attributes import Axes, Number
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
@@ -98,7 +99,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     ulp=16,
 )
 def vector_norm(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: Number = 2
 ) -> Any:
     """Norm of the vectors along axes.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.attributes import Axes
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import buffers, generated
@@ -367,7 +368,7 @@ def _logsumexp_of(row: list[float]) -> float:
     samples=reduced(),
     reference=along(_logsumexp_of),
 )
-def logsumexp(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.attributes import Axes
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT
 from eagerflow.errors import DTypeError, ShapeError
@@ -63,7 +64,7 @@ def _mean_of(row: list[Any]) -> Any:
     samples=reduced(),
     reference=along(_mean_of),
 )
-def mean(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Arithmetic mean of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -194,7 +195,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Variance of the elements over axes.
 
@@ -217,7 +218,7 @@ def var(
     onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Standard deviation of the elements over axes: the square root of their variance.
 

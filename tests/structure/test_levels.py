@@ -14,7 +14,7 @@ LEVELS = {
         [
             ["errors", "extras", "guard", "tree"],
             ["dims", "dtypes", "spec", "devices"],
-            ["op", "graph"],
+            ["op", "graph", "attributes"],
             ["backends", "kernels"],
             ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["ops"],

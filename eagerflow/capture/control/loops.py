@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from eagerflow.attributes import Size
 from eagerflow.capture.control.bodies import (
     BATCHED,
     Body,
@@ -262,7 +263,7 @@ def _reference(
 )
 def _while_loop(
     xp: Any, /, *operands: Any, cond: Graph, body: Graph, states: int,
-    maximum_iterations: Any = None,
+    maximum_iterations: Size = None,
 ) -> Any:  # fmt: skip
     """A graph run again and again on its own results, while another one gives True.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.attributes import Size
 from eagerflow.capture.control.bodies import (
     BATCHED,
     Body,
@@ -347,7 +348,7 @@ def _reference(
     },
 )
 def _scan(
-    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Any = None,
+    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Size = None,
     reverse: bool = False,
 ) -> Any:  # fmt: skip
     """A graph run for each row of sequences, with what one step hands on to the next.
