@@ -7,13 +7,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from eagerflow.attributes import unfit
 from eagerflow.capture.listing.text import nested, type_text
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph import Cell, Graph, Node, Value, graph_method
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
+from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
 
 __all__ = ["check"]

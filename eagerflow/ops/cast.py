@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import DTypeLike
 from eagerflow.devices import as_device
 from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec

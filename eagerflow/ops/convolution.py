@@ -10,13 +10,13 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from eagerflow.attributes import Padding, Sizes
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.kernels.convolution import filter_gradient, forward, input_gradient
 from eagerflow.kernels.windows import padding_of, per_axis, taps
 from eagerflow.op import Missing, Split
+from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.convolution_samples import (
     conv_errors,
     conv_reference,

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import DeviceName, DTypeLike, Number, Size, Sizes
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Number, Size, Sizes
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.ops.shape import broadcast_to, sized

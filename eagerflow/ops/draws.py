@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.devices import device_of
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels import generated, philox
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.spec import TensorSpec, as_shape
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axis, Sizes
 from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indices import ALL, check_values, integer_argument, signed

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Index, Sizes
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.family import FLOAT8, define, op_of
 from eagerflow.ops.indices import (
     ALL,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axis, Sizes
 from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indices import ALL, refuse_none
 from eagerflow.ops.samples import make

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.kernels.normalization import gradient_body, norm, norm_body
 from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.family import Rows, define, elements, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from eagerflow.attributes import Axes, Number
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.arithmetic import abs as magnitude
 from eagerflow.ops.arithmetic import divide, multiply, sign
+from eagerflow.ops.attributes import Axes, Number
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.decompositions import safe_reciprocal

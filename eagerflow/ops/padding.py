@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes, Number, Sizes, Widths
 from eagerflow.dims import Dim, product
 from eagerflow.dtypes import COMPLEX, FLOATS
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes, Number, Sizes, Widths
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL

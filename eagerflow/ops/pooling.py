@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Padding, Sizes
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import pooling as kernels
 from eagerflow.kernels.windows import (
@@ -27,6 +26,7 @@ from eagerflow.kernels.windows import (
     window_of,
 )
 from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape

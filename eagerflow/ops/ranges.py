@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import DeviceName, DTypeLike, Number, Size
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, COMPLEX, INEXACT, INTEGERS, NUMERIC, as_dtype, default_dtype
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Number, Size
 from eagerflow.ops.creation import creation
 from eagerflow.ops.family import FLOAT8
 from eagerflow.ops.shape import sized

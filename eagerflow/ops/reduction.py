@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes, Axis, DTypeLike
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD
 from eagerflow.errors import ShapeError
@@ -22,6 +21,7 @@ from eagerflow.ops.accumulation import (
     part_of,
     wide_dtype,
 )
+from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axis, Sizes
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axis, DTypeLike
 from eagerflow.dtypes import INEXACT, STANDARD
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.accumulation import accumulator, cast_first, conjugate, part_of, wide_dtype
+from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.joining import concat

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import DTypeLike, Size, Sizes
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.gathering import gather
 from eagerflow.ops.indexing import getitem

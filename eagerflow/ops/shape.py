@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes, Sizes
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, Cost, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis

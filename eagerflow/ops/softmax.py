@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.cross_entropy import softmax_body
 from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (

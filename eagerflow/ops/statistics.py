@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Axes
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import Rows, expand_reduced, reduction
 from eagerflow.ops.reduction import along, sum

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Index
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.creation import full, zeros, zeros_like
 from eagerflow.ops.family import FLOAT8, define

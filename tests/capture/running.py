@@ -64,18 +64,28 @@ def fed(graph):
 
 
 def names(dim):
-    return {str(name) for name in ef.capture.listing.costs.names_of(dim)} if isinstance(dim, Dim) else ()
+    return (
+        {str(name) for name in ef.capture.listing.costs.names_of(dim)}
+        if isinstance(dim, Dim)
+        else ()
+    )
 
 
 def ways(graph, arrays):
     """How a graph can be run, each with a call."""
-    yield "session", lambda: ef.capture.Session(graph).run(
-        list(graph.outputs), dict(zip(graph.inputs, arrays, strict=True)), targets=graph
+    yield (
+        "session",
+        lambda: ef.capture.Session(graph).run(
+            list(graph.outputs), dict(zip(graph.inputs, arrays, strict=True)), targets=graph
+        ),
     )
     yield "call", lambda: graph(*arrays)
     yield "exact", lambda: Replay(graph, "exact").run(graph_inputs(graph, arrays))
-    yield "op by op", lambda: evaluate(
-        graph, [*map(ef.asarray, arrays), *(c.variable.value for c in graph.cells)]
+    yield (
+        "op by op",
+        lambda: evaluate(
+            graph, [*map(ef.asarray, arrays), *(c.variable.value for c in graph.cells)]
+        ),
     )
 
 

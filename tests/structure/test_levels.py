@@ -14,7 +14,7 @@ LEVELS = {
         [
             ["errors", "extras", "guard", "tree"],
             ["dims", "dtypes", "spec", "devices"],
-            ["op", "graph", "attributes"],
+            ["op", "graph"],
             ["backends", "kernels"],
             ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["ops"],

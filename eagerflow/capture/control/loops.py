@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eagerflow.attributes import Size
 from eagerflow.capture.control.bodies import (
     BATCHED,
     Body,
@@ -47,6 +46,7 @@ from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeErr
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.arithmetic import add
+from eagerflow.ops.attributes import Size
 from eagerflow.ops.comparison import less, logical_and
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, op_of

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.attributes import Size
 from eagerflow.capture.control.bodies import (
     BATCHED,
     Body,
@@ -46,6 +45,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
+from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation import zeros, zeros_like
 from eagerflow.ops.family import define, op_of
 from eagerflow.ops.joining import stack

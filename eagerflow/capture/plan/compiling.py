@@ -26,8 +26,8 @@ _FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold mo
     ast.Delete: ("targets",),
     ast.Eq: (),
     ast.Expr: ("value",),
-    ast.For: ("target", "iter", "body", "orelse"),
-    ast.FunctionDef: ("args", "body", "decorator_list", "returns"),
+    ast.For: ("target", "iter", "body"),
+    ast.FunctionDef: ("args", "body"),
     ast.If: ("test", "body", "orelse"),
     ast.Module: ("body",),
     ast.Name: (),
@@ -38,12 +38,18 @@ _FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold mo
     ast.Tuple: ("elts",),
     ast.USub: (),
     ast.UnaryOp: ("op", "operand"),
-    ast.While: ("test", "body", "orelse"),
-    ast.arg: ("annotation",),
-    ast.arguments: ("posonlyargs", "args", "vararg", "kwonlyargs", "kw_defaults", "kwarg",
-                    "defaults"),
+    ast.While: ("test", "body"),
+    ast.arg: (),
+    ast.arguments: ("args",),
     ast.keyword: ("value",),
-}  # fmt: skip
+}
+_EMPTY: dict[type[ast.AST], tuple[str, ...]] = {  # and those that hold nothing
+    ast.For: ("orelse",),
+    ast.FunctionDef: ("decorator_list", "returns"),
+    ast.While: ("orelse",),
+    ast.arg: ("annotation",),
+    ast.arguments: ("posonlyargs", "vararg", "kwonlyargs", "kw_defaults", "kwarg", "defaults"),
+}
 _NAMED: dict[type[ast.AST], str] = {ast.Name: "id", ast.arg: "arg", ast.FunctionDef: "name"}
 
 
@@ -86,6 +92,8 @@ def _is_known(
     part: Any, form: type[ast.AST], names: Collection[str], keywords: Collection[str]
 ) -> bool:
     """Whether the words and numbers in a part are ours."""
+    if form in _EMPTY and any(getattr(part, field) for field in _EMPTY[form]):
+        return False
     if form in _NAMED:
         return getattr(part, _NAMED[form]) in names
     if form is ast.Constant:

@@ -17,6 +17,7 @@ from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
 from eagerflow.errors import (
     ArgumentError,
+    CaptureError,
     DTypeError,
     EagerflowError,
     OutOfMemoryError,
@@ -76,11 +77,17 @@ class Plan:
         self.device = device
         try:
             self._program = lower(graph, order, device, exact)
+        except EagerflowError:
+            raise
         except MemoryError as error:
             raise OutOfMemoryError(
                 f"there is too little memory to make a plan: {error}", op=graph.name,
                 hint="work on smaller batches",
             ) from error  # fmt: skip
+        except Exception as error:  # rules of ops may meet anything
+            raise CaptureError(
+                f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
+            ) from error
         self.file = f"<eagerflow plan {next(_numbers)}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""

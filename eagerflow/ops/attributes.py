@@ -148,7 +148,7 @@ def _tests(op: Op) -> dict[str, tuple[Test, str]]:
 def is_stated(op: Op, name: str) -> bool:
     """Whether an op says what an attribute may be.
 
-    >>> from eagerflow.attributes import is_stated
+    >>> from eagerflow.ops.attributes import is_stated
     >>> is_stated(ef.sum.op, "axis")
     True
     """
@@ -158,7 +158,7 @@ def is_stated(op: Op, name: str) -> bool:
 def unfit(op: Op, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
     """The first of an op's attributes that is not what its hint says, and what it has to be.
 
-    >>> from eagerflow.attributes import unfit
+    >>> from eagerflow.ops.attributes import unfit
     >>> unfit(ef.sum.op, {"axis": "0", "dtype": None, "keepdims": False})
     ('axis', 'an axis, a tuple of axes or None')
     """
