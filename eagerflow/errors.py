@@ -65,13 +65,13 @@ class EagerflowError(Exception):
 
     def __str__(self) -> str:
         parts = [printable(part) for part in (self.op, self.argument) if part]
-        lines = [": ".join([*parts, printable(self.problem, "\n")])]
+        lines = [": ".join([*parts, _lines(self.problem)])]
         for title, words in (
             ("at", self.at), ("received", self.received), ("expected", self.expected),
             ("try", self.hint),
         ):  # fmt: skip
             if words:
-                lines.append(f"  {title}: {printable(words)}")
+                lines.append(f"  {title}: {_lines(words)}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -92,6 +92,11 @@ def printable(text: str, kept: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def _lines(words: str) -> str:
+    """Part of a message; further lines of it are indented, so that no name can look like one."""
+    return "\n    ".join(map(printable, words.split("\n    ")))
 
 
 _bounded = Repr()

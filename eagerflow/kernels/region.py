@@ -273,7 +273,7 @@ class _Check:
     def _fail(self, kind: type[EagerflowError], line: int, message: str, **more: Any) -> None:
         lines = list(self.region._lines())
         lines[line] = f"> {lines[line].strip()}   <-- here"
-        raise kind(f"{message}\n" + "\n".join(lines), op=f"region {self.region.name}", **more)
+        raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
 
     def _space(self) -> None:
         axes = self.region.axes

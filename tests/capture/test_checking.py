@@ -296,7 +296,7 @@ FAULTS = [
     (deep_attribute, "too deep", "sum"),
     (no_attributes, "its attributes are None", "sum"),
     (wrong_axis, "axis 7 does not exist", "sum"),
-    (senseless_attribute, "slice", "sum"),
+    (senseless_attribute, "the attribute axis is not what the op takes", "sum"),
     (wrong_shape, "its outputs are not what the op gives", "tanh"),
     (wrong_size_name, "its outputs are not what the op gives", "tanh"),
     (wrong_result_dtype, "its outputs are not what the op gives", "tanh"),
