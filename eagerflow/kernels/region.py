@@ -290,7 +290,7 @@ class _Check:
         values = [p.name for p in region.inputs] + [s.name for s in region.body]
         for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
             # The text stands for the region: no name may look like another piece of it.
-            if not re.fullmatch(r"[\w.-]+", name):
+            if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
                 self._fail(
                     ArgumentError, 0, f"{name!r} is no name", expected="letters, digits, _ . -"
                 )

@@ -5,7 +5,6 @@ hostile_worker.py run FIRST COUNT FOLDER      the same, and what loads is run as
 hostile_worker.py memory NAME FOLDER          one crafted file, with its growth of memory
 """
 
-import ast
 import json
 import os
 import resource
@@ -85,13 +84,11 @@ class RunWatch(Watch):
 
     def is_plan(self, source):
         """Whether something that is parsed or compiled is the program of a plan."""
-        if isinstance(source, ast.Module):
-            return plan_trees.foreign(source) == []
-        return (
-            isinstance(source, bytes)
-            and source.startswith(b"def ")
-            and b"\ndef replay(buffers" in b"\n" + source
-        )
+        path, self.path = self.path, None  # to look at it is an event too
+        try:
+            return plan_trees.foreign(bytes(source).decode()) == []
+        finally:
+            self.path = path
 
     def hook(self, event, args):
         if self.path is not None and (
@@ -143,7 +140,7 @@ def run(first, count, folder):
             ran += bool(ways)
             bad += [f"{way}: {error!r}" for way, error in errors.items()]
     seen.path, caught = path, len(seen.bad)
-    exec(compile("1 + 1", "<eagerflow plan 0>", "exec"))
+    exec(compile("b = 'a'", "<eagerflow plan 0>", "exec"))
     seen.path = None
     planted = [event for event, _ in seen.bad[caught:]]
     del seen.bad[caught:]

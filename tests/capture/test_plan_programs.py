@@ -198,7 +198,7 @@ FOREIGN = [
 @pytest.mark.parametrize("text", FOREIGN)
 def test_what_no_plan_holds_does_not_run(text):
     with pytest.raises(CaptureError, match="the program of a plan"):
-        compiled(text, "<eagerflow plan 0>", {"a", "b", "_f"}, {"out"})
+        compiled(text, "<eagerflow plan 0>", {"a", "b", "_f", "out"})
 
 
 def test_the_code_that_runs_is_the_tree_that_was_checked(monkeypatch):
@@ -213,7 +213,7 @@ def test_the_code_that_runs_is_the_tree_that_was_checked(monkeypatch):
 
     graph = ef.capture.trace(lambda x: ef.tanh(x), X)
     monkeypatch.setattr(plans, "lower", lower)
-    with pytest.raises(CaptureError, match="holds what no plan uses: line 2"):
+    with pytest.raises(CaptureError, match="holds what no plan uses: letters"):
         graph.plan(numerics="exact")
     assert not hasattr(builtins, "ran")
 

@@ -94,7 +94,7 @@ class Program:
     @property
     def identifiers(self) -> set[str]:
         """Every name that may occur in the text."""
-        return (self._taken.keys() - RESERVED) | USED
+        return (self._taken.keys() - RESERVED) | USED | self.keywords
 
     def argument(self, key: str) -> str | None:
         """How an attribute's name is written before its value; None where it cannot be."""

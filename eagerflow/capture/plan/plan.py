@@ -105,7 +105,7 @@ class Plan:
     def _compile(self) -> Any:
         program = self._program
         text = "\n".join(program.lines)
-        code = compiled(text, self.file, program.identifiers, program.keywords)
+        code = compiled(text, self.file, program.identifiers)
         # So that tracebacks show the lines, and debuggers step through them.
         shown = self.source()
         linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
