@@ -187,7 +187,7 @@ FOREIGN = [
     "global a", "a += b", "a: b = 1", "a = b if a else b", "a = b and a", "a = a + b", "a = a < b",
     "a = b[1:2]", "a, *b = a", "a = _f(*b)", "a = _f(**b)", "@a\ndef b(): pass", "yield a",
     "await a",
-    "a = (b := 1)", "del unknown", "def unknown(): pass", "def b(unknown): pass",
+    "def b[a](): pass", "a = (b := 1)", "del unknown", "def unknown(): pass", "def b(unknown): pass",
     "match a:\n  case 1: pass",
     "async def b(): pass", "def b(a: _f): pass", "nonlocal a", "a = ~b", "for unknown in a: pass",
     "a = a is b", "while a:\n  continue", "a = 1 = b", "a = (", "a = \x00",

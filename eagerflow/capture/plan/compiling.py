@@ -61,7 +61,7 @@ _FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold mo
 }
 _EMPTY: dict[type[ast.AST], tuple[str, ...]] = {  # and those that hold nothing
     ast.For: ("orelse",),
-    ast.FunctionDef: ("decorator_list", "returns"),
+    ast.FunctionDef: ("decorator_list", "returns", "type_params"),
     ast.While: ("orelse",),
     ast.arg: ("annotation",),
     ast.arguments: ("posonlyargs", "vararg", "kwonlyargs", "kw_defaults", "kwarg", "defaults"),
@@ -114,7 +114,7 @@ def _check(line: str) -> None:
     waiting: list[Any] = [tree]
     for part in waiting:  # which grows meanwhile
         form = type(part)
-        if form not in _FORMS or any(getattr(part, field) for field in _EMPTY.get(form, ())):
+        if form not in _FORMS or any(getattr(part, field, None) for field in _EMPTY.get(form, ())):
             raise _fault(line)
         if (form is ast.Constant and type(part.value) not in _CONSTANTS) or (
             form is ast.Attribute and part.attr not in _METHODS
