@@ -62,6 +62,9 @@ class _Check:
             if type(value) is not Value:
                 self.fail(f"an output or an assigned value is {short_repr(value)}")
         self._inputs()
+        names = [cell.name for cell in graph.cells]
+        if len(set(names)) != len(names):
+            self.fail("its Variables do not have a name each", received=", ".join(map(str, names)))
         for cell in graph.cells:
             self._cell(cell)
         for value in graph.constants:

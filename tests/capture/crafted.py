@@ -381,6 +381,7 @@ def programs():
     yield "no tensors", joined({"__metadata__": header["__metadata__"]})
     step = file.encode(training_step())
     yield "two Variables of one tensor", changed(step, put("variables", 1, 1, "w"))
+    yield "two Variables of one name", changed(step, put("graphs", 0, "cells", 1, 0, "steps"))
     truth = file.encode(flags())
     yield (
         "constant of a Variable's tensor",
