@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from eagerflow.dispatch import user_frame
+from eagerflow.errors import printable
 from eagerflow.op import Missing
 from eagerflow.recorder import CODE, FIRST_KEY, FIRST_VALUE, INSTRUCTION, OP, OUT, RESULT
 from eagerflow.tensor import Tensor
@@ -151,7 +152,7 @@ class MemoryReport:
         self.total = sum(size for _, _, size in self.lines)
 
     def __str__(self) -> str:
-        rows = [f"{size:>14,}  {op:<20} {where}" for where, op, size in self.lines]
+        rows = [printable(f"{size:>14,}  {op:<20} {where}") for where, op, size in self.lines]
         return "\n".join([f"{self.total:>14,}  bytes kept by the tape", *rows])
 
     __repr__ = __str__

@@ -15,7 +15,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dispatch import record
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import GradientError, ShapeError
+from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.op import Op, custom_op
 from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
 from eagerflow.ops.complexes import conj
@@ -426,7 +426,8 @@ def pull_back(
             else:
                 _follow_lost(entry, lost, ends)
         except Exception as error:
-            error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
+            where = f"while computing the gradient of {op.name}, {story.place(entry)}"
+            error.add_note(printable(where))
             raise
     if recorder is not None:
         recorder.follow(None)

@@ -255,10 +255,8 @@ def replace_values(
         if variable.trainable:
             tensor._key = next_key()
     held = [v._current for v in values]  # no old value dies, and nobody's finalizer runs, inside
-    steps = chain((writing.now,), before)
-    refused = any(
-        chain(map(call, steps), map(_put, values.keys(), values.values()), map(call, after))
-    )
+    put = map(_put, values.keys(), values.values())
+    refused = any(chain(map(call, (writing.now, *before)), put, map(call, after)))  # type: ignore[arg-type]
     del held
     return refused
 

@@ -28,7 +28,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
-from eagerflow.errors import ArgumentError, CaptureError, short_repr
+from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec
@@ -489,10 +489,10 @@ class Function:
                 "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
                 "in input_signature, needs one graph"
             )
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def __repr__(self) -> str:
-        return f"<Function {self._name()}: {len(self._entries)} graphs>"
+        return printable(f"<Function {self._name()}: {len(self._entries)} graphs>")
 
 
 def _restored(python: Any, *more: Any) -> Function:

@@ -338,4 +338,4 @@ def _refuse(region: Region, kind: Any, message: str, part: Output | None = None)
     for i, line in enumerate(lines):
         if part is not None and line.strip() == str(part):
             lines[i] = f"> {line.strip()}   <-- here"
-    raise kind("\n".join([message, *lines]), op=f"region {region.name}")
+    raise kind("\n    ".join([message, *lines]), op=f"region {region.name}")

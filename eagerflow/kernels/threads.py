@@ -366,9 +366,10 @@ class single_threaded_blas(ScopeGuard):  # noqa: N801 (it is used like a functio
 
     def release(self) -> None:
         """Give BLAS its threads back, unless others want one thread still."""
-        if self in _blas_users:
+        functions = _blas()
+        if functions is not None and self in _blas_users:
             forget = partial(_blas_users.discard, self)
-            in_one_call((forget, _blas_users.__len__, partial(_blas()[0], _blas_before)))
+            in_one_call((forget, _blas_users.__len__, partial(functions[0], _blas_before)))
 
 
 def _restore_blas() -> None:

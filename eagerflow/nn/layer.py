@@ -18,7 +18,7 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import as_dtype, is_floating
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
 from eagerflow.recorder import outside, recording, scope
@@ -299,7 +299,8 @@ class Layer(Configured):
             if key not in ("name", "dtype", "trainable") and not isinstance(value, list | dict)
         ][:3]
         state = f", {self.count_params()} parameters" if self.built else ""
-        return f"<{type(self).__name__} {self.name}: {', '.join(shown) or 'no options'}{state}>"
+        options = ", ".join(shown) or "no options"
+        return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
 # Attributes of these types hold no weights; to skip them makes the walk three times faster.

@@ -126,7 +126,7 @@ class Optimizer(Configured):
                 outside(f"state of {self.name!r}", self.build, [variable])
         if self.clipping:
             pairs = self._clipped(pairs)
-        rate, step = as_tensor(self.learning_rate), self.iterations.value + 1
+        rate, step = as_tensor(self.learning_rate), ops.add(self.iterations.value, 1)
         new: dict[Variable, Any] = {self.iterations: step}
         kinds: dict[Any, list[tuple[Any, Variable]]] = {}
         for pair in pairs:

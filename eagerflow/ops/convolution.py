@@ -16,6 +16,7 @@ from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.kernels.convolution import filter_gradient, forward, input_gradient
 from eagerflow.kernels.windows import padding_of, per_axis, taps
 from eagerflow.op import Missing, Split
+from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.convolution_samples import (
     conv_errors,
     conv_reference,
@@ -174,9 +175,9 @@ def conv(
     x: Any,
     w: Any,
     /,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Convolution of channels-last images, or of signals or volumes, with a bank of filters.
@@ -227,10 +228,10 @@ def conv_input_gradient(
     g: Any,
     w: Any,
     /,
-    size: Any,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    size: Sizes,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Gradient of ``conv`` with respect to its images.
@@ -276,10 +277,10 @@ def conv_filter_gradient(
     x: Any,
     g: Any,
     /,
-    size: Any,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    size: Sizes,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Gradient of ``conv`` with respect to its filters.

@@ -12,6 +12,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Number, Size, Sizes
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.ops.shape import broadcast_to, sized
@@ -72,7 +73,7 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
 )
-def zeros(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of zeros.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -91,7 +92,7 @@ def zeros(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
 )
-def ones(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of ones.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -127,7 +128,9 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
     errors=_full_errors,
     reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
 )
-def full(xp: Any, shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+def full(
+    xp: Any, shape: Sizes, fill_value: Number, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
     """A tensor filled with one number.
 
     ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number; ``dtype``
@@ -175,7 +178,7 @@ def _like(value: int) -> Callable[[Any], Any]:
 
 
 @_like(0)
-def zeros_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+def zeros_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
@@ -185,7 +188,7 @@ def zeros_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
 
 
 @_like(1)
-def ones_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.ones_like(ef.tensor([1.0, 2.0]))
@@ -247,7 +250,12 @@ def _eye_spec(
     ),
 )
 def eye(
-    xp: Any, n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
+    xp: Any,
+    n_rows: Size,
+    n_cols: Size = None,
+    k: int = 0,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """A matrix with ones on a diagonal and zeros elsewhere.
 

@@ -7,7 +7,7 @@ real and positive. So results are the same on all devices, and derivatives are u
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -276,7 +276,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
         "ulp": 256,
     },
 )
-def _qr(xp: Any, x: Any, /, *, mode: str = "reduced") -> Any:
+def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
     return tuple(xp.linalg.qr(x, mode=mode))
 

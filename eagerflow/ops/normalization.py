@@ -14,6 +14,7 @@ from eagerflow.errors import ShapeError
 from eagerflow.kernels.normalization import gradient_body, norm, norm_body
 from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.family import Rows, define, elements, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
@@ -263,7 +264,7 @@ def layer_norm(
     offset: Any = None,
     /,
     *,
-    axis: Any = -1,
+    axis: Axes = -1,
     epsilon: float = 1e-5,
 ) -> Any:
     """Each example brought to mean 0 and variance 1 over axes, then scaled and shifted.
@@ -287,7 +288,7 @@ def layer_norm(
     onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
 def rms_norm(
-    xp: Any, x: Any, scale: Any = None, /, *, axis: Any = -1, epsilon: float = 1e-6
+    xp: Any, x: Any, scale: Any = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
 ) -> Any:
     """Each example divided by the root of its mean square over axes, then scaled.
 
@@ -473,7 +474,7 @@ def norm_gradient(
     scale: Any = None,
     /,
     *,
-    axis: Any = -1,
+    axis: Axes = -1,
     epsilon: float = 1e-5,
     center: bool = True,
 ) -> Any:

@@ -10,6 +10,7 @@ from eagerflow.dims import Dim, product
 from eagerflow.dtypes import COMPLEX, FLOATS
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes, Number, Sizes, Widths
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL
@@ -180,7 +181,7 @@ def _pad_samples(rng: Any, dtype: Any) -> list[Sample]:
     },
 )
 def pad(
-    xp: Any, x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0
+    xp: Any, x: Any, /, pad_width: Widths, mode: str = "constant", constant_values: Number = 0
 ) -> Any:
     """The tensor with elements added before and behind its axes.
 
@@ -247,7 +248,7 @@ def _same_axes(x: TensorSpec, axis: Any, **more: Any) -> list[Split]:
     },
     method=True,
 )
-def flip(xp: Any, x: Any, /, axis: Any = None) -> Any:
+def flip(xp: Any, x: Any, /, axis: Axes = None) -> Any:
     """The tensor with the order along axes reversed.
 
     ``axis`` is an integer, a tuple of integers, or None for all axes. Raises ShapeError for
@@ -332,7 +333,7 @@ def _roll_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": lambda x, shift, axis: np.roll(x, shift, axis),
     },
 )
-def roll(xp: Any, x: Any, /, shift: Any, axis: Any = None) -> Any:
+def roll(xp: Any, x: Any, /, shift: Sizes, axis: Axes = None) -> Any:
     """The tensor shifted along axes; what leaves at one end comes in at the other.
 
     ``shift`` is an integer, or one for each axis; ``axis`` an integer or a tuple. Without it

@@ -12,6 +12,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, COMPLEX, INEXACT, INTEGERS, NUMERIC, as_dtype, default_dtype
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Number, Size
 from eagerflow.ops.creation import creation
 from eagerflow.ops.family import FLOAT8
 from eagerflow.ops.shape import sized
@@ -132,7 +133,12 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     dtypes=NUMERIC | FLOAT8,
 )  # fmt: skip
 def arange(
-    xp: Any, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None
+    xp: Any,
+    start: Number,
+    stop: Number = None,
+    step: Number = 1,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """Numbers from ``start`` up to and without ``stop``, ``step`` apart.
 
@@ -211,8 +217,8 @@ def _line_dtype(start: Any, stop: Any) -> Any:
     dtypes=INEXACT,
 )
 def linspace(
-    xp: Any, start: Any, stop: Any, num: Any = 50, dtype: Any = None, device: Any = None,
-    endpoint: bool = True,
+    xp: Any, start: Number, stop: Number, num: Size = 50, dtype: DTypeLike = None,
+    device: DeviceName = None, endpoint: bool = True,
 ) -> Any:  # fmt: skip
     """Evenly spaced numbers from ``start`` to ``stop``.
 

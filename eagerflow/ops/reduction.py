@@ -21,6 +21,7 @@ from eagerflow.ops.accumulation import (
     part_of,
     wide_dtype,
 )
+from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
@@ -120,7 +121,9 @@ def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
     samples=reduced_with_dtype(),
     reference=along(builtins.sum),
 )
-def sum(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def sum(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
     """Sum of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -169,7 +172,9 @@ def _product_of_others(x: Any, axis: int) -> Any:
     samples=reduced_with_dtype(),
     reference=along(math.prod),
 )
-def prod(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def prod(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
     """Product of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -235,7 +240,7 @@ def _extreme_errors(rng: Any) -> list[ErrorSample]:
 
 
 @_extreme("maximum", "ReduceMax", builtins.max)
-def max(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def max(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The largest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -249,7 +254,7 @@ def max(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_extreme("minimum", "ReduceMin", builtins.min)
-def min(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def min(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The smallest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -286,7 +291,7 @@ def _logical(ufunc: str, reference: Any) -> Any:
 
 
 @_logical("logical_or", builtins.any)
-def any(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def any(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether any element over axes is true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -300,7 +305,7 @@ def any(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_logical("logical_and", builtins.all)
-def all(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def all(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether all elements over axes are true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -330,7 +335,7 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     samples=reduced(-1, 1),
     reference=along(lambda row: len(row) - row.count(0), "int64"),
 )
-def count_nonzero(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Number of elements over axes that are not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -394,7 +399,7 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
 
 
 @_arg_extreme("argmax", "ArgMax", builtins.max)
-def argmax(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def argmax(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Index of the largest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -408,7 +413,7 @@ def argmax(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A
 
 
 @_arg_extreme("argmin", "ArgMin", builtins.min)
-def argmin(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def argmin(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Index of the smallest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in

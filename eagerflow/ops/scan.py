@@ -13,6 +13,7 @@ from eagerflow.dtypes import INEXACT, STANDARD
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.accumulation import accumulator, cast_first, conjugate, part_of, wide_dtype
+from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.joining import concat
@@ -211,10 +212,10 @@ def cumulative_sum(
     x: Any,
     /,
     *,
-    axis: Any = None,
+    axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Sums of all elements up to each one, along an axis.
 
@@ -268,10 +269,10 @@ def cumulative_prod(
     x: Any,
     /,
     *,
-    axis: Any = None,
+    axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Products of all elements up to each one, along an axis.
 

@@ -14,6 +14,7 @@ from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.cross_entropy import softmax_body
 from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (
@@ -367,7 +368,7 @@ def _logsumexp_of(row: list[float]) -> float:
     samples=reduced(),
     reference=along(_logsumexp_of),
 )
-def logsumexp(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for

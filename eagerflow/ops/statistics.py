@@ -13,6 +13,7 @@ from eagerflow.dtypes import FLOATS, INEXACT
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import Rows, expand_reduced, reduction
 from eagerflow.ops.reduction import along, sum
@@ -63,7 +64,7 @@ def _mean_of(row: list[Any]) -> Any:
     samples=reduced(),
     reference=along(_mean_of),
 )
-def mean(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Arithmetic mean of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -194,7 +195,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Variance of the elements over axes.
 
@@ -217,7 +218,7 @@ def var(
     onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Standard deviation of the elements over axes: the square root of their variance.
 

@@ -390,7 +390,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
         "ulp": 1024,
     },
 )
-def pinv(xp: Any, x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape

@@ -11,6 +11,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.creation import full, zeros, zeros_like
 from eagerflow.ops.family import FLOAT8, define
@@ -197,7 +198,7 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
         *_both(tangents, x, value), *indices, index=index
     ),
 )
-def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value at an index: ``x.at[index].set(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Where
@@ -223,7 +224,7 @@ def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> 
         *_both(tangents, x, value), *indices, index=index
     ),
 )
-def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value added at an index: ``x.at[index].add(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -272,7 +273,7 @@ def _multiply_back(
     vjp=_multiply_back,
     saves="x value indices",
 )
-def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` multiplied by a value at an index: ``x.at[index].multiply(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -303,7 +304,7 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     vjp=_extreme_back,
     saves="x value indices y",
 )
-def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that
@@ -323,7 +324,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     vjp=_extreme_back,
     saves="x value indices y",
 )
-def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that

@@ -24,7 +24,7 @@ from eagerflow.capture.partitioning.placement import Placement, as_devices, move
 from eagerflow.capture.partitioning.timeline import timeline, write
 from eagerflow.capture.replay import Replay, call_watched, replay_of
 from eagerflow.devices import Device
-from eagerflow.errors import ArgumentError, SessionError
+from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
@@ -224,7 +224,8 @@ class Partition:
         return "\n".join(parts)
 
     def __str__(self) -> str:
-        return "\n".join([*_listing(self), "", "bill", str(self.bill), *self._notes()])
+        listed = map(printable, [*_listing(self), "", "bill"])
+        return "\n".join([*listed, str(self.bill), *self._notes()])
 
     def _notes(self) -> list[str]:
         if not self.sizes:
@@ -235,7 +236,8 @@ class Partition:
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self.devices))
-        return f"<Partition of {self.graph.name} over {places}: {len(self.pieces)} pieces>"
+        name = printable(self.graph.name)
+        return f"<Partition of {name} over {places}: {len(self.pieces)} pieces>"
 
     # Running ---------------------------------------------------------------------------------
 

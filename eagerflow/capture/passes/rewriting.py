@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
-from eagerflow.errors import CaptureError
+from eagerflow.errors import CaptureError, printable
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.recorder import under
@@ -34,7 +34,7 @@ class Rewrite(NamedTuple):
     def __str__(self) -> str:
         source = self.node.source
         at = "" if source is None else f", {source[0].rpartition('/')[2]}:{source[1]}"
-        return f"{self.name}: {self.words}{at}"
+        return printable(f"{self.name}: {self.words}{at}")
 
 
 Rule = Callable[["Sweep", Node], Any]

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
+from eagerflow.capture.plan.compiling import compiled
 from eagerflow.capture.plan.inplace import Commit
 from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
 from eagerflow.errors import (
     ArgumentError,
+    CaptureError,
     DTypeError,
     EagerflowError,
     OutOfMemoryError,
     ShapeError,
+    printable,
 )
 from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
@@ -34,7 +37,7 @@ PAGE = 64  # bytes; where arrays in a buffer begin
 class Frame:
     """What one run at a time needs: buffers, a quiet context, and what ends it."""
 
-    __slots__ = ("buffers", "commit", "run")
+    __slots__ = ("buffers", "commit", "first", "run")
 
     def __init__(self, program: Program) -> None:
         self.run = quiet_runner()
@@ -44,6 +47,7 @@ class Frame:
             for buffer, shape, dtype in program.arrays.values()
         )
         self.commit = Commit(program.updates) if program.updates else None
+        self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
 
 
 def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -76,12 +80,18 @@ class Plan:
         self.device = device
         try:
             self._program = lower(graph, order, device, exact)
+        except EagerflowError:
+            raise
         except MemoryError as error:
             raise OutOfMemoryError(
                 f"there is too little memory to make a plan: {error}", op=graph.name,
                 hint="work on smaller batches",
             ) from error  # fmt: skip
-        self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        except Exception as error:  # rules of ops may meet anything
+            raise CaptureError(
+                f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
+            ) from error
+        self.file = f"<eagerflow plan {next(_numbers)}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
         self.updates = tuple(self._program.updates)
@@ -91,20 +101,24 @@ class Plan:
         self._lock = threading.Lock()
 
     def _compile(self) -> Any:
-        text = self.source()
-        lines = text.splitlines(keepends=True)
+        program = self._program
+        text = "\n".join(program.lines)
+        code = compiled(text, self.file, program.identifiers)
         # So that tracebacks show the lines, and debuggers step through them.
-        linecache.cache[self.file] = (len(text), None, lines, self.file)
+        shown = self.source()
+        linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        exec(compile(text, self.file, "exec"), self._program.globals)
-        return self._program.globals["replay"]
+        exec(code, program.globals)
+        return program.globals["replay"]
 
     def source(self) -> str:
         """The program as text, with the user's line beside each step.
 
+        The lines are shown, and are no part of what runs.
+
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
-        def replay(buffers, commit, x):
+        def replay(buffers, x):
             ...
             tanh = _tanh(x, b0) ...
             multiply = _multiply(tanh, 2.0) ...
@@ -144,7 +158,7 @@ class Plan:
         if commit is not None:
             commit.copies = finish is None
         try:
-            found: tuple[Any, ...] = frame.run(self._function, frame.buffers, commit, *arrays)
+            found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
         except Exception as error:
             raise self._explained(error) from error
         if finish is not None:
@@ -173,7 +187,7 @@ class Plan:
         if commit is not None:
             commit.copies = True
         with np.errstate(all="ignore"):
-            found: tuple[Any, ...] = self._function(frame.buffers, commit, *arrays)
+            found: tuple[Any, ...] = self._function(*frame.first, *arrays)
         if commit is not None:
             commit.run()
         return found
@@ -211,7 +225,7 @@ class Plan:
 
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
-        return f"<Plan of {self.graph.name}: {count} steps on {self.device}>"
+        return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
 
 
 def _where(place: Any, whole: bool = False) -> str:
@@ -222,4 +236,4 @@ def _where(place: Any, whole: bool = False) -> str:
         return ""
     if whole:
         return place_of(source)
-    return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
+    return printable(f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}")
