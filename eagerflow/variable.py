@@ -8,9 +8,9 @@ from time import sleep
 from typing import Any
 
 from eagerflow import display
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device
-from eagerflow.dtypes import DType, is_inexact
+from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.recorder import next_key, now
@@ -102,7 +102,9 @@ class Variable(Operators):
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
         current = self.current
-        tensor = as_tensor(value, None, current.device, copy=True)
+        kind = number_type(value)
+        fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
+        tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)
         if tensor.shape != current.shape:
             raise ShapeError(
                 "the value has another shape",

@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels.philox import WORDS
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
+from eagerflow.ops.family import as_operand
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
@@ -180,8 +181,9 @@ class Generator:
         Tensor([ 0.5798, -0.8255], float32, cpu:0)
         """
         u = draws.random_uniform(self.advance(), shape, dtype, device)
-        width = subtract(high, low) if isinstance(high, Operators) else high - low
-        return _moved(u, low, width)
+        low, high = _fitting(low, u, "low"), _fitting(high, u, "high")
+        plain = not isinstance(low, Operators) and not isinstance(high, Operators)
+        return _moved(u, low, high - low if plain else subtract(high, low))
 
     def integers(
         self, low: int, high: int | None = None, shape: Any = (), dtype: Any = "int64",
@@ -345,10 +347,10 @@ def _restored(state: Any) -> Generator:
 
 
 def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
-    """``value`` as it is, if it is a number or broadcasts to the drawn numbers."""
-    if isinstance(value, int | float):
-        return value
-    tensor = as_tensor(value)
+    """A number as Python's, or a tensor that broadcasts to the drawn numbers."""
+    if isinstance(value, int | float | np.number):
+        return plain_number(value)
+    tensor = as_operand(value, numbers)
     if broadcast(tensor.shape, numbers.shape) != numbers.shape:
         raise ShapeError(
             "the value does not broadcast to the shape to draw", op="random", argument=argument,

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from eagerflow import tree
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
-from eagerflow.number import Number
 from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -215,9 +214,8 @@ class Form:
     def _fitting(
         self, leaf: Any, like: Tensor, label: str, at: str | None, weak: bool, other: str
     ) -> Tensor:
-        if weak and type(leaf) is Number and join_scalar(like.dtype, leaf.python) == like.dtype:
-            leaf = leaf.cast(like.dtype)
-        if weak and type(leaf) in SCALARS and join_scalar(like.dtype, type(leaf)) == like.dtype:
+        kind = number_type(leaf) if weak else None
+        if kind is not None and join_scalar(like.dtype, kind) == like.dtype:
             leaf = as_tensor(leaf, like.dtype, like.device)
         tensor = _as_leaf(leaf, self.op, label, at)
         expected = str(TensorSpec(like.shape, like.dtype))
