@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "SCALARS", "as_tensor", "from_array", "join_numbers", "number_type", "own_dtype",
+    "SCALARS", "as_tensor", "from_array", "is_lent", "join_numbers", "number_type", "own_dtype",
     "plain_number",
 ]  # fmt: skip
 
@@ -60,9 +61,27 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
         array = home.backend.copy(obj) if copy else home.backend.asarray(obj, None, home.index)
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
     values, own = _values(obj, wanted, copy)
+    if not own and not copy:
+        key = id(owner := _owner(values))
+        _lent[key] = weakref.ref(owner, partial(_lent.pop, key))
     if copy is False and place.type != "cpu":
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
+
+
+_lent: dict[int, weakref.ref[Any]] = {}
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def is_lent(tensor: Tensor) -> bool:
+    """Whether the memory of a tensor on the CPU is that of somebody else, who may change it."""
+    found = _lent.get(id(_owner(tensor._array))) if type(tensor._array) is np.ndarray else None
+    return found is not None and found() is not None
 
 
 def _home(obj: Any) -> Device | None:
