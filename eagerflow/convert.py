@@ -26,8 +26,8 @@ from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "SCALARS", "as_tensor", "from_array", "is_lent", "join_numbers", "number_type", "own_dtype",
-    "plain_number",
+    "SCALARS", "as_tensor", "from_array", "join_numbers", "lent", "number_type", "own_dtype",
+    "owner_of", "plain_number",
 ]  # fmt: skip
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
@@ -62,26 +62,22 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
     values, own = _values(obj, wanted, copy)
     if not own and not copy:
-        key = id(owner := _owner(values))
-        _lent[key] = weakref.ref(owner, partial(_lent.pop, key))
+        key = id(owner := owner_of(values))
+        lent[key] = weakref.ref(owner, partial(lent.pop, key))
     if copy is False and place.type != "cpu":
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
 
 
-_lent: dict[int, weakref.ref[Any]] = {}
+lent: dict[int, weakref.ref[Any]] = {}
+"""By identity, arrays of others whose memory tensors share."""
 
 
-def _owner(array: Any) -> Any:
+def owner_of(array: Any) -> Any:
+    """The NumPy array that the memory of a view belongs to."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
-
-
-def is_lent(tensor: Tensor) -> bool:
-    """Whether the memory of a tensor on the CPU is that of somebody else, who may change it."""
-    found = _lent.get(id(_owner(tensor._array))) if type(tensor._array) is np.ndarray else None
-    return found is not None and found() is not None
 
 
 def _home(obj: Any) -> Device | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.passes.lent import is_lent, owned
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, bodies_of, swept
-from eagerflow.convert import is_lent
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
@@ -100,7 +100,7 @@ class _Folding(Sweep):
         for value, tensor in zip(node.outputs, results, strict=True):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and the graph says otherwise
-        return results
+        return tuple(map(owned, results))
 
 
 def _is_constant(x: Any) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
-from eagerflow.convert import is_lent
 from eagerflow.graph import Graph, Node, Value
 
 __all__ = ["merged"]
