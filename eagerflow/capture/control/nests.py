@@ -181,17 +181,16 @@ class Form:
         wanted = structure.container.__name__
         if type(nest) is not structure.container:
             self._other_structure(f"a {type(nest).__name__}", f"a {wanted}", what, at, other)
-        if isinstance(nest, dict):
-            if set(nest) != set(structure.keys):
-                self._other_structure(
-                    f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
-                )
-            nest = {key: nest[key] for key in structure.keys}
-        shallow = tree.Structure(
-            structure.container, structure.keys, (_LEAF,) * len(structure.children)
-        )
+        if isinstance(nest, dict) and set(nest) != set(structure.keys):
+            self._other_structure(
+                f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
+            )
+        shallow = structure._replace(children=(_LEAF,) * len(structure.children))
         try:
-            parts = tree.flatten_up_to(shallow, nest)
+            ordered = isinstance(nest, dict)
+            parts = [nest[key] for key in structure.keys] if ordered else tree.flatten_up_to(
+                shallow, nest
+            )  # fmt: skip
         except ValueError:
             count = len(structure.children)
             came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
