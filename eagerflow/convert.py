@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.backends.numpy import quietly
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import (
     FLOAT8,
@@ -20,7 +21,7 @@ from eagerflow.dtypes import (
     join_scalar,
     promote,
 )  # fmt: skip
-from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError, short_repr
+from eagerflow.errors import DTypeError, ShapeError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
@@ -178,7 +179,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     kind = None if hasattr(obj, "dtype") else number_type(obj)
     if dtype is None and kind is not None:
         dtype = default_dtype(kind)
-    array = _read(obj)
+    array = _read(obj, kind is not None)
     if kind is int and array.dtype.kind not in "iu" and dtype is not None:
         return _whole_numbers(obj, dtype), True  # no dtype of NumPy's holds them all
     native = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
@@ -196,7 +197,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     return _cast(obj, array, np.dtype(dtype)), True
 
 
-def _read(obj: Any) -> np.ndarray[Any, Any]:
+def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     if obj is None or isinstance(obj, str | bytes | dict | set):
         _refuse(obj)
     try:
@@ -206,9 +207,8 @@ def _read(obj: Any) -> np.ndarray[Any, Any]:
             except (BufferError, RuntimeError, TypeError):
                 if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
                     raise
-        return np.asarray(obj)
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the values do not fit into memory: {error}") from error
+        found: np.ndarray[Any, Any] = quietly(np.asarray, obj) if own else np.asarray(obj)
+        return found
     except OverflowError as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
@@ -243,11 +243,11 @@ def _check_limits(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> None:
 def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if dtype.kind in "iu" and array.dtype.kind in "iu" and not hasattr(obj, "dtype"):
         _check_limits(obj, array, dtype)
-    with np.errstate(all="ignore"):
-        if array.dtype.kind == "c" and dtype.kind != "c":
-            problem = f"{array.dtype} to {dtype} would drop the imaginary part"
-            raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
-        return array.astype(dtype)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        problem = f"{array.dtype} to {dtype} would drop the imaginary part"
+        raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
+    made: np.ndarray[Any, Any] = quietly(array.astype, dtype)
+    return made
 
 
 def _refuse(obj: Any, dtype: Any = None) -> None:

@@ -15,7 +15,7 @@ from functools import reduce
 from operator import is_
 from typing import Any
 
-from eagerflow.backends.numpy import quiet_runner
+from eagerflow.backends.numpy import quietly
 from eagerflow.convert import (
     SCALARS,
     as_tensor,
@@ -31,7 +31,6 @@ from eagerflow.errors import (
     DeviceError,
     DTypeError,
     EagerflowError,
-    OutOfMemoryError,
     ShapeError,
 )  # fmt: skip
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
@@ -512,10 +511,15 @@ def rescue(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
-    if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
-        # Another thread, or a signal handler of this one, is in a kernel with the same runner.
+    busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
+    if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
+        # Another thread, or a signal handler of this one, is in a kernel with the same runner; or
+        # there is too little memory, which the garbage collector may find.
         arrays = [x._array if type(x) is Tensor else x for x in data]
-        return quiet_runner()(fn, *arrays, **attributes)
+        try:
+            return quietly(fn, *arrays, **attributes)
+        except EagerflowError as found:
+            error = found
     if isinstance(error, EagerflowError):
         raise _told(error, op, data) from None
     for x in data:
@@ -524,7 +528,6 @@ def rescue(
     check(op, data, attributes)
     cls: type[EagerflowError] = EagerflowError
     for cause, ours in (
-        (MemoryError, OutOfMemoryError),
         (OverflowError, DTypeError),
         (TypeError, DTypeError),
         (ValueError, ShapeError),

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.gathering import gather
@@ -392,10 +392,7 @@ def nonzero(xp: Any, x: Any, /) -> Any:
     """
     if not x.ndim:
         raise ValueError("no axes")
-    try:
-        return tuple(xp.nonzero(x))
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the positions do not fit into memory: {error}") from error
+    return tuple(xp.nonzero(x))
 
 
 # Compositions -------------------------------------------------------------------------------------
