@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import quietly
+from eagerflow.backends.numpy import lend, quietly
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import (
     FLOAT8,
@@ -27,8 +26,8 @@ from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "SCALARS", "as_tensor", "from_array", "join_numbers", "lent", "number_type", "own_dtype",
-    "owner_of", "plain_number",
+    "SCALARS", "as_tensor", "from_array", "join_numbers", "number_type", "own_dtype",
+    "plain_number",
 ]  # fmt: skip
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
@@ -63,22 +62,10 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
     values, own = _values(obj, wanted, copy)
     if not own and not copy:
-        key = id(owner := owner_of(values))
-        lent[key] = weakref.ref(owner, partial(lent.pop, key))
+        lend(values)
     if copy is False and place.type != "cpu":
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
-
-
-lent: dict[int, weakref.ref[Any]] = {}
-"""By identity, arrays of others whose memory tensors share."""
-
-
-def owner_of(array: Any) -> Any:
-    """The NumPy array that the memory of a view belongs to."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
 
 
 def _home(obj: Any) -> Device | None:

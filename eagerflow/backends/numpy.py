@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import OutOfMemoryError
 from eagerflow.kernels import allocation, buffers
 
-__all__ = ["NumpyBackend", "quiet_runner", "quietly"]
+__all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
 
 KEPT_BYTES = 31 << 20
 
@@ -53,6 +55,25 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
                 raise OutOfMemoryError(allocation.told(error), hint=buffers.HINT) from error
             again = True
             gc.collect()
+
+
+# Memory of others ----------------------------------------------------------------------------------
+
+lent: dict[int, weakref.ref[Any]] = {}
+"""By identity, arrays of others whose memory tensors share."""
+
+
+def owner_of(array: Any) -> Any:
+    """The NumPy array that the memory of a view belongs to."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def lend(array: Any) -> None:
+    """Remember that tensors share the memory of this array, which somebody else may write."""
+    owner = owner_of(array)
+    lent[id(owner)] = weakref.ref(owner, partial(lent.pop, id(owner)))
 
 
 class NumpyBackend(Backend):

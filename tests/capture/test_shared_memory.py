@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow import convert
+from eagerflow.backends import numpy as backend
 
 SHARED = {
     "asarray": ef.asarray,
@@ -54,10 +54,10 @@ def test_memory_of_our_own_is_still_folded():
 
 def test_what_is_shared_is_forgotten_with_its_owner():
     gc.collect()
-    before = len(convert.lent)
+    before = len(backend.lent)
     arrays = [np.ones(3) for _ in range(10)]
     tensors = [ef.asarray(a) for a in arrays]
-    assert len(convert.lent) == before + 10
+    assert len(backend.lent) == before + 10
     del arrays, tensors
     gc.collect()
-    assert len(convert.lent) == before
+    assert len(backend.lent) == before

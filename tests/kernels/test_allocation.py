@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.backends.numpy import quiet_runner
-from eagerflow.convert import owner_of
+from eagerflow.backends.numpy import owner_of, quiet_runner
 from eagerflow.errors import EagerflowError, OutOfMemoryError
 from eagerflow.kernels import allocation, buffers
 from eagerflow.kernels.llvm import compiler

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import lent, owner_of
+from eagerflow.backends.numpy import lent, owner_of
 from eagerflow.devices import as_device
 from eagerflow.tensor import Tensor, new_tensor
 
