@@ -57,7 +57,7 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
             gc.collect()
 
 
-# Memory of others ----------------------------------------------------------------------------------
+# Memory of others ------------------------------------------------------------------------------
 
 lent: dict[int, weakref.ref[Any]] = {}
 """By identity, arrays of others whose memory tensors share."""
