@@ -90,8 +90,9 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
     """A Tensor of the values of ``obj``, sharing memory where it can.
 
     ``obj``, ``dtype`` and ``device`` are as for ``ef.tensor``. ``copy=True`` always copies,
-    ``copy=False`` raises where a copy is needed, None copies only then. A shared NumPy array
-    must not be changed while the tensor is in use.
+    ``copy=False`` raises where a copy is needed, None copies only then. What is written into a
+    shared array shows in the tensor, also where captured code holds it; a tape may have used the
+    old values.
 
     >>> ef.asarray(np.arange(3)).dtype
     dtype('int64')

@@ -13,9 +13,9 @@ from time import sleep
 from typing import Any
 
 from eagerflow import display
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device
-from eagerflow.dtypes import DType, is_inexact
+from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.guard import in_one_call
 from eagerflow.op import ops
@@ -143,7 +143,9 @@ class Variable(Operators):
     def fitted(self, value: Any) -> Tensor:
         """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
         current = self.current
-        tensor = as_tensor(value, None, current.device, copy=True)
+        kind = number_type(value)
+        fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
+        tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)
         if tensor.shape != current.shape:
             raise ShapeError(
                 "the value has another shape",

@@ -23,11 +23,20 @@ from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
-from eagerflow.capture.trace import Trace, located, number, plain_name, refuse_leaks, spec_input
+from eagerflow.capture.trace import (
+    Trace,
+    located,
+    number,
+    plain_name,
+    refuse_leaks,
+    spec_input,
+    wide_dtype,
+)
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
+from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
@@ -38,7 +47,7 @@ __all__ = ["Function", "function"]
 
 MANY = 64  # graphs of one function from which on it is told that it traces too often
 SHOWN = 3  # arguments that changed, as explain tells them
-_NUMBERS = frozenset({int, float, complex})
+_NUMBERS = {int, float, complex, *(dtype.type for dtype in NUMERIC)}
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _PLAIN = frozenset({bool, str, bytes, type(None)})
 
@@ -268,11 +277,11 @@ class Function:
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)
-            elif cls is np.ndarray or isinstance(x, np.generic):
-                parts.append(x.dtype)
-                parts.append(x.shape)
             elif cls in _NUMBERS and i not in static:
                 parts.append(cls)
+            elif cls is np.ndarray or cls is np.bool_:
+                parts.append(x.dtype)
+                parts.append(x.shape)
             else:
                 parts.append(_identity(x))
         parts.append(current_device())
@@ -406,13 +415,11 @@ class Function:
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
+        if spec is None and type(x) in _NUMBERS:
+            return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
             spec = TensorSpec(x.shape, x.dtype)
-        if spec is not None:
-            return spec_input(recorder, spec, name, inputs)
-        if type(x) in _NUMBERS and not static:
-            return number(recorder, type(x), name, inputs)
-        return x
+        return x if spec is None else spec_input(recorder, spec, name, inputs)
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -501,19 +508,15 @@ def _restored(python: Any, *more: Any) -> Function:
 
 
 def _as_input(x: Any) -> Tensor:
-    """A NumPy array or a Python number as a tensor of full precision."""
-    if type(x) is float:
-        return as_tensor(x, "float64")
-    if type(x) is complex:
-        return as_tensor(x, "complex128")
-    return as_tensor(x, copy=True)
+    """A NumPy array or a number as a tensor of full precision."""
+    return as_tensor(x, wide_dtype(x) if type(x) in _NUMBERS else None, copy=True)
 
 
 def _identity(x: Any) -> Any:
     """What stands for an object in a signature: plain values themselves, others who they are."""
     cls = type(x)
     if cls in _PLAIN or cls in _NUMBERS:
-        return cls, repr(x) if cls is float or cls is complex else x
+        return cls, x if cls in _PLAIN or cls is int else repr(x)
     if isinstance(x, np.dtype | type | Dim | TensorSpec):
         return x
     return cls, id(x)

@@ -14,7 +14,7 @@ from eagerflow.capture.concrete import concrete
 from eagerflow.capture.evaluate import evaluate
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
@@ -149,8 +149,8 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
-        plain = not hasattr(given, "dtype")  # Python's numbers, and lists of them, fit any dtype
-        tensor = as_tensor(given, value.dtype if plain else None)
+        plain = number_type(given) is not None or not hasattr(given, "dtype")
+        tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
         if tensor.dtype != value.dtype:
             raise DTypeError(
                 "the dtype is another one than the graph's", op=graph.name, argument=name,

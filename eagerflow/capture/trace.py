@@ -15,16 +15,19 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
 from eagerflow import tree
 from eagerflow.capture.evaluate import call_node, find
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device, scoped_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.display import summary
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, place_of
-from eagerflow.number import Number
+from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, now, scopes, under
 from eagerflow.spec import TensorSpec
@@ -37,7 +40,8 @@ __all__ = [
 ]  # fmt: skip
 
 _frame = sys._getframe
-_WIDE = {float: "float64", int: "int64", complex: "complex128"}
+_WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
+_LARGEST = np.dtype("uint64")
 
 
 def _here(depth: int) -> str:
@@ -298,7 +302,7 @@ class Trace(Recorder):
 
     def _result(self, leaf: Any) -> Any:
         if isinstance(leaf, Number):
-            leaf = leaf.tensor
+            leaf = leaf.tensor if leaf.own is None else leaf.value
         if isinstance(leaf, Variable):
             leaf = under(self, lambda: leaf.value)
         return self.value_of(leaf) if type(leaf) is Tensor else leaf
@@ -438,11 +442,21 @@ def plain_name(path: str) -> str:
     return found.strip("_") or "argument"
 
 
-def number(recorder: Trace, python: type, name: str, inputs: list[Value]) -> Number:
-    """An input that stands for a Python number of this type."""
-    tensor = recorder.input(TensorSpec((), _WIDE[python]), name)
+def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Number:
+    """An input that stands for a number of Python's or NumPy's of this one's type."""
+    python = number_type(example)
+    assert python is not None
+    tensor = recorder.input(TensorSpec((), wide_dtype(example)), name)
     inputs.append(tensor._array)
-    return Number(tensor, python)
+    return Number(tensor, python, example.dtype if isinstance(example, np.generic) else None)
+
+
+def wide_dtype(number: Any) -> DType:
+    """The dtype that holds any number of this one's type."""
+    python = number_type(number)
+    assert python is not None
+    kind = _WIDE[python]
+    return kind if getattr(number, "dtype", None) != _LARGEST else _LARGEST
 
 
 def run_traced(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.dtypes import is_complex
 from eagerflow.errors import ShapeError
@@ -19,7 +18,7 @@ from eagerflow.kernels import threads
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.arithmetic import multiply
 from eagerflow.ops.complexes import conj
-from eagerflow.ops.family import NUMERIC, batch_elementwise, define, refused_objects
+from eagerflow.ops.family import NUMERIC, as_operands, batch_elementwise, define, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import permute_dims, reshape
@@ -490,7 +489,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     Tensor([[ 1., 10.],
             [ 2., 20.]], shape=(2, 2), float32, cpu:0)
     """
-    a, b = as_tensor(x1), as_tensor(x2)
+    a, b = as_operands(x1, x2)
     for name, x in (("x1", a), ("x2", b)):
         if x.ndim != 1:
             raise ShapeError(
@@ -511,7 +510,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     >>> ef.tensordot(ef.ones((2, 3, 4)), ef.ones((4, 3)), axes=((2, 1), (0, 1)))
     Tensor([12., 12.], float32, cpu:0)
     """
-    a, b = as_tensor(x1), as_tensor(x2)
+    a, b = as_operands(x1, x2)
     summed1, summed2 = _contracted(a, b, axes)
     free1 = [i for i in range(a.ndim) if i not in summed1]
     free2 = [i for i in range(b.ndim) if i not in summed2]

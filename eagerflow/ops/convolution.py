@@ -10,7 +10,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.kernels.convolution import filter_gradient, forward, input_gradient
@@ -40,7 +39,7 @@ from eagerflow.ops.convolution_shapes import (
     input_windows,
     spatial_rank,
 )
-from eagerflow.ops.family import FLOATS, define
+from eagerflow.ops.family import FLOATS, as_operands, define
 from eagerflow.ops.shape import broadcast_to, permute_dims, reshape
 from eagerflow.spec import TensorSpec
 
@@ -331,7 +330,7 @@ def conv_transpose(
     Tensor([1., 1., 2., 2.], float32, cpu:0)
     """
     try:
-        images, weights = as_tensor(x), as_tensor(w)
+        images, weights = as_operands(x, w)
         rank = spatial_rank(images, "x")
         if weights.ndim != images.ndim or weights.shape[-1] != images.shape[-1]:
             raise ShapeError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.family import FLOAT8, define, op_of
@@ -269,8 +269,6 @@ def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
         return x[filled(index, indices)]
     except IndexError as error:
         raise located(xp, error, index, x.shape, indices) from None
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the selected part does not fit into memory: {error}") from error
 
 
 _PLAIN = frozenset({int, slice, type(None), type(Ellipsis), np.int64})

@@ -15,7 +15,7 @@ from eagerflow.kernels.normalization import gradient_body, norm, norm_body
 from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes
-from eagerflow.ops.family import Rows, define, elements, refused_objects
+from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -338,8 +338,8 @@ def group_norm(
     axes = tuple(i for i in range(1, apart.ndim) if i != at)
     y = layer_norm(apart, axis=axes, epsilon=epsilon).reshape(x.shape)
     if scale is not None:
-        y = y * aligned(as_tensor(scale), x, (at,))
-    return y if offset is None else y + aligned(as_tensor(offset), x, (at,))
+        y = y * aligned(as_operand(scale, x), x, (at,))
+    return y if offset is None else y + aligned(as_operand(offset, x), x, (at,))
 
 
 # The gradient ------------------------------------------------------------------------------------

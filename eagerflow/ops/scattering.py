@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
@@ -393,10 +393,7 @@ def nonzero(xp: Any, x: Any, /) -> Any:
     """
     if not x.ndim:
         raise ValueError("no axes")
-    try:
-        return tuple(xp.nonzero(x))
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the positions do not fit into memory: {error}") from error
+    return tuple(xp.nonzero(x))
 
 
 # Compositions -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from eagerflow.dims import product, symbolic
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, Cost, define, refused_objects
+from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
@@ -474,7 +474,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     >>> [x.shape for x in ef.broadcast_arrays(ef.zeros((2, 1)), ef.zeros((3,)))]
     [(2, 3), (2, 3)]
     """
-    tensors = [as_tensor(x) for x in arrays]
+    tensors = as_operands(*arrays)
     shape = broadcast(*(x.shape for x in tensors))
     return [x if x.shape == shape else broadcast_to(x, shape) for x in tensors]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
@@ -58,11 +58,10 @@ def _arrange_write(op: str) -> Any:
 def _as_value(value: Any, x: Any, op: str) -> Any:
     if type(value) is Tensor and value._kind.dtype == x.dtype:
         return value
-    if type(value) in SCALARS:
-        own = default_dtype(type(value))
-    else:
+    kind = number_type(value)
+    if kind is None:
         value = as_tensor(value)
-        own = value.dtype
+    own = value.dtype if kind is None else default_dtype(kind)
     if _rank(own) > _rank(x.dtype):
         raise DTypeError(
             f"{own.name} values do not fit into a tensor of {x.dtype.name}", op=op,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
 from eagerflow.graph import Cell, Graph, Node, Value, Values
@@ -279,7 +280,7 @@ def _fill(node: Node, value: Value) -> Any:
 
 def _element(constant: Any) -> Any:
     """The number that all elements of a constant are, of one sign, else None."""
-    if not 0 < constant.size <= _LOOK:
+    if not 0 < constant.size <= _LOOK or is_lent(constant):
         return None
     array = constant.numpy()
     first = array.ravel()[0]

@@ -27,6 +27,7 @@ from eagerflow.errors import (
 )
 from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
+from eagerflow.kernels.allocation import told
 
 __all__ = ["Plan"]
 
@@ -41,7 +42,9 @@ class Frame:
 
     def __init__(self, program: Program) -> None:
         self.run = quiet_runner()
-        blocks = {b.number: memory.empty((b.size,), np.uint8) for b in program.pool.buffers}
+        blocks = {
+            b.number: self.run(memory.empty, (b.size,), np.uint8) for b in program.pool.buffers
+        }
         self.buffers = tuple(
             _array_in(blocks[buffer.number], shape, dtype)
             for buffer, shape, dtype in program.arrays.values()
@@ -84,7 +87,7 @@ class Plan:
             raise
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"there is too little memory to make a plan: {error}", op=graph.name,
+                f"there is too little memory to make a plan: {told(error)}", op=graph.name,
                 hint="work on smaller batches",
             ) from error  # fmt: skip
         except Exception as error:  # rules of ops may meet anything
@@ -173,8 +176,8 @@ class Plan:
             return Frame(self._program)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"the buffers of the plan do not fit into memory: {error}", op=self.graph.name,
-                expected=f"{self.buffer_bytes:,} bytes", hint="work on smaller batches",
+                f"the buffers of the plan do not fit into memory: {told(error)}",
+                op=self.graph.name, expected=f"{self.buffer_bytes:,} bytes", hint=memory.HINT,
             ) from error  # fmt: skip
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
@@ -200,19 +203,20 @@ class Plan:
         """The error of a step, with the op and the user's line."""
         node = self._failed(error)
         if isinstance(error, EagerflowError):
-            told: EagerflowError = error
+            found: EagerflowError = error
         else:
             kinds = (
-                (MemoryError, OutOfMemoryError),
                 (TypeError, DTypeError),
                 (ValueError, ShapeError),
             )
             cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
-            told = cls(f"{type(error).__name__}: {error}")
+            found = cls(f"{type(error).__name__}: {error}")
+            if isinstance(error, MemoryError):
+                found = OutOfMemoryError(told(error), hint=memory.HINT)
         if node is not None:
-            told.op = told.op or getattr(node, "op", node).name
-            told.at = told.at or _where(node, whole=True)
-        return told
+            found.op = found.op or getattr(node, "op", node).name
+            found.at = found.at or _where(node, whole=True)
+        return found
 
     def _failed(self, error: Exception) -> Any:
         trace = error.__traceback__
