@@ -16,6 +16,7 @@ from eagerflow.ops.comparison import equal
 from eagerflow.ops.decompositions import safe_reciprocal
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction, refused_objects
 from eagerflow.ops.powers import power
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import along
 from eagerflow.ops.reduction import max as largest
 from eagerflow.ops.reduction import min as smallest
@@ -82,7 +83,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     dtypes=INEXACT,
     result="real",
     method=False,
-    vjp=(_vector_norm_vjp,),
+    vjp=(in_float32(_vector_norm_vjp),),
     saves="x y",
     onnx=Missing("exported as ReduceL2, ReduceL1 or the ops that it consists of"),
     samples=_vector_norm_samples,

@@ -22,6 +22,7 @@ from eagerflow.ops.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -163,7 +164,7 @@ def _product_of_others(x: Any, axis: int) -> Any:
     scalar=Rows(lambda s, x, dtype=None: s.product(_wide(s, x, dtype), "n"), columns=True),
     direct=reduce_with("multiply"),
     arrange=cast_first,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Onnx("ReduceProd"),
     samples=reduced_with_dtype(),

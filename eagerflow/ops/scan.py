@@ -16,6 +16,7 @@ from eagerflow.ops.accumulation import accumulator, cast_first, conjugate, part_
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.joining import concat
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
@@ -259,7 +260,7 @@ def _delayed(x: Any, axis: int) -> Any:
     np.multiply,
     1,
     operator.mul,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Missing("ONNX has no running product"),
 )

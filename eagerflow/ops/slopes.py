@@ -20,6 +20,7 @@ from eagerflow.kernels import generated
 from eagerflow.kernels.tiling import tiled
 from eagerflow.op import Missing, Sample
 from eagerflow.ops.family import elementwise
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, pairs
 
 __all__ = ["pulls", "slope"]
@@ -84,7 +85,7 @@ def slope(
         } | facts
         call: Any = elementwise(
             partials=(
-                lambda _, x, g, **more: second(x, **more) * g,
+                in_float32(lambda _, x, g, **more: second(x, **more) * g),
                 lambda _, x, g, **more: call(x, 1.0, **more),
             ),
             **own,

@@ -14,6 +14,7 @@ from eagerflow.kernels.tiling import horner, in_tiles, scratch
 from eagerflow.op import ErrorSample
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, reals, values
 from eagerflow.spec import TensorSpec
 
@@ -55,7 +56,7 @@ def _erf_into(x: Any, out: Any) -> None:
 
 @elementwise(
     overrides={"numpy": in_tiles(_erf_into)},
-    partials=(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI),),
     saves="x",
     dtypes=FLOATS,
     onnx=Onnx("Erf"),
@@ -76,7 +77,7 @@ def erf(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     overrides=_tiles(special.erfc),
-    partials=(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI),),
     saves="x",
     dtypes=FLOATS,
     onnx=Missing("exported as 1 - Erf(x), which loses digits for large x"),
@@ -107,7 +108,7 @@ def _bisected(x: float) -> float:
 
 @elementwise(
     overrides=_tiles(special.erfinv),
-    partials=(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI),),
     saves="y",
     singular=True,
     dtypes=FLOATS,

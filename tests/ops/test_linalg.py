@@ -140,3 +140,20 @@ def test_attention_in_tiles_is_attention():
         np.testing.assert_allclose(whole, weights @ v.repeat(2, 1), atol=1e-12)
         own = ef.dot_product_attention(q[:, :2], k, v, is_causal=causal).numpy()
         np.testing.assert_allclose(own[:, 0], whole[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.01), ("float16", 0.002)])
+def test_gradients_of_attention_in_16_bits_have_scores_in_float32(dtype, bound, captured):
+    arrays = [matrix("float64", 2, 2, 16, 32, seed=i) for i in range(4)]
+    small = [ef.tensor(x, dtype=dtype) for x in arrays]
+
+    def gradients(q, k, v, weight):
+        attend = lambda q, k, v: (ef.dot_product_attention(q, k, v, scale=2.0) * weight).sum()
+        return ef.grad(attend, argnums=(0, 1, 2))(q, k, v)
+
+    expected = gradients(*(x.astype("float64") for x in small))
+    found = (ef.function(gradients) if captured else gradients)(*small)
+    for g, wanted in zip(found, expected, strict=True):
+        off = np.abs(g.astype("float64").numpy() - wanted.numpy()).max()
+        assert off < bound * np.abs(wanted.numpy()).max()
