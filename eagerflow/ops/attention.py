@@ -177,11 +177,7 @@ def _attention_numpy(
                 scores[j, :, start:] += bias(at.start + j)[part, start:end]
         _normalise(scores, values[at, :end], out[at, part], bias is not None and not plain)
 
-    tiles = -(-stack // wide) * pieces
-    if tiles == 1:
-        work(0)
-    else:
-        threads.run(work, tiles)
+    threads.run(work, -(-stack // wide) * pieces)
     return out.reshape(batch, heads, length, width)
 
 

@@ -1,5 +1,9 @@
 """Linear algebra by its identities, for what has no single reference, and the compositions."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -157,3 +161,52 @@ def test_gradients_of_attention_in_16_bits_have_scores_in_float32(dtype, bound, 
     for g, wanted in zip(found, expected, strict=True):
         off = np.abs(g.astype("float64").numpy() - wanted.numpy()).max()
         assert off < bound * np.abs(wanted.numpy()).max()
+
+
+PRODUCTS = """
+import hashlib
+import numpy as np
+import eagerflow as ef
+
+rng = np.random.default_rng(0)
+draw = lambda dtype, *shape: ef.tensor(rng.standard_normal(shape).astype(dtype))
+found = hashlib.sha256()
+for dtype in ("float32", "float64"):
+    for a, b in [
+        ((200, 200), (200, 200)), ((5, 256), (256, 513)), ((2, 513), (513, 513)),
+        ((31, 1000), (1000, 64)), ((1, 513), (513, 1000)), ((513, 1000), (1000, 1)),
+        ((1000, 513), (513,)), ((513,), (513, 1000)), ((20001,), (20001,)),
+        ((3, 64, 300), (300, 64)), ((3, 64, 300), (3, 300, 64)), ((300,), (3, 300, 900)),
+        ((12, 90, 90), (12, 90, 90)), ((6, 150, 150), (6, 150, 150)), ((2, 100, 400), (400,)),
+    ]:
+        x, y = draw(dtype, *a), draw(dtype, *b)
+        captured = ef.function(lambda x, y: ef.tanh(x @ y))
+        for result in (x @ y, captured(x, y), captured(x, y)):
+            found.update(result.numpy().tobytes())
+    images = draw(dtype, 2, 12, 12, 24)
+    for result in (
+        ef.vecdot(draw(dtype, 2, 30001), draw(dtype, 30001)),
+        ef.einsum("bij,bkj->ik", draw(dtype, 4, 60, 90), draw(dtype, 4, 70, 90)),
+        ef.dot_product_attention(*(draw(dtype, 1, 2, 120, 48) for _ in range(3))),
+        ef.conv(images, draw(dtype, 3, 3, 24, 40)),
+        ef.grad(lambda w: (ef.conv(images, w) ** 2).sum())(draw(dtype, 3, 3, 24, 40)),
+    ):
+        found.update(result.numpy().tobytes())
+z = draw("float32", 300, 31) * (1 + 2j)
+found.update((z @ draw("float32", 31)).numpy().tobytes() + (z.mT @ z).numpy().tobytes())
+print(found.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("machine_code", ["1", "0"])
+def test_bits_of_products_do_not_depend_on_the_threads_of_blas(machine_code):
+    """Of fewer than 2**23 multiplications each, as docs/capture.md has it."""
+    found = set()
+    for count in ("1", "2", "3"):
+        more = {"OPENBLAS_NUM_THREADS": count, "EAGERFLOW_LLVM": machine_code}
+        run = subprocess.run(
+            [sys.executable, "-c", PRODUCTS], env=os.environ | more, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        found.add(run.stdout)
+    assert len(found) == 1
