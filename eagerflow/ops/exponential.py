@@ -178,15 +178,18 @@ def _weight(_: Any, x: Any, other: Any) -> Any:
     return reciprocal(exp(where(equal(x, other), 0, other - x)) + 1)
 
 
+def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
+    distance = s.select(s.equal(a, b), 0, s.abs(s.subtract(a, b)))  # also of two infinities
+    return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
+
+
 @elementwise(
     ufunc="logaddexp",
     partials=(_weight, lambda y, a, b: _weight(y, b, a)),
     saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
-    scalar=lambda s, a, b: s.add(
-        s.maximum(a, b), s.log1p(s.exp(s.negative(s.abs(s.subtract(a, b)))))
-    ),
+    scalar=_logaddexp_body,
     onnx=Missing("exported as the ops that it consists of"),
     samples=pairs(0, 3),
     reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),

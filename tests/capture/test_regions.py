@@ -96,6 +96,78 @@ def test_every_rule_computes_its_op_as_machine_code(name, greedy):
     assert bool(check_samples(name, DTYPES[:1] + DTYPES[-1:], "llvm", 5)) is (name not in NEVER)
 
 
+# Special values -----------------------------------------------------------------------------------
+
+ALONE = [
+    name for name in FUSIBLE
+    if ops[name].family == "elementwise" and not name.endswith("_update")
+    and not isinstance(ops[name].scalar, Rows)
+]  # fmt: skip
+
+
+def special_numbers(dtype, count):
+    """Numbers that rules forget: of each dtype alone, and fewer of them where they are combined."""
+    info = ef.finfo(dtype)
+    tiny = float(info.smallest_normal)
+    found = [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, float(info.max), tiny / 32, -2.0, -1.0, 0.5]
+    found += [-float(info.max), tiny, -tiny, -tiny / 32, 3.0, 2.5, -0.5, 5.0, -5.0]
+    return np.array(found[: 8 if count > 2 else None]).astype(dtype)
+
+
+def with_special_numbers(sample, dtype):
+    """A sample whose floating arguments hold all combinations of special numbers."""
+    at = [i for i, x in enumerate(sample.args) if getattr(x, "dtype", None) == dtype]
+    numbers = special_numbers(dtype, len(at))
+    grid = np.stack(np.meshgrid(*[numbers] * len(at), indexing="ij")).reshape(len(at), -1)
+    args = list(sample.args)
+    for i, x in zip(at, grid, strict=True):
+        args[i] = x
+    for i, x in enumerate(args):
+        if i not in at and isinstance(x, np.ndarray):
+            args[i] = np.resize(x, grid.shape[1])
+    return sample._replace(args=tuple(args))
+
+
+def check_special_numbers(name, dtype, way):
+    op, seen = ops[name], set()
+    for sample in samples(op, dtype):
+        kinds = [getattr(x, "dtype", x) for x in sample.args]
+        key = repr((kinds, sample.attributes))
+        whole = name == "astype" and ef.dtypes.as_dtype(sample.attributes["dtype"]).kind in "iu"
+        root = name == "power" and 0.5 in kinds[1:]  # NumPy takes a root, NaN of -infinity
+        if key in seen or whole or root or dtype not in kinds:  # NaN is no integer
+            continue
+        seen.add(key)
+        sample = with_special_numbers(sample, dtype)
+        with about(op, sample):
+            graph, tensors = traced(op, sample)
+            check_against_eager(graph, [t.numpy() for t in tensors], way, rtol=tolerance(dtype))
+    return seen
+
+
+@pytest.mark.parametrize("way", ["tiles", "llvm"])
+@pytest.mark.parametrize("name", ALONE)
+def test_every_rule_keeps_special_numbers(name, way, greedy):
+    if way not in kernel.ways():
+        pytest.skip("machine code needs llvmlite")
+    dtypes = dtypes_of(ops[name], DTYPES[:2])
+    seen = [check_special_numbers(name, dtype, way) for dtype in dtypes]
+    assert all(seen) or name == "astype"
+
+
+def test_neighbours_of_float16_are_not_those_of_float32(greedy):
+    x = ef.tensor([1.0, 0.0, np.inf], dtype="float16")
+    f = lambda x: ef.nextafter(x, -1.0) * 1
+    np.testing.assert_array_equal(ef.function(f)(x), f(x))
+
+
+@pytest.mark.parametrize("x", [0.0, -1.0])
+@pytest.mark.parametrize("size", [3, 20_000])
+def test_gradient_of_relu_where_it_is_0(x, size):
+    g = ef.full((size,), np.inf)
+    assert not np.any(ops["relu_gradient"].call(ef.full((size,), x), g).numpy())
+
+
 # Random programs ----------------------------------------------------------------------------------
 
 

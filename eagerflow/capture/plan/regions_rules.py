@@ -260,6 +260,8 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[A
     elif op.family == "rows":
         out = op.scalar(_Along(s, axes), *values, **attributes)  # type: ignore[operator]
     elif isinstance(op.scalar, str):
+        if op.scalar == "nextafter" and narrow(node.outputs[0].dtype):
+            raise AttributeError("a neighbour in float32 is rounded back to where it came from")
         out = _instruction(s, op.scalar, values)
     else:
         out = op.scalar(s, *values, **attributes)  # type: ignore[operator]
