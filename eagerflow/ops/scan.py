@@ -124,6 +124,7 @@ def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
         found.append(Sample((x[:0],), {"axis": 0, "include_initial": True}))
         found.append(Sample((x[:0],), {"axis": 2}))
         found.append(Sample((x[1],), {"axis": -2, "dtype": wide}))
+        found.append(Sample((x[1].real > 0,), {"axis": 1, "dtype": "bool"}))
         return found
 
     return samples

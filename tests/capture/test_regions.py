@@ -161,6 +161,20 @@ def test_neighbours_of_float16_are_not_those_of_float32(greedy):
     np.testing.assert_array_equal(ef.function(f)(x), f(x))
 
 
+@pytest.mark.parametrize("n", [-2, -1, 2, 3, 4])
+def test_small_powers_of_far_numbers_are_the_same_by_each_way(n, greedy):
+    """Also of numbers whose square, but not the result, is beyond what a dtype holds."""
+    x = np.array([1e160, 1e-160, -1e-170, 3.0, np.inf, 0.0, -0.0, np.nan])
+    graph = ef.capture.trace(lambda x: ef.tanh(x) + (x + 0.0) ** n, ef.TensorSpec((8,), "float64"))
+    with np.errstate(all="ignore"):
+        expected = np.tanh(x) + (x + 0.0) ** n
+    for way in ("tiles", "llvm"):
+        if way in kernel.ways():
+            for program in (graph, graph.optimized()):
+                (found,) = run_steps(program, grow(program, 1), [x], way)
+                np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
 @pytest.mark.parametrize("x", [0.0, -1.0])
 @pytest.mark.parametrize("size", [3, 20_000])
 def test_gradient_of_relu_where_it_is_0(x, size):

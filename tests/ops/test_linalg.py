@@ -163,6 +163,25 @@ def test_gradients_of_attention_in_16_bits_have_scores_in_float32(dtype, bound, 
         assert off < bound * np.abs(wanted.numpy()).max()
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2)])
+@pytest.mark.parametrize("ord", ["fro", "nuc", 1, 2, np.inf])
+def test_norms_of_empty_matrices_are_0(shape, ord):
+    x = np.zeros(shape)
+    np.testing.assert_array_equal(ef.linalg.matrix_norm(x, ord=ord), np.zeros(shape[:-2]))
+    kept = ef.linalg.matrix_norm(x, ord=ord, keepdims=True)
+    assert kept.shape == (*shape[:-2], 1, 1)
+    if len(shape) == 2:
+        assert float(ef.linalg.norm(x, ord)) == 0
+        captured = ef.function(lambda x: ef.linalg.norm(x, ord))
+        assert float(captured(ef.tensor(x))) == 0
+
+
+@pytest.mark.parametrize("ord", [-1, -2, -np.inf])
+def test_an_empty_matrix_has_no_smallest(ord):
+    with pytest.raises(ef.errors.ShapeError, match="matrix_norm: x: an empty matrix"):
+        ef.linalg.matrix_norm(np.zeros((0, 0)), ord=ord)
+
+
 PRODUCTS = """
 import hashlib
 import numpy as np
