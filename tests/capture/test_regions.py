@@ -161,6 +161,32 @@ def test_neighbours_of_float16_are_not_those_of_float32(greedy):
     np.testing.assert_array_equal(ef.function(f)(x), f(x))
 
 
+def with_columns(x, axis, keepdims):
+    h = ef.tanh(x)
+    return [h * x, *(op(h, axis=axis, keepdims=keepdims) for op in (ef.sum, ef.mean, ef.max))]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((300, 200, 1), 0), ((300, 200, 1), (0, 2)), ((300, 1, 200), 0), ((16, 1, 50, 60), (0, 3)),
+        ((1, 300, 200), 1), ((20_000, 1), 0), ((1, 20_000), 0), ((1, 1, 30_000), (0, 1)),
+        ((300, 200, 1), None), ((0, 1), 1), ((4, 0, 1), (0, 2)), ((1, 1), 0), ((300, 200, 1), 2),
+    ],
+)  # fmt: skip
+def test_columns_of_axes_of_size_1_and_0(shape, axis, keepdims, dtype):
+    """In plans, whose arrays keep axes of size 1 that their regions lack."""
+    x = ef.tensor(np.random.default_rng(0).standard_normal(shape), dtype=dtype)
+    captured = ef.function(with_columns, static=("axis", "keepdims"))
+    for _ in range(2):
+        found, expected = captured(x, axis, keepdims), with_columns(x, axis, keepdims)
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype
+            check_close(one.numpy(), other.numpy(), tolerance(other.dtype), "the result")
+
+
 @pytest.mark.parametrize("n", [-2, -1, 2, 3, 4])
 def test_small_powers_of_far_numbers_are_the_same_by_each_way(n, greedy):
     """Also of numbers whose square, but not the result, is beyond what a dtype holds."""
