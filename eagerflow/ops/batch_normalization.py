@@ -13,6 +13,7 @@ from eagerflow.kernels import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
 from eagerflow.ops.normalization import check_epsilon, projected, second_order, standardized
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -376,7 +377,7 @@ def _gradient_reference(
                 *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
             )
         },
-        "vjp": _gradient_rules,
+        "vjp": in_float32(_gradient_rules),
         "saves": "x g g_variance scale",
         "batch": _batched(2),
         "cost": lambda *specs, **attributes: elements(*specs, flops=15),

@@ -336,7 +336,7 @@ def reduction(
         axes = normalize_axes(axis, x.ndim)
         kept = [i for i in range(x.ndim) if keepdims or i not in axes]
         found = [Split((i,), kept.index(i)) for i in range(x.ndim) if i not in axes]
-        if combine:
+        if combine and more.get("dtype") not in BOOL:  # no op adds bools as sums do
             found += [Split((i,), None, combine) for i in axes]
         return found
 

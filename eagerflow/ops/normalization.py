@@ -16,6 +16,7 @@ from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -453,7 +454,7 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
         "infer": _gradient_spec,
         "outputs": 3,
         "overrides": {"numpy": _numpy_gradient},
-        "vjp": _gradient_rules,
+        "vjp": in_float32(_gradient_rules),
         "saves": "x g scale",
         "batch": _batched_gradient,
         "cost": lambda *specs, **attributes: elements(*specs, flops=15),

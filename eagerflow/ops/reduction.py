@@ -23,6 +23,7 @@ from eagerflow.ops.accumulation import (
 )
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -104,11 +105,19 @@ def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
     return x if wide.name == x.dtype else s.convert(x, wide.name)
 
 
+def _sum_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.any(x, "n") if dtype in BOOL else s.sum(_wide(s, x, dtype), "n")
+
+
+def _product_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.all(x, "n") if dtype in BOOL else s.product(_wide(s, x, dtype), "n")
+
+
 @reduction(
     dtypes=STANDARD,
     result=wide_dtype,
     combine="add",
-    scalar=Rows(lambda s, x, dtype=None: s.sum(_wide(s, x, dtype), "n"), columns=True),
+    scalar=Rows(_sum_body, columns=True),
     direct=reduce_with("add"),
     arrange=cast_first,
     vjp=(
@@ -128,8 +137,8 @@ def sum(
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
     axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are summed in 64
-    bits; with ``dtype`` the elements are cast to it first. The sum of nothing is 0. Raises
-    ShapeError for an axis that does not exist.
+    bits; with ``dtype`` the elements are cast to it first, and bools added as ``or`` does. The
+    sum of nothing is 0. Raises ShapeError for an axis that does not exist.
 
     >>> ef.sum(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=-1, keepdims=True)
     Tensor([[3.],
@@ -163,10 +172,10 @@ def _product_of_others(x: Any, axis: int) -> Any:
     dtypes=STANDARD,
     result=wide_dtype,
     combine="multiply",
-    scalar=Rows(lambda s, x, dtype=None: s.product(_wide(s, x, dtype), "n"), columns=True),
+    scalar=Rows(_product_body, columns=True),
     direct=reduce_with("multiply"),
     arrange=cast_first,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Onnx("ReduceProd"),
     samples=reduced_with_dtype(),

@@ -17,6 +17,7 @@ from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.joining import concat
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
@@ -124,6 +125,7 @@ def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
         found.append(Sample((x[:0],), {"axis": 0, "include_initial": True}))
         found.append(Sample((x[:0],), {"axis": 2}))
         found.append(Sample((x[1],), {"axis": -2, "dtype": wide}))
+        found.append(Sample((x[1].real > 0,), {"axis": 1, "dtype": "bool"}))
         return found
 
     return samples
@@ -260,7 +262,7 @@ def _delayed(x: Any, axis: int) -> Any:
     np.multiply,
     1,
     operator.mul,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Missing("ONNX has no running product"),
 )

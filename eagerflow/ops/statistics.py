@@ -16,6 +16,7 @@ from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import Rows, expand_reduced, reduction
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shape import broadcast_to
@@ -190,7 +191,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
 
 @_spread(
     _fast_var,
-    vjp=(_var_rule,),
+    vjp=(in_float32(_var_rule),),
     saves="x",
     onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
@@ -213,7 +214,7 @@ def var(
 
 @_spread(
     _fast_std,
-    vjp=(_std_rule,),
+    vjp=(in_float32(_std_rule),),
     saves="x y",
     onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NUMERIC, REAL, STANDARD, default_dtype
+from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NARROW, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index
@@ -26,7 +26,7 @@ from eagerflow.ops.indexing import (
     written,
 )
 from eagerflow.ops.indices import check_arrays, filled, layout, located, recorded, refuse_none
-from eagerflow.ops.positions import add_at, combine_at, narrow, native, one_by_one, positions
+from eagerflow.ops.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape, unbroadcast
@@ -152,7 +152,7 @@ def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str 
             out[at] = combine(out[at], value) if function else value
         elif function != "add":
             combine_at(xp, combine, out, at, value)
-        elif narrow(x.dtype):
+        elif x.dtype in NARROW:
             wide = add_at(xp, out.astype(xp.float32), at, value.astype(xp.float32))
             out = wide.astype(x.dtype)
         else:

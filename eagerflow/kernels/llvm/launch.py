@@ -501,7 +501,9 @@ class Call:
             joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
             total = self._along_own(joined, part)
             shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
-            outputs[i][...] = total.reshape(shape)
+            # A plan gives its arrays as they are: axes of size 1 are none of the region's.
+            own = outputs[i] if outputs[i].ndim == len(shape) else outputs[i].squeeze()
+            own[...] = total.reshape(shape)
 
     def _along_own(self, total: Any, part: Any) -> Any:
         """A column reduction without the axes along which its operand is the same everywhere."""
