@@ -37,6 +37,7 @@ try:
     from eagerflow.dtypes import as_dtype
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
+    from eagerflow.ops.other_names import members
     from eagerflow.spec import TensorSpec
     from eagerflow.tape import GradientTape
     from eagerflow.tensor import Tensor, set_namespace
@@ -109,11 +110,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+    return _missing(name)
 
 
 __all__ = sorted(
@@ -127,4 +124,5 @@ __all__ = sorted(
     ]
 )  # fmt: skip
 
+_missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])

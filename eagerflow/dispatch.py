@@ -36,10 +36,12 @@ from eagerflow.errors import (
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.tensor import Tensor, comes_first, new_tensor
 from eagerflow.variable import Variable
 
-__all__ = ["bind", "canonical", "check", "compute", "internal", "record", "user_frame"]
+__all__ = [
+    "bind", "bind_operator", "canonical", "check", "compute", "internal", "record", "user_frame",
+]  # fmt: skip
 
 _frame = sys._getframe
 _new = object.__new__
@@ -109,9 +111,10 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op) -> Call:
-    """The function for two arrays and no attributes."""
+def bind_binary(op: Op, misfit: Call | None = None, watched: Call | None = None) -> Call:
+    """The function for two arrays and no attributes, and its ways for what does not fit."""
     table = op.table
+    misfit, watched = misfit or _misfit, watched or _watched
     keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
 
     def call(x1: Any, x2: Any, /) -> Any:
@@ -137,7 +140,7 @@ def bind_binary(op: Op) -> Call:
                 pass
         append, recorder, run = now()
         if append is None and recorder is not None:
-            return _watched(recorder, op, (x1, x2), {})
+            return watched(recorder, op, (x1, x2), {})
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
@@ -146,7 +149,7 @@ def bind_binary(op: Op) -> Call:
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
-            return _misfit(op, (x1, x2), {})
+            return misfit(op, (x1, x2), {})
         try:
             out = run(fn, a, b)
         except Exception as error:
@@ -222,6 +225,24 @@ def bind_general(op: Op) -> Call:
 def bind(op: Op) -> Call:
     """The function that users call, with the op's name, documentation and facts."""
     op.call = call = _shape_of_call(op)(op)
+    return _named(op, call)
+
+
+def bind_operator(op: Op) -> Call:
+    """The method for Python's operator: what comes before tensors gets to compute it."""
+    if _shape_of_call(op) is not bind_binary:
+        return op.call  # type: ignore[no-any-return]
+    return _named(op, bind_binary(op, _yielding(_misfit), _yielding(_watched)))
+
+
+def _yielding(way: Call) -> Call:
+    def call(*given: Any) -> Any:
+        return NotImplemented if comes_first(type(given[-2][1])) else way(*given)
+
+    return call
+
+
+def _named(op: Op, call: Call) -> Call:
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc
     call.__module__ = op.kernel.__module__

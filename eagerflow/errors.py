@@ -21,6 +21,7 @@ __all__ = [
     "FileFormatError",
     "GradientError",
     "IndexRangeError",
+    "KeywordError",
     "MissingExtraError",
     "OutOfMemoryError",
     "PlacementError",
@@ -119,6 +120,18 @@ class ArgumentError(EagerflowError, ValueError):
     ...
     eagerflow.errors.ArgumentError: optimizer: there is no 'adamm'
     ...
+    """
+
+
+class KeywordError(ArgumentError, TypeError):
+    """An argument that a function does not have, or a value of one that it cannot do with.
+
+    >>> ef.sum(ef.ones(3), out=ef.ones(()))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.KeywordError: sum: out: a Tensor is not taken
+      expected: sum(x, axis, keepdims, dtype)
+      try: y = sum(...): tensors do not change
     """
 
 

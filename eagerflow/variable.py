@@ -290,7 +290,7 @@ def _delegate(name: str) -> Any:
 # What a Tensor can do besides ops, a Variable does with its value.
 for _name in (
     "item", "tolist", "__bool__", "__float__", "__int__", "__complex__", "__index__",
-    "__array__", "__array_ufunc__", "__array_function__", "__array_namespace__", "__dlpack__",
-    "__dlpack_device__", "__len__", "__iter__", "__contains__", "__format__",
+    "__array__", "__array_namespace__", "__dlpack__", "__dlpack_device__", "__len__", "__iter__",
+    "__contains__", "__format__",
 ):  # fmt: skip
     setattr(Variable, _name, _delegate(_name))

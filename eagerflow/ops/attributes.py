@@ -20,7 +20,7 @@ from eagerflow.graph import Graph
 from eagerflow.op import Op
 
 __all__ = [
-    "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "Number", "Padding", "Size", "Sizes",
+    "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size", "Sizes",
     "Widths", "is_stated", "unfit",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ Axes = Any
 DTypeLike = Any
 DeviceName = Any
 Index = Any
-Number = Any
+NumberLike = Any
 Padding = Any
 Size = Any
 Sizes = Any
@@ -113,7 +113,7 @@ _HINTS: dict[str, tuple[Test, str]] = {
         _any(_place, _tuple(_place)),
         "integers, slices, None, Ellipsis, 'array' for a tensor, or a tuple of these",
     ),
-    "Number": (_any(_none, _number), "a number or None"),
+    "NumberLike": (_any(_none, _number), "a number or None"),
     "Padding": (_any(_text, _widths), "a text, or sizes, or pairs of sizes"),
     "Size": (_bound, "a size or None"),
     "Sizes": (_any(_none, _sizes), "a size, a tuple of sizes or None"),

@@ -70,7 +70,6 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
             [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
         ).reshape(x.shape),
     },
-    method=True,
 )
 def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
     """The values in another dtype; a tensor that has it already is shared.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from eagerflow.convert import as_tensor, number_type
-from eagerflow.dispatch import bind
+from eagerflow.dispatch import bind, bind_operator
 from eagerflow.dtypes import (
     BOOL,
     FLOAT8,
@@ -100,7 +100,7 @@ def define(
         op = register(kernel, own)
         call = bind(op)
         if operator:
-            _attach_operator(call, operator)
+            _attach_operator(op, operator)
         if method:
             setattr(Operators, op.name if method is True else method, call)
         return call
@@ -112,11 +112,12 @@ def _per_argument(dtypes: Any) -> tuple[Any, ...]:
     return dtypes if isinstance(dtypes, tuple) else (dtypes,)
 
 
-def _attach_operator(call: Call, name: str) -> None:
+def _attach_operator(op: Op, name: str) -> None:
+    call, method = op.call, bind_operator(op)
     if name in ("eq", "ne"):
-        setattr(Operators, f"__{name}__", _comparison(call))
+        setattr(Operators, f"__{name}__", _comparison(method))
         return
-    setattr(Operators, f"__{name}__", call)
+    setattr(Operators, f"__{name}__", method)
     if name in _REFLECTED:
         setattr(Operators, f"__r{name}__", lambda self, other: call(other, self))
 

@@ -11,7 +11,7 @@ from eagerflow.errors import DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.arithmetic import abs as magnitude
 from eagerflow.ops.arithmetic import divide, multiply, sign
-from eagerflow.ops.attributes import Axes, Number
+from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.decompositions import safe_reciprocal
@@ -100,7 +100,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     ulp=16,
 )
 def vector_norm(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: Number = 2
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: NumberLike = 2
 ) -> Any:
     """Norm of the vectors along axes.
 

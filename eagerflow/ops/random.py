@@ -27,6 +27,7 @@ from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
 from eagerflow.ops.family import as_operand
+from eagerflow.ops.other_names import members
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
@@ -485,3 +486,6 @@ def choice(x: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: i
     (2, 2)
     """
     return default_generator.choice(x, shape, replace, p, axis)
+
+
+__getattr__, __dir__ = members(__name__, __all__)

@@ -24,10 +24,10 @@ from eagerflow.dtypes import (
     promote,
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.number import Number as GivenNumber
+from eagerflow.number import Number
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.arithmetic import add, divide, multiply, subtract
-from eagerflow.ops.attributes import DeviceName, DTypeLike, Number, Size
+from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.creation import creation
@@ -45,7 +45,7 @@ def _plain_number(value: Any, op: str, name: str) -> Any:
     """A Python number (or symbolic size) of what may be a number of NumPy's or a tensor."""
     if type(value) in (int, float, complex, Dim):
         return value
-    if type(value) is GivenNumber:
+    if type(value) is Number:
         value.refuse("int()")
     if isinstance(value, bool | np.bool_ | str | bytes) or not hasattr(value, "item"):
         raise DTypeError(
@@ -82,7 +82,7 @@ def _range_dtype(*numbers: Any) -> Any:
 
 
 def _range_size(start: Any, stop: Any, step: Any) -> Any:
-    """Number of elements; the ends may be symbolic sizes."""
+    """NumberLike of elements; the ends may be symbolic sizes."""
     numbers = (start, stop, step)
     if any(isinstance(n, complex) for n in numbers):
         raise DTypeError("a range has no complex ends", argument="stop", expected="real numbers")
@@ -156,9 +156,9 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 )  # fmt: skip
 def arange(
     xp: Any,
-    start: Number,
-    stop: Number = None,
-    step: Number = 1,
+    start: NumberLike,
+    stop: NumberLike = None,
+    step: NumberLike = 1,
     dtype: DTypeLike = None,
     device: DeviceName = None,
 ) -> Any:
@@ -241,7 +241,7 @@ def _line_dtype(start: Any, stop: Any) -> Any:
     dtypes=INEXACT,
 )
 def linspace(
-    xp: Any, start: Number, stop: Number, num: Size = 50, dtype: DTypeLike = None,
+    xp: Any, start: NumberLike, stop: NumberLike, num: Size = 50, dtype: DTypeLike = None,
     device: DeviceName = None, endpoint: bool = True,
 ) -> Any:  # fmt: skip
     """Evenly spaced numbers from ``start`` to ``stop``.

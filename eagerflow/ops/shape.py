@@ -12,6 +12,7 @@ from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
+from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
@@ -123,8 +124,10 @@ def _batched_reshape(x: Any, size: int, shape: Any) -> Any:
     return reshape(x, (size, *known_shape(logical, shape)))
 
 
-def _reshape_method(self: Any, *shape: Any) -> Any:
+def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Any:
     """The same values in another shape, given as a tuple or as several sizes."""
+    if order is not None:
+        check_same("reshape", order=order)
     return reshape(self, shape[0] if len(shape) == 1 else shape)
 
 
@@ -482,8 +485,10 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 # Methods ------------------------------------------------------------------------------------------
 
 
-def _flatten(self: Any) -> Any:
+def _flatten(self: Any, order: str = "C") -> Any:
     """The same values along one axis, in row-major order."""
+    if order != "C":
+        check_same("flatten", order=order)
     return reshape(self, (-1,))
 
 
