@@ -28,7 +28,8 @@ import numpy as np
 
 from eagerflow.capture.ledger.instructions import Expression
 from eagerflow.capture.ledger.lookup import CORE, LAYERS, USER, Found, functions_in, origins
-from eagerflow.capture.ledger.remembering import ABSENT, Remembered, category
+from eagerflow.capture.ledger.remembering import Remembered, category
+from eagerflow.capture.ledger.sameness import ABSENT
 
 Reading = Any  # imports this module
 

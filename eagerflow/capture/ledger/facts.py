@@ -13,10 +13,11 @@ from operator import contains, eq, getitem, is_
 from types import MethodType
 from typing import Any
 
-from eagerflow.capture.ledger.remembering import ABSENT, Remembered, in_rows, same
+from eagerflow.capture.ledger.remembering import Remembered, in_rows
+from eagerflow.capture.ledger.sameness import ABSENT, same
 from eagerflow.errors import short_repr
 
-__all__ = ["Fact", "Ledger"]
+__all__ = ["UNWATCHED", "Fact", "Given", "Ledger"]
 
 
 def _item(holder: Any, key: Any) -> Any:
@@ -35,6 +36,56 @@ def _contents(cell: Any, _: Any) -> Any:
         return ABSENT
 
 
+def _in_context(variable: Any, _: Any) -> Any:
+    try:
+        return variable.get()
+    except LookupError:
+        return ABSENT
+
+
+def _answer(f: Any, given: Any) -> Any:
+    try:
+        return f(*given)
+    except Exception as error:
+        return type(error)
+
+
+# What a class says by its special methods; the rest of these names say how it was made.
+_OF_MAKING = {
+    "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
+    "__annotations_cache__", "__classcell__", "__classdictcell__", "__conditional_annotations__",
+    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__",
+    "__static_attributes__", "__type_params__", "__weakref__",
+}  # fmt: skip
+
+
+def _specials(cls: type, _: Any) -> tuple[Any, ...]:
+    """The bases of a class, and the special methods that it and they define in Python."""
+    found: list[Any] = [cls.__mro__]
+    for base in cls.__mro__:
+        if base.__flags__ & _HEAP:
+            found += [
+                part for name, part in vars(base).items()
+                if name[:2] == "__" and name not in _OF_MAKING
+            ]  # fmt: skip
+    return tuple(found)
+
+
+_HEAP = 1 << 9  # a class that a class statement made
+
+
+class Given(tuple[Any, ...]):
+    """The arguments of a question, which are the same if they are the same objects."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and list(map(id, self)) == list(map(id, other))
+
+
 _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": _item,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
@@ -48,24 +99,30 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "presence": lambda holder, key: key in holder,
     "environment": lambda holder, name: holder.get(name, ABSENT),
     "reference": lambda holder, _: holder(),
-    "context": lambda holder, _: holder.get(ABSENT),
+    "context": _in_context,
+    "asked": _answer,
+    "class": _specials,
     "whole": lambda holder, _: holder,
-    "never": lambda holder, _: holder,
+    "never": lambda holder, _: UNWATCHED,
     "always": lambda holder, _: ABSENT,
 }
+
+
+UNWATCHED = "not watched"
 
 
 class Fact:
     """One thing that a trace relied on.
 
     ``kind`` is ``global``, ``builtin``, ``closure``, ``attribute``, ``default``, ``item``,
-    ``contents``, ``array``, ``function``, ``call``, ``environment`` or ``watch``; ``name`` is as
-    the user wrote it, ``value`` a short text, ``file`` and ``line`` where it was read first.
-    ``by_itself`` says that the traced function changed it after it had read it.
+    ``contents``, ``array``, ``class``, ``function``, ``call``, ``environment`` or ``watch``;
+    ``name`` is as the user wrote it, ``value`` a short text, ``file`` and ``line`` where it was
+    read first. ``by_itself`` says that the traced function changed it after it had read it,
+    ``exact`` that it is asked who the value is, and an equal one is another.
     """
 
     __slots__ = (
-        "_weak", "by_itself", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
+        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +138,7 @@ class Fact:
         self.file = file
         self.line = line
         self.by_itself = False
+        self.exact = False
         self._weak = False
 
     @property
@@ -102,6 +160,11 @@ class Fact:
         return True
 
     @property
+    def watched(self) -> bool:
+        """Whether a change would be noticed; else it is only told that it was read."""
+        return self.how != "never"
+
+    @property
     def gone(self) -> bool:
         """Whether the object that it was read from is no more."""
         return self._weak and self.holder() is None
@@ -113,8 +176,10 @@ class Fact:
 
     def holds(self) -> bool:
         """Whether the function would read the same now."""
-        if self.gone or self.how == "never":
+        if self.gone or not self.watched:
             return True
+        if self.exact:
+            return self.now() is self.remembered
         if isinstance(self.remembered, Remembered):
             return self.remembered.holds(self.now())
         try:
@@ -150,6 +215,7 @@ class Ledger:
         attributes: list[Any] = []
         methods: list[Any] = []
         missing: list[Any] = []
+        kinds: list[Any] = []
         wholes: list[Any] = []
         self._others = []
         for fact in self.facts:
@@ -163,12 +229,15 @@ class Ledger:
                 (methods if type(fact.remembered) is MethodType else attributes).append(row)
             elif fact.how == "whole" and not fact._weak:
                 wholes.append((fact.remembered, fact.holder))
-            elif fact.how != "never":
+            elif fact.how == "asked" and fact.holder is isinstance:
+                kinds.append((*fact.key, fact.remembered))
+            elif fact.watched:
                 self._others.append(fact)
         self._items = _columns(items)
         self._attributes = _columns(attributes)
         self._methods = _columns(methods)
         self._missing = _columns(missing)
+        self._kinds = tuple(zip(*kinds, strict=True)) if kinds else ((), (), ())
         self._parts, self._wholes = in_rows(wholes)
 
     def changed(self) -> Fact | None:
@@ -182,6 +251,7 @@ class Ledger:
                     if (
                         all(map(eq, map(getattr, holders, keys), values))
                         and not any(map(contains, self._missing[0], self._missing[1]))
+                        and all(map(is_, map(isinstance, *self._kinds[:2]), self._kinds[2]))
                         and self._parts.hold()
                     ):
                         for holds, holder in self._wholes:
@@ -200,7 +270,8 @@ class Ledger:
         for fact in self.facts:
             if not fact.holds():
                 return fact
-            if not isinstance(fact.remembered, Remembered | MethodType) and not fact.gone:
+            plain = not isinstance(fact.remembered, Remembered | MethodType)
+            if plain and fact.watched and not fact.gone:
                 # An equal value in place of the one remembered: from now on that is the one.
                 now = fact.now()
                 renewed = renewed or now is not fact.remembered
@@ -208,6 +279,10 @@ class Ledger:
         if renewed:
             self._arrange()
         return None
+
+    def unwatched(self) -> list[str]:
+        """What the trace called and cannot be compared, with the place."""
+        return [f"{f.name} ({f.file}:{f.line})" for f in self.facts if not f.watched]
 
     def __iter__(self) -> Any:
         return iter(self.facts)

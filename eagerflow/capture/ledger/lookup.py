@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eagerflow import dispatch
-from eagerflow.capture.ledger.remembering import ABSENT, same
+from eagerflow.capture.ledger.sameness import ABSENT, same
 
 if TYPE_CHECKING:
     from eagerflow.capture.ledger.instructions import Program
@@ -52,7 +52,7 @@ class Run:
     """One call of a watched function, while it runs."""
 
     __slots__ = (
-        "builtins", "cells", "code", "failed", "file", "globals", "late", "other", "program",
+        "builtins", "cells", "code", "failed", "file", "globals", "hidden", "late", "other", "program",
         "quiet", "returned", "root", "stores", "trusted",
     )  # fmt: skip
 
@@ -71,6 +71,7 @@ class Run:
         self.stores: list[tuple[Any, Any]] = []  # what the line assigns
         self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
         self.other: Any = None  # the trace function of somebody else, such as a debugger
+        self.hidden = False  # which wants to hear of no lines
 
 
 class _Origins(dict[str, int]):

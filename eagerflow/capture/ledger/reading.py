@@ -35,13 +35,13 @@ from eagerflow.capture.ledger.lookup import (
 )
 from eagerflow.capture.ledger.noting import Noting
 from eagerflow.capture.ledger.remembering import (
-    ABSENT,
     TooLarge,
     attributes_of,
     category,
     elements,
     remember,
 )
+from eagerflow.capture.ledger.sameness import ABSENT
 from eagerflow.variable import Variable
 
 Watch = Any  # imports this module
