@@ -41,13 +41,16 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "ASKED", "EFFECT", "PURE", "RANDOM", "SEEDED", "THREADS", "TRACER", "UNKNOWN", "is_deep",
+    "ASKED", "EFFECT", "PURE", "RANDOM", "SEEDED", "THREADS", "TRACER", "TRACES", "UNKNOWN", "is_deep",
     "is_looker", "makes_text", "what_it_reads",
 ]  # fmt: skip
 
 PURE, ASKED, EFFECT, THREADS, RANDOM, TRACER, UNKNOWN = (
     "pure", "asked", "effect", "threads", "random", "tracer", "unknown",
 )  # fmt: skip
+
+TRACES = not hasattr(sys, "monitoring")
+"""Whether watches see lines by ``sys.settrace``, of which there is one for all."""
 
 # Modules whose functions and classes are pure, but for those that are named below.
 _PURE_MODULES = frozenset("""
@@ -77,7 +80,7 @@ def _named() -> dict[Any, str]:
             gc.get_threshold, gc.get_debug, os.getcwd, os.getcwdb, os.getpid, os.path.expandvars,
             os.path.expanduser, os.path.abspath, np.geterr, np.geterrcall, np.getbufsize,
             np.get_printoptions, inspect.signature, inspect.getfullargspec, inspect.getmro,
-            inspect.getdoc, inspect.isgeneratorfunction, inspect.iscoroutinefunction,
+            inspect.getdoc, inspect.getmembers, inspect.isgeneratorfunction, inspect.iscoroutinefunction,
             inspect.getclosurevars, typing.get_type_hints, dataclasses.fields,
             threading.current_thread, threading.main_thread, logging.getLogger, decimal.getcontext,
             locale.getlocale, locale.localeconv, threading.Thread.is_alive,
@@ -165,7 +168,7 @@ def _of_module(value: Any) -> str:
 
 _DEEP = {
     copy.deepcopy, pickle.dumps, json.dumps, pprint.pformat, pprint.pp, dataclasses.asdict,
-    dataclasses.astuple, inspect.getmembers, str.format, str.format_map,
+    dataclasses.astuple, str.format, str.format_map,
 }  # fmt: skip
 _TEXTS = {str, repr, ascii, format, np.array2string, np.array_repr, np.array_str, pprint.pformat}
 _LOOKERS = (
@@ -189,6 +192,8 @@ def makes_text(f: Any) -> bool:
 
 def is_looker(f: Any) -> bool:
     """Whether a callable that is passed on to C code looks into what it is called with there."""
+    if isinstance(f, type):
+        return issubclass(f, _LOOKERS[:3])
     if isinstance(f, functools.partial):
         return is_looker(f.func)
     return isinstance(f, _LOOKERS) and not _is_in(f, _PLACELESS)

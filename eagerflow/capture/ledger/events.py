@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import Any
 
+from eagerflow.capture.ledger.callables import TRACES
 from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.errors import CaptureError
@@ -303,4 +304,4 @@ class _Monitoring:
         return None
 
 
-_source: Any = _Monitoring() if hasattr(sys, "monitoring") else _Tracing()
+_source: Any = _Tracing() if TRACES else _Monitoring()

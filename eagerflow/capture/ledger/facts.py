@@ -17,7 +17,7 @@ from eagerflow.capture.ledger.remembering import Remembered, in_rows
 from eagerflow.capture.ledger.sameness import ABSENT, same
 from eagerflow.errors import short_repr
 
-__all__ = ["UNWATCHED", "Fact", "Given", "Ledger"]
+__all__ = ["UNWATCHED", "Fact", "Given", "Ledger", "answer", "in_context", "specials"]
 
 
 def _item(holder: Any, key: Any) -> Any:
@@ -36,14 +36,15 @@ def _contents(cell: Any, _: Any) -> Any:
         return ABSENT
 
 
-def _in_context(variable: Any, _: Any) -> Any:
+def in_context(variable: Any, _: Any = None) -> Any:
     try:
         return variable.get()
     except LookupError:
         return ABSENT
 
 
-def _answer(f: Any, given: Any) -> Any:
+def answer(f: Any, given: Any) -> Any:
+    """What a call gives, or the class of its error."""
     try:
         return f(*given)
     except Exception as error:
@@ -59,14 +60,17 @@ _OF_MAKING = {
 }  # fmt: skip
 
 
-def _specials(cls: type, _: Any) -> tuple[Any, ...]:
-    """The bases of a class, and the special methods that it and they define in Python."""
+def specials(cls: type, every: Any = None) -> tuple[Any, ...]:
+    """The bases of a class, and the special methods that it and they define in Python.
+
+    With ``every`` also all else that they define.
+    """
     found: list[Any] = [cls.__mro__]
     for base in cls.__mro__:
         if base.__flags__ & _HEAP:
             found += [
                 part for name, part in vars(base).items()
-                if name[:2] == "__" and name not in _OF_MAKING
+                if (every or name[:2] == "__") and name not in _OF_MAKING
             ]  # fmt: skip
     return tuple(found)
 
@@ -99,9 +103,9 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "presence": lambda holder, key: key in holder,
     "environment": lambda holder, name: holder.get(name, ABSENT),
     "reference": lambda holder, _: holder(),
-    "context": _in_context,
-    "asked": _answer,
-    "class": _specials,
+    "context": in_context,
+    "asked": answer,
+    "class": specials,
     "whole": lambda holder, _: holder,
     "never": lambda holder, _: UNWATCHED,
     "always": lambda holder, _: ABSENT,
@@ -178,10 +182,12 @@ class Fact:
         """Whether the function would read the same now."""
         if self.gone or not self.watched:
             return True
+        if isinstance(self.remembered, Remembered):
+            if self.exact:
+                return self.remembered.difference(self.now(), "", is_) is None
+            return self.remembered.holds(self.now())
         if self.exact:
             return self.now() is self.remembered
-        if isinstance(self.remembered, Remembered):
-            return self.remembered.holds(self.now())
         try:
             return same(self.remembered, self.now())
         except Exception:  # code of the user's that a check runs, such as a property set since
@@ -191,7 +197,8 @@ class Fact:
         """What has changed, in words: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
         name, was, now = self.name, self.remembered, self.now() if not self.gone else ABSENT
         if isinstance(was, Remembered):
-            name, was, now = was.difference(now, name) or (name, was.value, now)
+            found = was.difference(now, name, is_ if self.exact else same)
+            name, was, now = found or (name, was.value, now)
         what = self.kind if self.kind not in name.split() else ""
         place = f" ({self.file}:{self.line})" if self.file else ""
         if was is now or short_repr(was) == short_repr(now):
@@ -227,7 +234,7 @@ class Ledger:
                 items.append((vars(fact.holder), fact.key, fact.remembered))
             elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
                 (methods if type(fact.remembered) is MethodType else attributes).append(row)
-            elif fact.how == "whole" and not fact._weak:
+            elif fact.how == "whole" and not fact._weak and not fact.exact:
                 wholes.append((fact.remembered, fact.holder))
             elif fact.how == "asked" and fact.holder is isinstance:
                 kinds.append((*fact.key, fact.remembered))

@@ -48,14 +48,15 @@ CONTAINERS = (
 _CODE: tuple[type, ...] = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-    types.ClassMethodDescriptorType, types.CodeType, types.GenericAlias, functools.partial,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    type(collections.namedtuple("Named", "field").field), types.CodeType, types.GenericAlias, functools.partial,
     staticmethod, classmethod, property, np.ufunc, type(functools.lru_cache(len)),
 )  # fmt: skip
 # Written in C and without value, but nothing that a function reads from them can change.
 _STEADY: tuple[type, ...] = (
     type(threading.Lock()), type(threading.RLock()), threading.local, re.Pattern, weakref.ref,
     weakref.ProxyType, contextvars.ContextVar, contextvars.Token, operator.attrgetter,
-    operator.itemgetter, operator.methodcaller, inspect.Signature, types.UnionType, types.CellType,
+    operator.itemgetter, operator.methodcaller, types.UnionType, types.CellType,
     super, struct.Struct, zoneinfo.ZoneInfo,
 )  # fmt: skip
 _MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
@@ -126,7 +127,7 @@ def _category(cls: type) -> str:
         return "file"
     if issubclass(cls, _RANDOM) or (cls.__module__ == "random" and hasattr(cls, "getstate")):
         return "random"
-    if hasattr(cls, "__next__"):
+    if hasattr(cls, "__next__") and not issubclass(cls, weakref.ProxyType):
         return "iterator"
     if cls.__module__.split(".")[0] == "eagerflow" and not cls.__module__.startswith(_LAYERS):
         return "tensor"
@@ -153,10 +154,10 @@ def is_symbolic(value: Any) -> bool:
 
 
 def is_tool(value: Any) -> bool:
-    """Whether an object only serves to log, to lock or to start work: it is no data."""
+    """Whether an object only serves to log, to lock, to refer or to start work: it is no data."""
     cls = type(value)
     root = cls.__module__.partition(".")[0]
-    if root == "logging" or isinstance(value, concurrent.futures.Executor):
+    if root == "logging" or isinstance(value, (*_STEADY, concurrent.futures.Executor)):
         return True
     return root == "threading" and cls.__name__ != "Event"
 
@@ -182,6 +183,7 @@ class Remembered:
         self.kind = kind
         self.value = value  # kept alive, so that its identity means something
         self.parts = parts
+        self._values: list[Any] = []
         self._inner: list[Remembered] = []
         if kind == "tree":
             self._values = [part for _, part in parts]
@@ -204,6 +206,12 @@ class Remembered:
         if self._holds_the_same(value) and all(inner.holds(inner.value) for inner in self._inner):
             return True
         return self.difference(value) is None
+
+    def has_one_of(self, identities: set[int]) -> bool:
+        """Whether a part is one of these objects."""
+        return any(id(part) in identities for part in self._values) or any(
+            inner.has_one_of(identities) for inner in self._inner
+        )
 
     def _holds_the_same(self, value: Any) -> bool:
         """Whether the parts are the very same objects, without a step of Python for each."""
@@ -233,7 +241,9 @@ class Remembered:
         except (RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
             return False
 
-    def difference(self, value: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    def difference(
+        self, value: Any, name: str = "", same: Callable[[Any, Any], bool] = same
+    ) -> tuple[str, Any, Any] | None:
         """The first part that differs: its name, what it was and what it is."""
         if self.kind == "array":
             return None if self.parts == _bytes(value) else (name, self.value, value)
@@ -249,7 +259,7 @@ class Remembered:
             if key is not key_now and not same(key, key_now):
                 return f"the keys of {name or 'it'}", key, key_now
             if isinstance(was, Remembered):
-                found = was.difference(is_now, _part(name, self.kind, key))
+                found = was.difference(is_now, _part(name, self.kind, key), same)
                 if found:
                     return found
             elif not same(was, is_now):

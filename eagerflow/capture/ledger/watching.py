@@ -31,7 +31,13 @@ from eagerflow.capture.ledger.facts import Fact, Ledger
 from eagerflow.capture.ledger.instructions import Program, program_of
 from eagerflow.capture.ledger.lookup import LAYERS, Found, Run, functions_in, origins
 from eagerflow.capture.ledger.reading import Reading
-from eagerflow.capture.ledger.remembering import CANNOT, category, is_symbolic, name_of_code
+from eagerflow.capture.ledger.remembering import (
+    CANNOT,
+    Remembered,
+    category,
+    is_symbolic,
+    name_of_code,
+)
 from eagerflow.capture.ledger.sameness import ABSENT
 from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
@@ -82,6 +88,7 @@ class Watch:
         self.made: dict[int, list[Cells]] = {}  # code of functions made by watched ones
         self._written: dict[Any, Any] = {}
         self._known: dict[int, Any] = {}
+        self.exact: list[Any] = []  # values that were compared by identity
         self._loose: list[Fact] = []  # about objects that the trace may have made itself
         self._functions: dict[int, dict[int, FunctionType]] = {}
         self._cells: dict[Any, Cells] = {}
@@ -125,7 +132,12 @@ class Watch:
         if not undisturbed:
             facts.append(Fact("watch", "a debugger took over while tracing", "always", None, None,
                               "not complete"))  # fmt: skip
+        exact = set(map(id, self.exact))
         for fact in facts:
+            held = fact.remembered
+            fact.exact = bool(exact) and (
+                held.has_one_of(exact) if isinstance(held, Remembered) else id(held) in exact
+            )
             fact.by_itself = not fact.holds()
         if self._outer is not None:
             self._outer._absorb(self)
@@ -149,6 +161,7 @@ class Watch:
             held.clear()
             observers.discard(id(held))
         self._loose = []
+        self.exact = []
         self._outer = None
 
     def ledger(self) -> Ledger:
@@ -167,6 +180,7 @@ class Watch:
         for ident, holder in inner._written.items():
             if ident not in self.facts:
                 self._written.setdefault(ident, holder)
+        self.exact += inner.exact
         for key, held in inner.mutated.items():
             self.mutated.setdefault(key, held)
         self._known.update(inner._known)
