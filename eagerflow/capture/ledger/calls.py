@@ -150,7 +150,8 @@ def _called(
         return _called_partial(reading, expression, function, parts)
     if isinstance(f, weakref.ref):
         value = f()
-        noted = reading.note("call", f"{name}()", "reference", f, None, value)
+        noted = reading.note("call", f"{name}()", "alive", f, None, value is not None)
+        reading.watch.fleeting.add(id(value))
         return reading.found(value, noted, f"{name}()")
     special = _exact(f) if expression.kind == "call" else None
     if special is not None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from operator import contains, eq, getitem, is_
+from contextvars import ContextVar
+from operator import call, contains, eq, getitem, is_
 from types import MethodType
 from typing import Any
 
@@ -102,7 +103,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "truth": lambda holder, _: bool(holder),
     "presence": lambda holder, key: key in holder,
     "environment": lambda holder, name: holder.get(name, ABSENT),
-    "reference": lambda holder, _: holder(),
+    "alive": lambda holder, _: holder() is not None,
     "context": in_context,
     "asked": answer,
     "class": specials,
@@ -112,6 +113,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+_MEASURES: dict[str, Any] = {"length": len, "truth": bool}
 UNWATCHED = "not watched"
 
 
@@ -223,6 +225,8 @@ class Ledger:
         methods: list[Any] = []
         missing: list[Any] = []
         kinds: list[Any] = []
+        measured: list[Any] = []
+        settings: list[Any] = []
         wholes: list[Any] = []
         self._others = []
         for fact in self.facts:
@@ -238,14 +242,21 @@ class Ledger:
                 wholes.append((fact.remembered, fact.holder))
             elif fact.how == "asked" and fact.holder is isinstance:
                 kinds.append((*fact.key, fact.remembered))
+            elif fact.how in _MEASURES:
+                measured.append((_MEASURES[fact.how], fact.holder, fact.remembered))
+            elif plain and fact.how == "context" and fact.remembered is not ABSENT:
+                settings.append((fact.holder, fact.remembered))
             elif fact.watched:
                 self._others.append(fact)
         self._items = _columns(items)
         self._attributes = _columns(attributes)
         self._methods = _columns(methods)
         self._missing = _columns(missing)
-        self._kinds = tuple(zip(*kinds, strict=True)) if kinds else ((), (), ())
+        self._kinds = _columns(kinds)
+        self._measured = _columns(measured)
+        self._settings = tuple(zip(*settings, strict=True)) if settings else ((), ())
         self._parts, self._wholes = in_rows(wholes)
+        self._simple = not (methods or missing or kinds or measured or settings or wholes)
 
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
@@ -254,13 +265,7 @@ class Ledger:
             if all(map(is_, map(getitem, holders, keys), values)):
                 holders, keys, values = self._attributes
                 if all(map(is_, map(getattr, holders, keys), values)):
-                    holders, keys, values = self._methods
-                    if (
-                        all(map(eq, map(getattr, holders, keys), values))
-                        and not any(map(contains, self._missing[0], self._missing[1]))
-                        and all(map(is_, map(isinstance, *self._kinds[:2]), self._kinds[2]))
-                        and self._parts.hold()
-                    ):
+                    if self._simple or self._rest_holds():
                         for holds, holder in self._wholes:
                             if not holds(holder):
                                 return self._search()
@@ -271,6 +276,18 @@ class Ledger:
         except Exception:  # something is gone: which one, the search tells
             pass
         return self._search()
+
+    def _rest_holds(self) -> bool:
+        """Whether methods, missing items, classes of objects and parts are as they were."""
+        holders, keys, values = self._methods
+        return (
+            all(map(eq, map(getattr, holders, keys), values))
+            and not any(map(contains, self._missing[0], self._missing[1]))
+            and all(map(is_, map(isinstance, *self._kinds[:2]), self._kinds[2]))
+            and all(map(eq, map(call, *self._measured[:2]), self._measured[2]))
+            and all(map(is_, map(ContextVar.get, self._settings[0]), self._settings[1]))
+            and self._parts.hold()
+        )
 
     def _search(self) -> Fact | None:
         renewed = False

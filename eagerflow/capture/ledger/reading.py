@@ -54,7 +54,6 @@ Watch = Any  # imports this module
 
 __all__ = ["Reading"]
 
-_SINGLE = {type(None), bool, type(Ellipsis), type(NotImplemented)}
 _HOLDING = {"weakref", "_weakrefset", "collections"}  # classes that keep parts in an attribute
 _FEW = 1_000  # parts of a container that are looked at for what a call may have given
 
@@ -202,23 +201,29 @@ class Reading(Noting):
 
     def text(self, expression: Expression) -> None:
         """A value is written as text: if it may hold an array, as NumPy's options say."""
+        if expression.kind == "built":
+            for part in expression.parts:
+                self.text(part)
+            return
         values = self.find(expression)
         if not values or any(category(f.value) not in ("plain", "tensor") for f in values) or any(
             isinstance(f.value, np.generic) for f in values
         ):  # fmt: skip
             self.printing()
-        self.each(expression, self._shown)
+        for found in values:
+            self._shown(found, 3)
 
-    def _shown(self, found: Found) -> None:
+    def _shown(self, found: Found, depth: int) -> None:
         """The text of a Variable shows the value of now."""
         if isinstance(found.value, Variable):
             self.tell(f"the value of {found.name} in a text", found.value)
-        for part in self._parts(found) if category(found.value) == "container" else ():
-            self._shown(part)
+        elif depth and category(found.value) == "container":
+            for part in self._parts(found):
+                self._shown(part, depth - 1)
 
     def identity(self, found: Found) -> None:
         """It is asked which object a value is: an equal one is another."""
-        if category(found.value) != "tensor" and type(found.value) not in _SINGLE:
+        if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
             self.watch.exact.append(found.value)
 
     def classes(self, expression: Expression) -> list[type]:
@@ -231,7 +236,7 @@ class Reading(Noting):
 
     def made_of(self, expression: Expression) -> list[type]:
         """The classes that are called to make a value of which no more is known."""
-        if expression.kind not in ("call", "spread"):
+        if expression.kind not in ("call", "spread") or self.run.trusted:
             return []
         found = [f.value for f in self.find(expression.parts[0]) if isinstance(f.value, type)]
         for cls in found:
@@ -323,7 +328,7 @@ class Reading(Noting):
                         self.whole(found, False)
                 if not items:
                     self.whole(found, False)
-            elif known and category(value) in ("container", "object", "array"):
+            elif known and category(value) not in ("plain", "tensor", "code"):
                 self.use(found, True)
         self.each(item, self.use)
 

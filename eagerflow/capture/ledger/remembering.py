@@ -203,6 +203,8 @@ class Remembered:
 
     def holds(self, value: Any) -> bool:
         """Whether ``value`` has the same parts now."""
+        if self.kind == "array":
+            return self.parts == _bytes(value)
         if self._holds_the_same(value) and all(inner.holds(inner.value) for inner in self._inner):
             return True
         return self.difference(value) is None
@@ -316,6 +318,8 @@ class Rows:
 
     def hold(self) -> bool:
         """Whether all parts are the very same objects."""
+        if not (self.lists or self.dicts or self.trees):
+            return True
         same, join, sizes = operator.is_, itertools.chain.from_iterable, self.sizes
         where, keys, whats = self.known
         places, names, types_ = self.plain
@@ -344,8 +348,11 @@ def _part(name: str, kind: str, key: Any) -> str:
     return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
 
 
+_ARRAYS = (np.ndarray, np.void)
+
+
 def _bytes(value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, np.ndarray | np.void):
+    if not isinstance(value, _ARRAYS):
         return ()
     return value.dtype, value.shape, value.flags.num, value.tobytes()
 
@@ -361,7 +368,7 @@ def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
     """Pairs of a key and a part; a set gives its parts in the order of its walk."""
     if kind == "object":
         return attributes_of(value).items()
-    if isinstance(value, np.ndarray | np.void):
+    if isinstance(value, _ARRAYS):
         return _objects(value)
     if kind == "tree":
         return [(key, part) for key, part in value.items() if category(part) != "plain"]

@@ -88,6 +88,7 @@ class Watch:
         self.made: dict[int, list[Cells]] = {}  # code of functions made by watched ones
         self._written: dict[Any, Any] = {}
         self._known: dict[int, Any] = {}
+        self.fleeting: set[int] = set()  # objects that weak references lead to
         self.exact: list[Any] = []  # values that were compared by identity
         self._loose: list[Fact] = []  # about objects that the trace may have made itself
         self._functions: dict[int, dict[int, FunctionType]] = {}
@@ -152,7 +153,7 @@ class Watch:
         """All that holds what was seen."""
         return (
             self.facts, self.mutated, self.made, self._written, self._known, self._functions,
-            self._cells, self._read, self._kept, self._entered, self.trees,
+            self._cells, self._read, self._kept, self._entered, self.trees, self.fleeting,
         )  # fmt: skip
 
     def _forget(self) -> None:
@@ -211,7 +212,7 @@ class Watch:
         if ident in self._written:
             return False
         fact = self.facts[ident] = Fact(kind, name, how, holder, key, value, *place)
-        if not known:
+        if not known or id(holder) in self.fleeting:
             self._loose.append(fact)
         return True
 
@@ -335,6 +336,7 @@ class Watch:
         held = getattr(own, "__dict__", {})
         cls = type(own)
         place = frame.f_code.co_filename, frame.f_code.co_firstlineno
+        self.note("attribute", f"{label}.__class__", "attribute", own, "__class__", cls, place, True)
         for name in names:
             full = f"{label}.{name}"
             part = held.get(name, ABSENT)
