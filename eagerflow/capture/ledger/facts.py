@@ -113,7 +113,6 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-_MEASURES: dict[str, Any] = {"length": len, "truth": bool}
 UNWATCHED = "not watched"
 
 
@@ -220,74 +219,28 @@ class Ledger:
 
     def _arrange(self) -> None:
         """Facts of one kind side by side, so that they are checked without a step of Python."""
-        items: list[Any] = []
-        attributes: list[Any] = []
-        methods: list[Any] = []
-        missing: list[Any] = []
-        kinds: list[Any] = []
-        measured: list[Any] = []
-        settings: list[Any] = []
-        wholes: list[Any] = []
-        self._others = []
+        rows: dict[str, list[Any]] = {}
         for fact in self.facts:
-            plain = not fact._weak and type(fact.remembered) is not Remembered
-            row = fact.holder, fact.key, fact.remembered
-            if plain and fact.how == "item" and type(fact.holder) is dict:
-                (missing if fact.remembered is ABSENT else items).append(row)
-            elif plain and fact.how == "member" and fact.remembered is not ABSENT:
-                items.append((vars(fact.holder), fact.key, fact.remembered))
-            elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
-                (methods if type(fact.remembered) is MethodType else attributes).append(row)
-            elif fact.how == "whole" and not fact._weak and not fact.exact:
-                wholes.append((fact.remembered, fact.holder))
-            elif fact.how == "asked" and fact.holder is isinstance:
-                kinds.append((*fact.key, fact.remembered))
-            elif fact.how in _MEASURES:
-                measured.append((_MEASURES[fact.how], fact.holder, fact.remembered))
-            elif plain and fact.how == "context" and fact.remembered is not ABSENT:
-                settings.append((fact.holder, fact.remembered))
-            elif fact.watched:
-                self._others.append(fact)
-        self._items = _columns(items)
-        self._attributes = _columns(attributes)
-        self._methods = _columns(methods)
-        self._missing = _columns(missing)
-        self._kinds = _columns(kinds)
-        self._measured = _columns(measured)
-        self._settings = tuple(zip(*settings, strict=True)) if settings else ((), ())
-        self._parts, self._wholes = in_rows(wholes)
-        self._simple = not (methods or missing or kinds or measured or settings or wholes)
+            if fact.watched:
+                kind, row = _row(fact)
+                rows.setdefault(kind, []).append(row)
+        parts, rest = in_rows(rows.pop("whole", ()))
+        self._checks = [_CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS
+                        if kind in rows]  # fmt: skip
+        if not parts.empty:
+            self._checks.append(parts.hold)
+        if rest:
+            self._checks.append(lambda: all(holds(holder) for holds, holder in rest))
 
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
         try:
-            holders, keys, values = self._items
-            if all(map(is_, map(getitem, holders, keys), values)):
-                holders, keys, values = self._attributes
-                if all(map(is_, map(getattr, holders, keys), values)):
-                    if self._simple or self._rest_holds():
-                        for holds, holder in self._wholes:
-                            if not holds(holder):
-                                return self._search()
-                        for fact in self._others:
-                            if not fact.holds():
-                                return self._search()
-                        return None
+            for holds in self._checks:
+                if not holds():
+                    return self._search()
+            return None
         except Exception:  # something is gone: which one, the search tells
-            pass
-        return self._search()
-
-    def _rest_holds(self) -> bool:
-        """Whether methods, missing items, classes of objects and parts are as they were."""
-        holders, keys, values = self._methods
-        return (
-            all(map(eq, map(getattr, holders, keys), values))
-            and not any(map(contains, self._missing[0], self._missing[1]))
-            and all(map(is_, map(isinstance, *self._kinds[:2]), self._kinds[2]))
-            and all(map(eq, map(call, *self._measured[:2]), self._measured[2]))
-            and all(map(is_, map(ContextVar.get, self._settings[0]), self._settings[1]))
-            and self._parts.hold()
-        )
+            return self._search()
 
     def _search(self) -> Fact | None:
         renewed = False
@@ -332,5 +285,37 @@ class Ledger:
         return f"<Ledger of {len(self.facts)} facts>"
 
 
-def _columns(rows: list[Any]) -> tuple[Any, Any, Any]:
-    return tuple(zip(*rows, strict=True)) if rows else ((), (), ())  # type: ignore[return-value]
+def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
+    """How a fact is checked beside others like it, and the row that it fills there."""
+    holder, key, value = fact.holder, fact.key, fact.remembered
+    if not fact._weak and type(value) is not Remembered:
+        there = value is not ABSENT
+        if fact.how == "item" and type(holder) is dict:
+            return ("item" if there else "missing"), (holder, key, value)
+        if fact.how == "member" and there:
+            return "item", (vars(holder), key, value)
+        if fact.how == "attribute" and there:
+            return ("method" if type(value) is MethodType else "attribute"), (holder, key, value)
+        if fact.how == "context" and there:
+            return "context", (holder, value)
+        if fact.how == "asked" and holder is isinstance:
+            return "instance", (*key, value)
+        if fact.how in _MEASURES:
+            return "measure", (_MEASURES[fact.how], holder, value)
+    if fact.how == "whole" and not fact._weak and not fact.exact:
+        return "whole", (value, holder)
+    return "other", (fact,)
+
+
+_MEASURES: dict[str, Any] = {"length": len, "truth": bool}
+# By how facts are checked: from the columns of their rows, a function that tells whether all hold.
+_CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
+    "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
+    "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
+    "method": lambda *c: lambda: all(map(eq, map(getattr, c[0], c[1]), c[2])),
+    "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
+    "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),
+    "measure": lambda *c: lambda: all(map(eq, map(call, c[0], c[1]), c[2])),
+    "context": lambda *c: lambda: all(map(is_, map(ContextVar.get, c[0]), c[1])),
+    "other": lambda facts: lambda: all(fact.holds() for fact in facts),
+}

@@ -290,6 +290,11 @@ class Rows:
         )  # of trees: where, key, what
         self.plain: tuple[list[Any], list[Any], list[Any]] = [], [], []  # and where, key, type
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not (self.lists or self.dicts or self.trees)
+
     def take(self, part: Remembered) -> bool:
         """Add what was remembered, and all inside; whether that can be compared in this way."""
         value, cls = part.value, type(part.value)
@@ -318,8 +323,6 @@ class Rows:
 
     def hold(self) -> bool:
         """Whether all parts are the very same objects."""
-        if not (self.lists or self.dicts or self.trees):
-            return True
         same, join, sizes = operator.is_, itertools.chain.from_iterable, self.sizes
         where, keys, whats = self.known
         places, names, types_ = self.plain
