@@ -478,6 +478,8 @@ class Function:
     def explain(self) -> str:
         """Why each trace was made, how long it took, and how large the graph is.
 
+        ``not watched`` are calls whose results may change without being noticed, as of clocks.
+
         >>> double = ef.function(lambda x: x * 2.0)
         >>> y = double(ef.ones((3,)))
         >>> print(double.explain())
@@ -491,6 +493,9 @@ class Function:
                 f"  {i}. {entry.signature}: {entry.reason}; {len(entry.graph.nodes)} nodes, "
                 f"{entry.seconds * 1e3:.1f} ms"
             )
+            unwatched = entry.ledger.unwatched()
+            if unwatched:
+                lines.append(f"     not watched: {', '.join(unwatched)}")
         if count >= MANY:
             lines.append(
                 "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "

@@ -201,7 +201,7 @@ class Layer(Configured):
         """The Variables and layers that this layer holds itself, each once."""
         found: dict[int, Any] = {}
         for key, value in vars(self).items():
-            if type(value) not in _PLAIN and key != "_config":
+            if type(value) not in _PLAIN and key not in _NO_PARTS:
                 _collect(value, found)
         return list(found.values())
 
@@ -303,6 +303,7 @@ class Layer(Configured):
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
+_NO_PARTS = ("_config", "_captured")  # how it was made, and the steps that were captured
 # Attributes of these types hold no weights; to skip them makes the walk three times faster.
 _PLAIN = frozenset({bool, int, float, str, type(None), np.dtype, type(np.dtype("float32"))})
 

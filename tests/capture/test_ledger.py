@@ -86,7 +86,7 @@ PLANTED = {
     "no contents": ("whole", "a_list_is_walked_over"),
     "no defaults": ("__defaults__", "a_default"),
     "no lengths": ("length", "a_list_gets_longer"),
-    "no members": ("member", "an_operator_of_the_users"),
+    "no members": ("member", "the_call_of_an_object"),
 }
 
 

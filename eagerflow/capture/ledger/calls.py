@@ -2,37 +2,53 @@
 
 Python functions of the user's are watched while they run, so a call of one reads nothing by
 itself. Code that is not watched (C functions, the standard library, NumPy, eagerflow's ops) may
-look at all of its arguments; the built-ins that are common in models are known more exactly.
+look at all of its arguments, and at what ``callables`` says; the built-ins that are common in
+models are known more exactly (``exact_calls``).
 """
 
 from __future__ import annotations
 
-import builtins
-import datetime
+import abc
+import decimal
 import enum
 import functools
+import gc
 import itertools
 import os
-import random
-import secrets
-import time
+import threading
 import types
-import uuid
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
 from typing import Any
 
-import numpy as np
-
+from eagerflow.capture.ledger.callables import (
+    ASKED,
+    EFFECT,
+    PURE,
+    RANDOM,
+    SEEDED,
+    THREADS,
+    TRACER,
+    TRACES,
+    UNKNOWN,
+    is_deep,
+    is_looker,
+    makes_text,
+    what_it_reads,
+)
 from eagerflow.capture.ledger.instructions import Expression
 from eagerflow.capture.ledger.lookup import CORE, LAYERS, USER, Found, functions_in, origins
-from eagerflow.capture.ledger.remembering import ABSENT, Remembered, category
+from eagerflow.capture.ledger.remembering import ALL, Remembered, category
+from eagerflow.capture.ledger.sameness import ABSENT
 
 Reading = Any  # imports this module
 
-__all__ = ["call", "environment", "is_key", "item_of", "method_of", "restored"]
+__all__ = [
+    "call", "closed", "environment", "exact", "is_key", "item_of", "method_of", "opaque", "pass_on",
+    "restored", "variable",
+]  # fmt: skip
 
 # Containers -------------------------------------------------------------------------------------
 
@@ -76,12 +92,13 @@ def environment(value: Any, keys: list[Found], reading: Reading) -> list[Found] 
     """An item of ``os.environ``; None if ``value`` is something else."""
     if value is not os.environ:
         return None
-    return [found for key in keys for found in _variable(reading, key.value)]
+    return [found for key in keys for found in variable(reading, key.value)]
 
 
-def _variable(reading: Reading, name: Any) -> list[Found]:
-    value = os.environ.get(name, ABSENT)
-    noted = reading.note("environment", str(name), "environment", os.environ, name, value)
+def variable(reading: Reading, name: Any, environ: Any = os.environ) -> list[Found]:
+    """A variable of the environment."""
+    value = environ.get(name, ABSENT)
+    noted = reading.note("environment", str(name), "environment", environ, name, value)
     return [] if value is ABSENT else reading.found(value, noted, str(name))
 
 
@@ -95,9 +112,14 @@ def call(reading: Reading, expression: Expression) -> list[Found]:
         return []
     functions = reading.find(callee)
     if not functions:
+        if expression.kind == "spread":
+            parts = _spread(reading, parts)[0]
         if callee.kind != "function" and not (reading.open and not reading.late):
+            deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
             for part in parts:
-                reading.each(part, lambda found: reading.use(found, True))
+                reading.each(part, lambda found: reading.use(found, ALL if deep else True))
+                if deep:
+                    reading.text(part)
         reading.open = reading.open or callee.kind == "function"
         return reading._later(expression.offset, "a result") if reading.late else []
     found: list[Found] = []
@@ -110,25 +132,33 @@ def called(
     reading: Reading, expression: Expression, function: Found, parts: list[Expression]
 ) -> list[Found]:
     """Read what a call of this function reads."""
+    if expression.kind == "spread":
+        parts, whole = _spread(reading, parts)
+        kind = "call" if whole else "spread"
+        expression = Expression(kind, (), expression.parts, expression.offset, expression.line)
+    return _called(reading, expression, function, parts)
+
+
+def _called(
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
+) -> list[Found]:
+    """The same, where the arguments of a ``call`` are in their places and of a ``spread`` not."""
     f, known, name = function
-    receiver = getattr(f, "__self__", None)
     if isinstance(f, MethodType):
         return _called_method(reading, expression, function, parts)
     if isinstance(f, functools.partial):
-        inner = reading.watch.partial(f, known)
-        if known:
-            reading.use(Found(f.args, True, f"{name}.args"))
-            reading.use(Found(f.keywords, True, f"{name}.keywords"))
-        return called(reading, expression, Found(inner, known, name), parts)
+        return _called_partial(reading, expression, function, parts)
     if isinstance(f, weakref.ref):
         value = f()
-        noted = reading.note("call", f"{name}()", "reference", f, None, value)
+        noted = reading.note("call", f"{name}()", "alive", f, None, value is not None)
+        reading.watch.fleeting.add(id(value))
         return reading.found(value, noted, f"{name}()")
-    special = _special(f)
-    if special is not None and expression.kind == "call":
-        if special in (_length, _nothing) or f is hasattr:
-            reading.settled.add(expression)
+    special = _exact(f) if expression.kind == "call" else None
+    if special is not None:
         return special(reading, expression, function, parts)
+    if isinstance(f, _CACHED):
+        return _called_cached(reading, expression, function, parts)
+    receiver = getattr(f, "__self__", None)
     if isinstance(f, BuiltinFunctionType | MethodWrapperType) and not isinstance(
         receiver, types.ModuleType | None
     ):
@@ -141,13 +171,126 @@ def called(
     if own is not None:
         method = Found(MethodType(own, f), known, name)
         return _called_method(reading, expression, method, parts)
-    if isinstance(f, _CACHED):
-        reading.watch.register(f, known)
-        return reading._later(expression.offset, f"{name}(...)")
-    return _opaque(reading, function, parts)
+    return opaque(reading, expression, function, parts)
 
+
+Exact = Callable[[Reading, Expression, Found, list[Expression]], list[Found]]
+exact: dict[Any, Exact] = {}
+"""How calls of built-ins are read that are known exactly; filled by ``exact_calls``."""
+
+
+def _exact(f: Any) -> Exact | None:
+    try:
+        return exact.get(f)
+    except TypeError:  # an object that cannot be hashed
+        return None
+
+
+def _spread(reading: Reading, parts: list[Expression]) -> tuple[list[Expression], bool]:
+    """The arguments of a call with ``*`` and ``**``, and whether all are in their places."""
+    positional, *named = parts
+    result: list[Expression] = []
+    whole = not named
+    for part in named:
+        reading.each(part, reading.iterate)
+    for part in _positions(positional):
+        if part.kind != "star":
+            result.append(part)
+            continue
+        (inner,) = part.parts
+        reading.each(inner, reading.iterate)
+        values = reading.find(inner)
+        if len(values) == 1 and type(values[0].value) in (list, tuple):
+            value, known, name = values[0]
+            items = [Found(v, known or reading.watch.knows(v), f"{name}[{i}]")
+                     for i, v in enumerate(value)]  # fmt: skip
+            result += [Expression("given", found) for found in items]
+        else:
+            whole = False
+            result.append(inner)
+    return [*result, *named], whole
+
+
+def _positions(expression: Expression) -> Iterator[Expression]:
+    """The arguments in a tuple of them; a ``star`` is what holds more of them."""
+    parts = expression.parts
+    if expression.kind != "built" or expression.name == "grown":
+        yield Expression("star", parts=(expression,))
+    elif len(parts) == 2 and parts[0].kind == "built" and _is_star(parts[1]):
+        yield from _positions(parts[0])
+        yield Expression("star", parts=parts[1].parts[1:])
+    else:
+        yield from parts
+
+
+def _is_star(part: Expression) -> bool:
+    return part.kind == "call" and part.parts[0].kind == "unknown"
+
+
+def _called_partial(
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
+) -> list[Found]:
+    f, known, name = function
+    inner = Found(reading.watch.partial(f, known), known, name)
+    if known:
+        reading.use(Found(f.args, True, f"{name}.args"))
+        reading.use(Found(f.keywords, True, f"{name}.keywords"))
+    held = [Expression("given", Found(v, known, f"{name}.args")) for v in f.args]
+    held_by_name = [
+        Expression("given", Found(v, known, f"{name}.keywords")) for v in f.keywords.values()
+    ]
+    kind = "spread" if held_by_name else expression.kind
+    whole = Expression(kind, expression.name, expression.parts, expression.offset, expression.line)
+    return _called(reading, whole, inner, [*held, *parts, *held_by_name])
+
+
+# Functions with a cache -------------------------------------------------------------------------
 
 _CACHED = type(functools.lru_cache(len))
+
+
+def _cache_of(f: Any) -> dict[Any, Any]:
+    """The dict in which ``functools.lru_cache`` keeps what it has computed."""
+    own = getattr(f, "__dict__", None)
+    return next((p for p in gc.get_referents(f) if type(p) is dict and p is not own), {})
+
+
+def _entries(
+    reading: Reading, f: Any, expression: Expression, parts: list[Expression]
+) -> dict[Any, Any]:
+    """The entries of its cache that a call may get: one, if the arguments are known."""
+    cache = _cache_of(f)
+    values = [reading.find(part) for part in parts]
+    if (
+        expression.kind == "call"
+        and not expression.name
+        and not f.cache_parameters()["typed"]
+        and all(len(found) == 1 and is_key(found[0].value) for found in values)
+    ):
+        given = tuple(found[0].value for found in values)
+        key = given[0] if len(given) == 1 and type(given[0]) in (int, str) else given
+        return {key: cache[key]} if key in cache else {}
+    return dict(cache)
+
+
+def _called_cached(
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
+) -> list[Found]:
+    """What was computed before the trace is not computed again, so nobody sees what it reads."""
+    f, known, name = function
+    reading.watch.register(f, known)
+    entries = _entries(reading, f, expression, parts)
+    for key, entry in entries.items():
+        label = f"the result of {name} in its cache"
+        reading.note("item", label, "item", _cache_of(f), key, entry)
+    for part in parts:
+        reading.each(part, lambda found: pass_on(reading, found))
+    if len(entries) == 1 and expression.kind == "call":  # as the call itself will find it
+        given = [reading.find(part)[0].value for part in parts]
+        return [Found(f(*given), True, f"{name}(...)")]
+    if entries and expression.kind == "call":
+        reading.tell(name, f)
+    return reading._later(expression.offset, f"{name}(...)")
 
 
 def _called_function(
@@ -158,17 +301,34 @@ def _called_function(
     origin = origins[f.__code__.co_filename]
     if origin in (USER, LAYERS):
         for part in parts:
-            reading.each(part, lambda found: _pass_on(reading, found))
+            reading.each(part, lambda found: pass_on(reading, found))
         return reading._later(expression.offset, f"{name}(...)")
     if origin == CORE:
         reading.settled.add(expression)
-    return _opaque(reading, function, parts, objects=origin != CORE)
+    else:
+        closed(reading, f, name)
+    return opaque(reading, expression, function, parts, origin != CORE)
 
 
-def _pass_on(reading: Reading, found: Found) -> None:
+def closed(reading: Reading, f: FunctionType, name: str, depth: int = 2) -> None:
+    """What a function of the standard library keeps in its closure, as singledispatch does."""
+    for cell in f.__closure__ or ():
+        held = cell.cell_contents
+        if type(held) is dict:
+            reading.use(Found(held, True, name))
+            reading.ask("abc.get_cache_token", abc.get_cache_token)  # classes are looked up in it
+        elif isinstance(held, FunctionType) and depth:
+            closed(reading, held, name, depth - 1)
+
+
+def pass_on(reading: Reading, found: Found) -> None:
     """An argument of a watched function: a function among them may be called there."""
     if category(found.value) == "code":
         reading.watch.register(found.value, found.known)
+        if isinstance(found.value, BuiltinFunctionType):
+            refuse_some(reading, found)
+        if isinstance(found.value, _CACHED):
+            _called_cached(reading, Expression("spread"), found, [])
 
 
 def _called_method(
@@ -183,13 +343,18 @@ def _called_method(
             reading.refuse("random", name, receiver)
         return []
     if receiver is os.environ and inner.__name__ == "get" and parts:
-        return [v for key in reading.find(parts[0]) for v in _variable(reading, key.value)]
+        return [v for key in reading.find(parts[0]) for v in variable(reading, key.value)]
+    owner = Found(receiver, known or reading.watch.knows(receiver), _owner_name(name))
     if not isinstance(inner, FunctionType):
-        plain = Found(inner, known, name)
-        reading.use(Found(receiver, known, name), True)
-        return called(reading, expression, plain, parts)
-    if origins[inner.__code__.co_filename] not in (USER, LAYERS, CORE):
-        reading.use(Found(receiver, known, name.rpartition(".")[0] or name), True)
+        reading.use(owner, True)
+        parts = [Expression("given", owner), *parts]
+        return _called(reading, expression, Found(inner, known, name), parts)
+    if origins[inner.__code__.co_filename] in (USER, LAYERS, CORE):
+        return _called_function(reading, expression, Found(inner, known, name), parts)
+    if what_it_reads(f) == ASKED:
+        return _asked(reading, expression, function, parts)
+    if what_it_reads(f) != EFFECT:
+        reading.use(owner, True)
     return _called_function(reading, expression, Found(inner, known, name), parts)
 
 
@@ -200,17 +365,30 @@ def _called_class(
     reading.watch.register(cls, known)
     if cls in _WALKERS:
         reading.walked.add(expression)
+        deep = _looks(reading, parts)
         for part in parts:
-            reading.each(part, reading.iterate)
-            reading.each(part, lambda found: _pass_on(reading, found))
+            reading.each(part, lambda found: reading.use(found, ALL) if deep else (
+                reading.iterate(found)))  # fmt: skip
+            reading.each(part, lambda found: pass_on(reading, found))
         return []
+    if issubclass(cls, decimal.Decimal):
+        reading.decimals()
+    if issubclass(cls, threading.Thread):
+        reading.refuse_call("thread", name)
+    reading.of_class(cls)
     if _is_own(cls):
         for part in parts:
-            reading.each(part, lambda found: _pass_on(reading, found))
+            reading.each(part, lambda found: pass_on(reading, found))
         return reading._later(expression.offset, f"{name}(...)")
-    if cls in _SEEDED and not parts:
+    if cls in SEEDED and not parts:
         reading.refuse("random", f"{name}()", cls)
-    return _opaque(reading, function, parts)
+    return opaque(reading, expression, function, parts)
+
+
+_WALKERS: tuple[type, ...] = (
+    list, tuple, set, frozenset, dict, enumerate, zip, reversed, map, filter, itertools.chain,
+    itertools.islice, itertools.repeat, itertools.cycle, itertools.starmap,
+)  # fmt: skip
 
 
 def _is_own(cls: type) -> bool:
@@ -230,16 +408,59 @@ def _is_own(cls: type) -> bool:
 _own_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
-def _opaque(
-    reading: Reading, function: Found, parts: list[Expression], objects: bool = True
-) -> list[Found]:
+def refuse_some(reading: Reading, function: Found) -> str:
+    """What a function reads; it is refused if nobody can be sure of that."""
+    what = what_it_reads(function.value)
+    if what == RANDOM:
+        reading.refuse("random", f"{function.name}()", function.value)
+    elif what == THREADS:
+        reading.refuse_call("thread", function.name)
+    elif what == TRACER and TRACES:
+        reading.refuse_call("tracer", function.name)
+    elif what == UNKNOWN:
+        reading.tell(function.name, function.value)
+    return what
+
+
+def opaque(
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression],
+    objects: bool = True,
+) -> list[Found]:  # fmt: skip
     """A call of code that is not watched."""
     f, known, name = function
     reading.watch.register(f, known)
-    if _is_clock(f):
-        reading.note("call", f"{name}()", "never", f, None, "not compared")
+    what = PURE if not objects else refuse_some(reading, function)
+    if what == EFFECT:
+        return []
+    if what == ASKED:
+        return _asked(reading, expression, function, parts)
+    depth: bool | str = ALL if objects and (is_deep(f) or _looks(reading, parts)) else objects
     for part in parts:
-        reading.each(part, lambda found: reading.use(found, objects))
+        reading.each(part, lambda found: reading.use(found, depth))
+        if makes_text(f):
+            reading.text(part)
+    return []
+
+
+def _looks(reading: Reading, parts: list[Expression]) -> bool:
+    """Whether C code among the arguments will look into the others."""
+    return any(is_looker(found.value) for part in parts for found in reading.find(part)) or any(
+        is_looker(cls) for part in parts for cls in reading.made_of(part)
+    )
+
+
+def _asked(
+    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
+) -> list[Found]:
+    """A call that is made again at each check, if its arguments are known."""
+    f, _, name = function
+    values = [reading.find(part) for part in parts]
+    if expression.kind == "call" and not expression.name and all(len(v) == 1 for v in values):
+        given = [found[0] for found in values]
+        for found in given:
+            reading.watch.know(found.value) if found.known else None
+        return reading.ask(name, f, *(found.value for found in given))
+    reading.tell(name, f)
     return []
 
 
@@ -266,9 +487,12 @@ def _called_on(
     kind = category(receiver)
     owner = Found(receiver, known or reading.watch.knows(receiver), _owner_name(name))
     if isinstance(receiver, ContextVar) and method == "get":
-        value = receiver.get(ABSENT)
-        noted = reading.note("call", f"{name}()", "context", receiver, None, value)
-        return [] if value is ABSENT else reading.found(value, noted, f"{name}()")
+        return reading.variable(f"{name}()", receiver) or [
+            found for part in parts for found in reading.find(part)
+        ]
+    special = _exact(getattr(type(receiver), method, None))
+    if special is not None and isinstance(f, MethodWrapperType) and expression.kind == "call":
+        return special(reading, expression, function, [Expression("given", owner), *parts])
     if kind == "container":
         if method in _PLAIN_RESULTS:
             reading.settled.add(expression)
@@ -277,13 +501,11 @@ def _called_on(
         return _called_on_container(reading, method, owner, parts)
     if kind == "file" and method in _FILE_WRITES:
         return []
-    if isinstance(receiver, type):
-        return _opaque(reading, function, parts)
+    if isinstance(receiver, type) or what_it_reads(f) != PURE:
+        return opaque(reading, expression, function, parts)
     if not reading.run.trusted or kind != "iterator":
         reading.use(owner, True)
-    for part in parts:
-        reading.each(part, lambda found: reading.use(found, True))
-    return []
+    return opaque(reading, expression, function, parts)
 
 
 def _owner_name(name: str) -> str:
@@ -315,180 +537,3 @@ def _called_on_container(
         if method not in ("append", "appendleft", "insert", "__setitem__", "setdefault"):
             reading.each(part, reading.iterate)
     return result
-
-
-# Built-ins that are known exactly ---------------------------------------------------------------
-
-_WALKERS: tuple[type, ...] = (
-    list, tuple, set, frozenset, dict, enumerate, zip, reversed, map, filter, itertools.chain,
-    itertools.islice, itertools.repeat, itertools.cycle, itertools.starmap,
-)  # fmt: skip
-_SEEDED = (random.Random, np.random.RandomState, random.SystemRandom)
-_CLOCKS = {
-    open, input, os.getpid, os.getcwd, os.times, os.listdir, os.stat, os.path.exists,
-    os.path.getmtime, datetime.datetime.now, datetime.datetime.today, datetime.datetime.utcnow,
-    datetime.date.today, *(f for f in vars(time).values() if isinstance(f, BuiltinFunctionType)),
-}  # fmt: skip
-_ENTROPY = {
-    os.urandom, uuid.uuid1, uuid.uuid4, secrets.token_bytes, secrets.token_hex,
-    secrets.token_urlsafe, secrets.randbelow, secrets.choice, secrets.randbits,
-}  # fmt: skip
-
-_Special = Callable[[Reading, Expression, Found, list[Expression]], list[Found]]
-
-
-def _is_clock(f: Any) -> bool:
-    try:
-        return f in _CLOCKS
-    except TypeError:  # an object that cannot be hashed
-        return False
-
-
-def _special(f: Any) -> _Special | None:
-    try:
-        return _SPECIAL.get(f)
-    except TypeError:
-        return None
-
-
-def _attribute(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    names = [n.value for n in reading.find(parts[1])] if len(parts) > 1 else []
-    result: list[Found] = []
-    for owner in reading.owners(parts[0]):
-        for name in names:
-            if isinstance(name, str):
-                result += reading.attribute(owner, name, expression.offset)
-        if not names and (reading.late or not reading.unknown.intersection(parts)):
-            reading.use(owner, True)
-    if not result and len(parts) > 2:
-        result = reading.find(parts[2])
-    return [] if function.value is hasattr else result
-
-
-def _set_attribute(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    return []
-
-
-def _length(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    for part in parts:
-        reading.each(part, reading.length)
-    return []
-
-
-def _nothing(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    return []
-
-
-def _iterate(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    reading.walked.add(expression)
-    for part in parts:
-        reading.each(part, reading.iterate)
-    return []
-
-
-def _type(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    if len(parts) != 1:
-        return []
-    owners = reading.find(parts[0])
-    return [Found(type(o.value), True, f"type({o.name})") for o in owners]
-
-
-def _super(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    run, found = reading.run, []
-    if parts:
-        pairs = [(c.value, o.value) for c in reading.find(parts[0]) for o in reading.find(parts[1])]
-    else:
-        name = run.code.co_varnames[0] if run.code.co_argcount else ""
-        classes = reading.find(Expression("deref", "__class__"))
-        pairs = [(c.value, reading.values.get(name)) for c in classes]
-    for cls, own in pairs:
-        try:
-            found.append(Found(super(cls, own), True, "super()"))
-        except TypeError:
-            continue
-    return found
-
-
-def _globals(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    return [Found(reading.run.globals, True, "globals()")]
-
-
-def _variables(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    result = []
-    for owner in reading.owners(parts[0]) if parts else ():
-        held = getattr(owner.value, "__dict__", None)
-        if held is not None and category(owner.value) in ("object", "code"):
-            known = owner.known or category(owner.value) == "code"
-            if reading.run.trusted:
-                reading.watch.trees.add(id(held))
-            result += reading.found(held, known, f"vars({owner.name})")
-    return result
-
-
-def _getenv(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    return [v for key in reading.find(parts[0]) for v in _variable(reading, key.value)]
-
-
-def _random(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    reading.refuse("random", f"{function.name}()", function.value)
-    return []
-
-
-def _generator(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    return [] if parts else _random(reading, expression, function, parts)
-
-
-def _reduce(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    for part in parts:
-        reading.each(part, lambda found: _pass_on(reading, found))
-        reading.each(part, reading.iterate)
-    return []
-
-
-def _table(rows: Iterable[tuple[Iterable[Any], _Special]]) -> dict[Any, _Special]:
-    return {f: special for functions, special in rows for f in functions}
-
-
-_SPECIAL: dict[Any, _Special] = _table(
-    [
-        ([getattr, hasattr], _attribute),
-        ([setattr, delattr], _set_attribute),
-        ([len], _length),
-        ([isinstance, issubclass, id, callable, print, locals, builtins.breakpoint], _nothing),
-        ([iter], _iterate),
-        ([type], _type),
-        ([super], _super),
-        ([globals], _globals),
-        ([vars], _variables),
-        ([os.getenv], _getenv),
-        (_ENTROPY, _random),
-        ([np.random.default_rng], _generator),
-        ([functools.reduce], _reduce),
-    ]
-)

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import Any
 
+from eagerflow.capture.ledger.callables import TRACES
+from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.errors import CaptureError
 
@@ -86,6 +88,15 @@ class Thread(threading.local):
                 self.runs[frame] = run
         return run
 
+    def skip(self, frame: Any) -> None:
+        """A function that is not watched begins."""
+        if self.stack and starts_thread(frame.f_code):
+            found = starter(frame, self.runs)
+            if found is not None:
+                self.stack[-1].refuse_call(
+                    "thread", frame.f_code.co_qualname, found.f_code.co_filename, found.f_lineno
+                )
+
     def line(self, frame: Any, run: Any, offset: int) -> None:
         """A watched function comes to the line that begins at ``offset``."""
         if self.failure is None and not run.quiet and self.stack:
@@ -127,20 +138,22 @@ class _Tracing:
 
         def hook(frame: Any, event: Any, arg: Any) -> Any:
             # Called for every function, so it is short for those that are not watched.
+            before = thread.before
             if before is None:
                 if skipped[files[frame.f_code.co_filename]]:
-                    return None
+                    return thread.skip(frame)
             else:
-                theirs = before(frame, event, arg)
-                if sys.gettrace() is not hook:  # some install themselves again when called
-                    sys.settrace(hook)
+                theirs = self._others(thread, before, frame, event, arg)
                 if skipped[files[frame.f_code.co_filename]]:
+                    thread.skip(frame)
                     return theirs
             run = thread.enter(frame)
             if run is None:
                 return None if before is None else theirs
             if before is not None:
                 run.other = theirs
+                run.hidden = not frame.f_trace_lines
+                frame.f_trace_lines = True  # if they want no lines, we do
             elif run.quiet:
                 frame.f_trace_lines = False
             return self._local(thread, run)
@@ -149,6 +162,15 @@ class _Tracing:
         hook.may_pause = before is None  # type: ignore[attr-defined]
         thread.hook = hook
         sys.settrace(hook)
+
+    def _others(self, thread: Thread, theirs: Any, frame: Any, event: Any, arg: Any) -> Any:
+        """Give somebody else's trace function an event, and stay in place after that."""
+        found = theirs(frame, event, arg)
+        now = sys.gettrace()
+        if now is not thread.hook:  # they install themselves again, or another, or end tracing
+            thread.before = now
+            sys.settrace(thread.hook)
+        return found
 
     def _local(self, thread: Thread, run: Any) -> Any:
         pieces = run.program.pieces
@@ -166,8 +188,10 @@ class _Tracing:
                 run.failed = True
             if event != "exception":
                 run.failed = False
-            if run.other is not None:
-                run.other = run.other(frame, event, arg)
+            if run.other is not None and not (run.hidden and event == "line"):
+                run.other = self._others(thread, run.other, frame, event, arg)
+                run.hidden = run.hidden or not frame.f_trace_lines
+                frame.f_trace_lines = True
             return local
 
         return local
@@ -232,7 +256,10 @@ class _Monitoring:
 
     def _start(self, code: Any, offset: int) -> Any:
         if _SKIPPED[origins[code.co_filename]]:
-            return self._disable
+            if not starts_thread(code):
+                return self._disable
+            _thread.skip(sys._getframe(1))
+            return None
         thread = _thread
         if thread.stack and thread.enter(sys._getframe(1)) is not None:
             self._follow(code)
@@ -277,4 +304,4 @@ class _Monitoring:
         return None
 
 
-_source: Any = _Monitoring() if hasattr(sys, "monitoring") else _Tracing()
+_source: Any = _Tracing() if TRACES else _Monitoring()

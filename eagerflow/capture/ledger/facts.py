@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from operator import contains, eq, getitem, is_
+from contextvars import ContextVar
+from operator import call, contains, eq, getitem, is_
 from types import MethodType
 from typing import Any
 
-from eagerflow.capture.ledger.remembering import ABSENT, Remembered, in_rows, same
+from eagerflow.capture.ledger.remembering import Remembered, in_rows
+from eagerflow.capture.ledger.sameness import ABSENT, same
 from eagerflow.errors import printable, short_repr
 
-__all__ = ["Fact", "Ledger"]
+__all__ = ["UNWATCHED", "Fact", "Given", "Ledger", "answer", "in_context", "specials"]
 
 
 def _item(holder: Any, key: Any) -> Any:
@@ -35,6 +37,60 @@ def _contents(cell: Any, _: Any) -> Any:
         return ABSENT
 
 
+def in_context(variable: Any, _: Any = None) -> Any:
+    try:
+        return variable.get()
+    except LookupError:
+        return ABSENT
+
+
+def answer(f: Any, given: Any) -> Any:
+    """What a call gives, or the class of its error."""
+    try:
+        return f(*given)
+    except Exception as error:
+        return type(error)
+
+
+# What a class says by its special methods; the rest of these names say how it was made.
+_OF_MAKING = {
+    "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
+    "__annotations_cache__", "__classcell__", "__classdictcell__", "__conditional_annotations__",
+    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__",
+    "__static_attributes__", "__type_params__", "__weakref__",
+}  # fmt: skip
+
+
+def specials(cls: type, every: Any = None) -> tuple[Any, ...]:
+    """The bases of a class, and the special methods that it and they define in Python.
+
+    With ``every`` also all else that they define.
+    """
+    found: list[Any] = [cls.__mro__]
+    for base in cls.__mro__:
+        if base.__flags__ & _HEAP:
+            found += [
+                part for name, part in vars(base).items()
+                if (every or name[:2] == "__") and name not in _OF_MAKING
+            ]  # fmt: skip
+    return tuple(found)
+
+
+_HEAP = 1 << 9  # a class that a class statement made
+
+
+class Given(tuple[Any, ...]):
+    """The arguments of a question, which are the same if they are the same objects."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(id, self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and list(map(id, self)) == list(map(id, other))
+
+
 _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": _item,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
@@ -47,25 +103,31 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "truth": lambda holder, _: bool(holder),
     "presence": lambda holder, key: key in holder,
     "environment": lambda holder, name: holder.get(name, ABSENT),
-    "reference": lambda holder, _: holder(),
-    "context": lambda holder, _: holder.get(ABSENT),
+    "alive": lambda holder, _: holder() is not None,
+    "context": in_context,
+    "asked": answer,
+    "class": specials,
     "whole": lambda holder, _: holder,
-    "never": lambda holder, _: holder,
+    "never": lambda holder, _: UNWATCHED,
     "always": lambda holder, _: ABSENT,
 }
+
+
+UNWATCHED = "not watched"
 
 
 class Fact:
     """One thing that a trace relied on.
 
     ``kind`` is ``global``, ``builtin``, ``closure``, ``attribute``, ``default``, ``item``,
-    ``contents``, ``array``, ``function``, ``call``, ``environment`` or ``watch``; ``name`` is as
-    the user wrote it, ``value`` a short text, ``file`` and ``line`` where it was read first.
-    ``by_itself`` says that the traced function changed it after it had read it.
+    ``contents``, ``array``, ``class``, ``function``, ``call``, ``environment`` or ``watch``;
+    ``name`` is as the user wrote it, ``value`` a short text, ``file`` and ``line`` where it was
+    read first. ``by_itself`` says that the traced function changed it after it had read it,
+    ``exact`` that it is asked who the value is, and an equal one is another.
     """
 
     __slots__ = (
-        "_weak", "by_itself", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
+        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +143,7 @@ class Fact:
         self.file = file
         self.line = line
         self.by_itself = False
+        self.exact = False
         self._weak = False
 
     @property
@@ -102,6 +165,11 @@ class Fact:
         return True
 
     @property
+    def watched(self) -> bool:
+        """Whether a change would be noticed; else it is only told that it was read."""
+        return self.how != "never"
+
+    @property
     def gone(self) -> bool:
         """Whether the object that it was read from is no more."""
         return self._weak and self.holder() is None
@@ -113,10 +181,14 @@ class Fact:
 
     def holds(self) -> bool:
         """Whether the function would read the same now."""
-        if self.gone or self.how == "never":
+        if self.gone or not self.watched:
             return True
         if isinstance(self.remembered, Remembered):
+            if self.exact:
+                return self.remembered.difference(self.now(), "", is_) is None
             return self.remembered.holds(self.now())
+        if self.exact:
+            return self.now() is self.remembered
         try:
             return same(self.remembered, self.now())
         except Exception:  # code of the user's that a check runs, such as a property set since
@@ -126,7 +198,8 @@ class Fact:
         """What has changed, in words: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
         name, was, now = self.name, self.remembered, self.now() if not self.gone else ABSENT
         if isinstance(was, Remembered):
-            name, was, now = was.difference(now, name) or (name, was.value, now)
+            found = was.difference(now, name, is_ if self.exact else same)
+            name, was, now = found or (name, was.value, now)
         what = self.kind if self.kind not in name.split() else ""
         place = f" ({self.file}:{self.line})" if self.file else ""
         if was is now or short_repr(was) == short_repr(now):
@@ -146,61 +219,36 @@ class Ledger:
 
     def _arrange(self) -> None:
         """Facts of one kind side by side, so that they are checked without a step of Python."""
-        items: list[Any] = []
-        attributes: list[Any] = []
-        methods: list[Any] = []
-        missing: list[Any] = []
-        wholes: list[Any] = []
-        self._others = []
+        rows: dict[str, list[Any]] = {}
         for fact in self.facts:
-            plain = not fact._weak and type(fact.remembered) is not Remembered
-            row = fact.holder, fact.key, fact.remembered
-            if plain and fact.how == "item" and type(fact.holder) is dict:
-                (missing if fact.remembered is ABSENT else items).append(row)
-            elif plain and fact.how == "member" and fact.remembered is not ABSENT:
-                items.append((vars(fact.holder), fact.key, fact.remembered))
-            elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
-                (methods if type(fact.remembered) is MethodType else attributes).append(row)
-            elif fact.how == "whole" and not fact._weak:
-                wholes.append((fact.remembered, fact.holder))
-            elif fact.how != "never":
-                self._others.append(fact)
-        self._items = _columns(items)
-        self._attributes = _columns(attributes)
-        self._methods = _columns(methods)
-        self._missing = _columns(missing)
-        self._parts, self._wholes = in_rows(wholes)
+            if fact.watched:
+                kind, row = _row(fact)
+                rows.setdefault(kind, []).append(row)
+        parts, rest = in_rows(rows.pop("whole", ()))
+        self._checks = [_CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS
+                        if kind in rows]  # fmt: skip
+        if not parts.empty:
+            self._checks.append(parts.hold)
+        if rest:
+            self._checks.append(lambda: all(holds(holder) for holds, holder in rest))
 
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
         try:
-            holders, keys, values = self._items
-            if all(map(is_, map(getitem, holders, keys), values)):
-                holders, keys, values = self._attributes
-                if all(map(is_, map(getattr, holders, keys), values)):
-                    holders, keys, values = self._methods
-                    if (
-                        all(map(eq, map(getattr, holders, keys), values))
-                        and not any(map(contains, self._missing[0], self._missing[1]))
-                        and self._parts.hold()
-                    ):
-                        for holds, holder in self._wholes:
-                            if not holds(holder):
-                                return self._search()
-                        for fact in self._others:
-                            if not fact.holds():
-                                return self._search()
-                        return None
+            for holds in self._checks:
+                if not holds():
+                    return self._search()
+            return None
         except Exception:  # something is gone: which one, the search tells
-            pass
-        return self._search()
+            return self._search()
 
     def _search(self) -> Fact | None:
         renewed = False
         for fact in self.facts:
             if not fact.holds():
                 return fact
-            if not isinstance(fact.remembered, Remembered | MethodType) and not fact.gone:
+            plain = not isinstance(fact.remembered, Remembered | MethodType)
+            if plain and fact.watched and not fact.gone:
                 # An equal value in place of the one remembered: from now on that is the one.
                 now = fact.now()
                 renewed = renewed or now is not fact.remembered
@@ -208,6 +256,10 @@ class Ledger:
         if renewed:
             self._arrange()
         return None
+
+    def unwatched(self) -> list[str]:
+        """What the trace called and cannot be compared, with the place."""
+        return [f"{f.name} ({f.file}:{f.line})" for f in self.facts if not f.watched]
 
     def __iter__(self) -> Any:
         return iter(self.facts)
@@ -233,5 +285,37 @@ class Ledger:
         return f"<Ledger of {len(self.facts)} facts>"
 
 
-def _columns(rows: list[Any]) -> tuple[Any, Any, Any]:
-    return tuple(zip(*rows, strict=True)) if rows else ((), (), ())  # type: ignore[return-value]
+def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
+    """How a fact is checked beside others like it, and the row that it fills there."""
+    holder, key, value = fact.holder, fact.key, fact.remembered
+    if not fact._weak and type(value) is not Remembered:
+        there = value is not ABSENT
+        if fact.how == "item" and type(holder) is dict:
+            return ("item" if there else "missing"), (holder, key, value)
+        if fact.how == "member" and there:
+            return "item", (vars(holder), key, value)
+        if fact.how == "attribute" and there:
+            return ("method" if type(value) is MethodType else "attribute"), (holder, key, value)
+        if fact.how == "context" and there:
+            return "context", (holder, value)
+        if fact.how == "asked" and holder is isinstance:
+            return "instance", (*key, value)
+        if fact.how in _MEASURES:
+            return "measure", (_MEASURES[fact.how], holder, value)
+    if fact.how == "whole" and not fact._weak and not fact.exact:
+        return "whole", (value, holder)
+    return "other", (fact,)
+
+
+_MEASURES: dict[str, Any] = {"length": len, "truth": bool}
+# By how facts are checked: from the columns of their rows, a function that tells whether all hold.
+_CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
+    "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
+    "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
+    "method": lambda *c: lambda: all(map(eq, map(getattr, c[0], c[1]), c[2])),
+    "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
+    "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),
+    "measure": lambda *c: lambda: all(map(eq, map(call, c[0], c[1]), c[2])),
+    "context": lambda *c: lambda: all(map(is_, map(ContextVar.get, c[0]), c[1])),
+    "other": lambda facts: lambda: all(fact.holds() for fact in facts),
+}

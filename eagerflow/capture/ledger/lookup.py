@@ -10,6 +10,7 @@ from types import (
     BuiltinFunctionType,
     CodeType,
     FunctionType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eagerflow import dispatch
-from eagerflow.capture.ledger.remembering import ABSENT, same
+from eagerflow.capture.ledger.sameness import ABSENT, same
 
 if TYPE_CHECKING:
     from eagerflow.capture.ledger.instructions import Program
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODE", "CORE", "FOREIGN", "Found", "LAYERS", "MADE", "MISSING", "PLAIN", "Run", "USER",
-    "functions_in", "look", "origins",
+    "functions_in", "look", "origins", "own_names",
 ]  # fmt: skip
 
 USER, LAYERS, CORE, FOREIGN = 0, 1, 2, 3
@@ -52,7 +53,7 @@ class Run:
     """One call of a watched function, while it runs."""
 
     __slots__ = (
-        "builtins", "cells", "code", "failed", "file", "globals", "late", "other", "program",
+        "builtins", "cells", "code", "failed", "file", "globals", "hidden", "late", "other", "program",
         "quiet", "returned", "root", "stores", "trusted",
     )  # fmt: skip
 
@@ -71,6 +72,7 @@ class Run:
         self.stores: list[tuple[Any, Any]] = []  # what the line assigns
         self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
         self.other: Any = None  # the trace function of somebody else, such as a debugger
+        self.hidden = False  # which wants to hear of no lines
 
 
 class _Origins(dict[str, int]):
@@ -127,7 +129,7 @@ def look(value: Any, name: str) -> tuple[str, Any]:
         if type(raw) is not property and _computes(raw):
             return CODE, raw
     elif type(raw) is property or (
-        _computes(raw) and (hasattr(type(raw), "__set__") or name not in _own(value))
+        _computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
     ):
         return CODE, raw
     getter: Any = cls.__getattribute__
@@ -147,8 +149,10 @@ def _computes(raw: Any) -> bool:
     return type(getattr(type(raw), "__get__", None)) is FunctionType
 
 
-def _own(value: Any) -> Any:
-    return getattr(value, "__dict__", ())
+def own_names(value: Any) -> Any:
+    """The attributes in the dict of an object, if it has one."""
+    held = getattr(value, "__dict__", ())
+    return held if isinstance(held, dict | MappingProxyType) else ()
 
 
 def functions_in(value: Any, depth: int = 3) -> list[FunctionType]:

@@ -8,8 +8,10 @@ before the trace, and its name as the user wrote it.
 
 from __future__ import annotations
 
+import abc
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from types import (
     BuiltinFunctionType,
@@ -17,7 +19,9 @@ from types import (
 )
 from typing import Any
 
-from eagerflow.capture.ledger import calls
+import numpy as np
+
+from eagerflow.capture.ledger import calls, exact_calls  # noqa: F401 - it fills in what is exact
 from eagerflow.capture.ledger.instructions import Action, Expression, Piece
 from eagerflow.capture.ledger.lookup import (
     CODE,
@@ -32,22 +36,25 @@ from eagerflow.capture.ledger.lookup import (
     functions_in,
     look,
     origins,
+    own_names,
 )
 from eagerflow.capture.ledger.noting import Noting
 from eagerflow.capture.ledger.remembering import (
-    ABSENT,
     TooLarge,
     attributes_of,
     category,
     elements,
     remember,
 )
+from eagerflow.capture.ledger.sameness import ABSENT
+from eagerflow.capture.ledger.sameness import PLAIN as PLAIN_TYPES
 from eagerflow.variable import Variable
 
 Watch = Any  # imports this module
 
 __all__ = ["Reading"]
 
+_HOLDING = {"weakref", "_weakrefset", "collections"}  # classes that keep parts in an attribute
 _FEW = 1_000  # parts of a container that are looked at for what a call may have given
 
 
@@ -108,9 +115,19 @@ class Reading(Noting):
             self.each(parts[0], self.iterate)
         elif verb == "use":
             for part in parts:
-                self.each(part, self.use)
-        elif verb == "inspect":
-            self.each(parts[0], lambda found: self.use(found, True))
+                self.each(part, self.operand)
+        elif verb == "text":
+            for part in parts:
+                self.each(part, self.operand)
+                self.text(part)
+        elif verb == "identity":
+            for part in parts:
+                self.each(part, self.identity)
+        elif verb == "kind":
+            self.classes(parts[0])
+            self.ask("abc.get_cache_token", abc.get_cache_token)
+        elif verb == "match":
+            self.match(*parts, *action.name)
         elif verb == "truth":
             self.each(parts[0], self.truth)
         elif verb == "contains":
@@ -148,10 +165,12 @@ class Reading(Noting):
         """All of a value may be looked at."""
         value, known, name = found
         kind = category(value)
+        self.surroundings(value)
         if kind == "plain" or kind == "tensor":
             return
+        self.classed(found)
         if kind == "code":
-            self.watch.register(value, known)
+            calls.pass_on(self, found)
         elif kind == "container" and not known:
             for key, part in self._few(value):
                 inner = Found(part, self.watch.knows(part), f"{name}[{key!r}]")
@@ -163,6 +182,90 @@ class Reading(Noting):
             self.whole(found, True, objects)
         elif kind != "object":
             self.refuse(kind, name, value)
+
+    def operand(self, found: Found) -> None:
+        """An operator, or what makes a text, looks at a value in a way that its class has."""
+        root = type(found.value).__module__.partition(".")[0]
+        self.use(found, root in sys.stdlib_module_names and root != "__main__")
+
+    def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
+        """A value is matched with a class pattern."""
+        self.belongs(subject, cls, isinstance)
+        owners = self.find(subject)
+        for owner in owners or self.perhaps(subject):
+            self.use(owner, True)
+            for found in self.find(cls):
+                given = getattr(found.value, "__match_args__", ())[:count]
+                for name in (*given, *names):
+                    self.attribute(owner, name)
+
+    def text(self, expression: Expression) -> None:
+        """A value is written as text: if it may hold an array, as NumPy's options say."""
+        if expression.kind == "built":
+            for part in expression.parts:
+                self.text(part)
+            return
+        values = self.find(expression)
+        if not values or any(category(f.value) not in ("plain", "tensor") for f in values) or any(
+            isinstance(f.value, np.generic) for f in values
+        ):  # fmt: skip
+            self.printing()
+        for found in values:
+            self._shown(found, 3)
+
+    def _shown(self, found: Found, depth: int) -> None:
+        """The text of a Variable shows the value of now."""
+        if isinstance(found.value, Variable):
+            self.tell(f"the value of {found.name} in a text", found.value)
+        elif depth and category(found.value) == "container":
+            for part in self._parts(found):
+                self._shown(part, depth - 1)
+
+    def identity(self, found: Found) -> None:
+        """It is asked which object a value is: an equal one is another."""
+        if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
+            self.watch.exact.append(found.value)
+
+    def classes(self, expression: Expression) -> list[type]:
+        """The classes of what an expression may be, and what they say."""
+        found = []
+        for owner in self.find(expression):
+            self.classed(owner)
+            found.append(type(owner.value))
+        return found or self.made_of(expression)
+
+    def made_of(self, expression: Expression) -> list[type]:
+        """The classes that are called to make a value of which no more is known."""
+        if expression.kind not in ("call", "spread") or self.run.trusted:
+            return []
+        found = [f.value for f in self.find(expression.parts[0]) if isinstance(f.value, type)]
+        for cls in found:
+            self.of_class(cls)
+        return found
+
+    def belongs(
+        self, expression: Expression, classes: Expression, ask: Callable[..., bool]
+    ) -> None:
+        """It is asked whether a value belongs to a class."""
+        if self.run.trusted:
+            return
+        wanted = classes.parts if classes.kind == "built" else (classes,)
+        found = [f for part in wanted for f in self.find(part)]
+        plain = found and all(type(f.value) is type for f in found)
+        self.classes(expression)
+        for f in found:
+            self.classed(f)
+            if isinstance(f.value, type):
+                self.of_class(f.value)
+        owners = self.find(expression)
+        for owner in owners:
+            if ask is issubclass and isinstance(owner.value, type):
+                self.of_class(owner.value)
+            if owner.known and category(owner.value) in ("object", "code", "container", "array"):
+                for f in [] if plain else found:
+                    self.ask(ask.__name__, ask, owner.value, f.value)
+        if not plain and not (owners and all(owner.known for owner in owners)):
+            self.ask("abc.get_cache_token", abc.get_cache_token)
 
     def _few(self, value: Any) -> list[tuple[Any, Any]]:
         pairs = []
@@ -176,6 +279,7 @@ class Reading(Noting):
         """The elements of a value are walked over."""
         value, known, _ = found
         kind = category(value)
+        self.classed(found)
         if not known or kind in ("plain", "tensor", "code"):
             return
         if kind == "container" and not calls.method_of(value, "__iter__"):
@@ -191,6 +295,7 @@ class Reading(Noting):
         """A value is asked whether it is true."""
         value, known, name = found
         kind = category(value)
+        self.classed(found)
         if known and kind == "container" and not calls.method_of(value, "__bool__", "__len__"):
             self._measure("truth", f"bool({name})", value, bool)
         elif known and kind in ("array", "foreign"):
@@ -212,8 +317,11 @@ class Reading(Noting):
     def contains(self, item: Expression, container: Expression) -> None:
         """A container is asked for an element."""
         items = self.find(item)
+        if container.kind == "built":
+            self.each(container, self.use)
         for found in self.find(container):
             value, known, name = found
+            self.classed(found)
             if known and isinstance(value, dict) and not calls.method_of(value, "__contains__"):
                 for key in items:
                     if category(key.value) == "plain" and calls.is_key(key.value):
@@ -222,7 +330,7 @@ class Reading(Noting):
                         self.whole(found, False)
                 if not items:
                     self.whole(found, False)
-            elif known and category(value) in ("container", "object", "array"):
+            elif known and category(value) not in ("plain", "tensor", "code"):
                 self.use(found, True)
         self.each(item, self.use)
 
@@ -309,6 +417,7 @@ class Reading(Noting):
             try:
                 value = cell.cell_contents
             except ValueError:
+                self.note("closure", name, "cell", cell, None, ABSENT)
                 continue
             noted = name == "__class__" or self.note("closure", name, "cell", cell, None, value)
             found += self.found(value, noted, name)
@@ -323,12 +432,10 @@ class Reading(Noting):
             value = names[name]
             noted = self.note("global", name, "item", names, name, value)
             return self.found(value, noted, name)
-        if name not in self.run.builtins:
-            return []
-        value = self.run.builtins[name]
+        value = self.run.builtins.get(name, ABSENT)
         if self.note("builtin", name, "item", names, name, ABSENT):
             self.note("builtin", name, "item", self.run.builtins, name, value)
-        return self.found(value, True, name)
+        return [] if value is ABSENT else self.found(value, True, name)
 
     def _name(self, expression: Expression) -> list[Found]:
         known = expression.name in self.values
@@ -339,6 +446,8 @@ class Reading(Noting):
         module = sys.modules.get(name)
         if module is None:
             self.open = True  # it is loaded when the line runs
+            if self.late:
+                self.importable(name)
             return []
         if not self.run.trusted:
             self.note("global", f"import {name}", "item", sys.modules, name, module)
@@ -358,8 +467,11 @@ class Reading(Noting):
     def _attribute(self, expression: Expression) -> list[Found]:
         (base,) = expression.parts
         result = self._given(expression)
-        for owner in self.owners(base):
+        owners = self.owners(base)
+        for owner in owners:
             result += self.attribute(owner, expression.name, expression.offset)
+        for cls in self.made_of(base):
+            result += self.attribute(Found(cls, True, cls.__name__), expression.name)
         return result
 
     def _given(self, expression: Expression) -> list[Found]:
@@ -385,17 +497,25 @@ class Reading(Noting):
         kind = category(value)
         full = f"{label}.{name}"
         if kind == "plain":
-            return []
+            self.surroundings(value)
+            found = getattr(value, name, None) if type(value) in PLAIN_TYPES else None
+            return [Found(found, known, full)] if callable(found) else []
         if kind == "tensor":
-            if isinstance(value, Variable) and name == "trainable":
-                self.note("attribute", full, "attribute", value, name, value.trainable, known)
+            if isinstance(value, Variable) and name in ("name", "trainable"):
+                held = getattr(value, name)
+                self.note("attribute", full, "attribute", value, name, held, known)
             return []
+        if name == "__dict__" and isinstance(value, type):
+            return self.found(vars(value), True, full)
         what, found = look(value, name)
         if what == CODE:
             return self._computed(owner, name, found, offset)
         if what == MISSING:
             return self._missing(owner, name, found, offset)
-        if kind not in ("object", "code", "container") or what == MADE:
+        if not known and kind == "object":
+            known = self._by_class(owner, name, found)
+        own = name in own_names(value) or category(found) == "plain"
+        if (kind not in ("object", "code", "container") and not own) or what == MADE:
             if not callable(found):
                 self.use(owner, True)
                 return []
@@ -407,6 +527,14 @@ class Reading(Noting):
         known = known or self.watch.knows(value)
         noted = self.note("attribute", full, "attribute", value, name, found, known)
         return self.found(found, noted and known, full)
+
+    def _by_class(self, owner: Found, name: str, found: Any) -> bool:
+        """Whether an object that the trace makes has an attribute from its class, from before."""
+        cls = type(owner.value)
+        if name in own_names(owner.value) or self.run.trusted:
+            return False
+        given = self.attribute(Found(cls, True, cls.__name__), name)
+        return any(f.known and f.value is found for f in given)
 
     def _computed(self, owner: Found, name: str, raw: Any, offset: int) -> list[Found]:
         """An attribute that Python code gives; the user's is watched while it runs."""
@@ -422,8 +550,12 @@ class Reading(Noting):
             return []
         functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
         self.watch.register(raw, known)
-        if any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
+        if isinstance(raw, functools.singledispatchmethod):
+            calls.closed(self, raw.dispatcher.dispatch, full)
+        elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
             return self._later(offset, full)
+        elif known and category(value) == "object":
+            return self.ask(full, getattr, value, name)
         self.use(owner, True)
         return []
 
@@ -464,7 +596,7 @@ class Reading(Noting):
                 result += self.item(owner, self.find(key), expression.offset)
             for owner in [] if owners else self.perhaps(branch):
                 result.append(owner)
-                if owner.known and category(owner.value) == "container":
+                if owner.known and category(owner.value) in ("container", "array"):
                     self.use(owner)
                     result += self._parts(owner)
         return result
@@ -478,6 +610,7 @@ class Reading(Noting):
         """
         value, known, name = owner
         kind = category(value)
+        self.classed(owner)
         if kind == "container":
             own = None if direct else calls.method_of(value, "__getitem__")
             if own is not None:
@@ -487,7 +620,10 @@ class Reading(Noting):
             if keys and not isinstance(value, set | frozenset):
                 return [found for key in keys for found in self._at(owner, key.value)]
             self.iterate(owner)
-        elif kind == "array" or kind in ("foreign", "iterator", "file", "opaque"):
+        elif kind == "array":
+            self.use(owner)
+            return self._parts(owner)
+        elif kind in ("foreign", "iterator", "file", "opaque", "memory"):
             self.use(owner)
         elif kind == "object":
             if (found := calls.environment(value, keys, self)) is not None:
@@ -514,11 +650,20 @@ class Reading(Noting):
         """The items of a container, or the attributes of an object."""
         value, known, name = owner
         kind = category(value)
-        if kind == "container":
+        if kind == "container" or (kind == "array" and value.dtype.hasobject):
             return [Found(part, known, f"{name}[{key!r}]") for key, part in self._few(value)]
-        if kind == "object":
-            return [Found(v, known, f"{name}.{key}") for key, v in attributes_of(value).items()]
-        return []
+        if kind != "object":
+            return []
+        result = []
+        for key, part in attributes_of(value).items():
+            inner = Found(part, known, f"{name}.{key}")
+            result.append(inner)
+            if type(value).__module__ in _HOLDING:  # what it holds in a container of its own
+                result += [
+                    Found(v() if isinstance(v, weakref.ref) else v, k, n)
+                    for v, k, n in self._parts(inner)
+                ]
+        return result
 
     def _call(self, expression: Expression) -> list[Found]:
         return calls.call(self, expression)
@@ -542,11 +687,12 @@ class Reading(Noting):
                 result.append(found)
                 if found.known and (inside or category(found.value) != "object"):
                     result += self._parts(found)
-        return [f for f in result if category(f.value) in ("container", "object")]
+        return [f for f in result if category(f.value) in ("container", "object", "array")]
 
 
 _FINDERS: dict[str, Callable[[Reading, Expression], list[Found]]] = {
     "constant": Reading._constant,
+    "given": lambda reading, expression: [expression.name],
     "either": Reading._either,
     "local": Reading._local,
     "deref": Reading._deref,

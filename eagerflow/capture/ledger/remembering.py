@@ -1,6 +1,6 @@
 """What values are to the ledger, and how it remembers them to notice a change later.
 
-Plain values (numbers, strings, dtypes, dates ...) are compared by type and value, containers of
+Plain values (numbers, strings, dtypes, dates ...) are compared by type and state, containers of
 them item by item, NumPy arrays byte by byte, Tensors and Variables by identity, and objects by
 identity too: what was read from them is remembered by itself.
 """
@@ -9,63 +9,56 @@ from __future__ import annotations
 
 import array
 import collections
+import concurrent.futures
 import contextvars
+import ctypes
 import functools
-import inspect
 import io
 import itertools
 import operator
 import re
+import struct
 import sys
 import threading
 import types
 import weakref
+import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.ledger.sameness import PLAIN, by_value, same
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
-    "ABSENT", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of",
-    "category", "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "remember_tree",
-    "same",
+    "ALL", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of", "category",
+    "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "remember_tree",
 ]  # fmt: skip
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
 ITEMS = 20_000  # values in one container, with all that it contains
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT: Any = _Absent()
-"""Stands for what is not there: a name, an attribute or an item."""
-
 CONTAINERS = (
     list, dict, set, frozenset, tuple, collections.deque, bytearray, array.array,
     types.MappingProxyType,
 )  # fmt: skip
-_PLAIN = {
-    bool, int, float, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range,
-    slice,
-}  # fmt: skip
 _CODE: tuple[type, ...] = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-    types.ClassMethodDescriptorType, types.CodeType, types.GenericAlias, functools.partial,
+    types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    type(collections.namedtuple("Named", "field").field), types.CodeType, types.GenericAlias, functools.partial,
     staticmethod, classmethod, property, np.ufunc, type(functools.lru_cache(len)),
 )  # fmt: skip
 # Written in C and without value, but nothing that a function reads from them can change.
 _STEADY: tuple[type, ...] = (
     type(threading.Lock()), type(threading.RLock()), threading.local, re.Pattern, weakref.ref,
     weakref.ProxyType, contextvars.ContextVar, contextvars.Token, operator.attrgetter,
-    operator.itemgetter, operator.methodcaller, inspect.Signature, types.UnionType, types.CellType,
-    super,
+    operator.itemgetter, operator.methodcaller, types.UnionType, types.CellType,
+    super, struct.Struct, zoneinfo.ZoneInfo,
 )  # fmt: skip
+_MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _kinds: dict[type, str] = {}
 
@@ -85,6 +78,18 @@ CANNOT = {
     "foreign": (
         "arrays of other libraries change without a sign",
         "make it an ef.tensor or an ef.Variable, or pass it as an argument",
+    ),
+    "memory": (
+        "C code can change what it holds without a sign",
+        "read it before, and pass what you read as an argument",
+    ),
+    "thread": (
+        "what runs in another thread is not watched",
+        "call it directly, or run it before and pass the result as an argument",
+    ),
+    "tracer": (
+        "while another function traces, what is read is not seen",
+        "set trace functions outside of captured functions",
     ),
     "opaque": (
         "it cannot be compared: it has neither attributes nor a value",
@@ -107,10 +112,10 @@ def category(value: Any) -> str:
 
 
 def _category(cls: type) -> str:
-    if cls in _PLAIN or issubclass(cls, np.generic | np.dtype):
-        return "plain"
-    if issubclass(cls, np.ndarray):
+    if issubclass(cls, np.ndarray | np.void):  # of a structured scalar the fields can change
         return "opaque" if issubclass(cls, np.ma.MaskedArray) else "array"
+    if cls in PLAIN or issubclass(cls, np.generic | np.dtype):
+        return "plain"
     if issubclass(cls, CONTAINERS):
         return "container"
     if issubclass(cls, Operators):
@@ -121,7 +126,7 @@ def _category(cls: type) -> str:
         return "file"
     if issubclass(cls, _RANDOM) or (cls.__module__ == "random" and hasattr(cls, "getstate")):
         return "random"
-    if hasattr(cls, "__next__"):
+    if hasattr(cls, "__next__") and not issubclass(cls, weakref.ProxyType):
         return "iterator"
     if cls.__module__.split(".")[0] == "eagerflow" and not cls.__module__.startswith(_LAYERS):
         return "tensor"
@@ -131,19 +136,16 @@ def _category(cls: type) -> str:
         return "object"
     if cls is memoryview:
         return "opaque"
+    if issubclass(cls, _MEMORY):
+        return "memory"
     # bool(...) of an offset: below zero where Python itself manages the dict of attributes.
     attributes = bool(cls.__dictoffset__) or any("__slots__" in vars(c) for c in cls.__mro__)
-    by_value = cls.__hash__ not in (object.__hash__, None) and cls.__eq__ is not object.__eq__
-    if by_value and (not attributes or cls.__module__ in _STANDARD):
-        return "plain"  # hashable by value, hence without parts that change: dates, paths ...
+    if by_value(cls, attributes):
+        return "plain"
     return "object" if attributes else "opaque"
 
 
 _LAYERS = "eagerflow.nn"
-_STANDARD = {
-    "datetime", "decimal", "_decimal", "_pydecimal", "fractions", "pathlib", "pathlib._local",
-    "uuid", "zoneinfo", "ipaddress", "_pydatetime", "statistics",
-}  # fmt: skip
 
 
 def is_symbolic(value: Any) -> bool:
@@ -152,38 +154,17 @@ def is_symbolic(value: Any) -> bool:
 
 
 def is_tool(value: Any) -> bool:
-    """Whether an object only serves to log or to lock: what it holds changes no result."""
+    """Whether an object only serves to log, to lock, to refer or to start work: it is no data."""
     cls = type(value)
     root = cls.__module__.partition(".")[0]
-    return root in ("logging", "concurrent") or (root == "threading" and cls.__name__ != "Event")
+    if root == "logging" or isinstance(value, (*_STEADY, concurrent.futures.Executor)):
+        return True
+    return root == "threading" and cls.__name__ != "Event"
 
 
 def name_of_code(f: Any) -> str:
     """How messages call a function, class or object that is called."""
     return getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or type(f).__name__
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether a function that reads ``a`` in place of ``b`` computes the same."""
-    if a is b:
-        return True
-    cls = type(a)
-    if cls is not type(b):
-        return False
-    if cls is float:
-        return a.hex() == b.hex()
-    if cls is complex:
-        return same(a.real, b.real) and same(a.imag, b.imag)
-    if cls is tuple or cls is frozenset:
-        return len(a) == len(b) and (
-            all(map(same, a, b)) if cls is tuple else category(a) == "container" and a == b
-            and all(type(x) in _PLAIN for x in a)
-        )  # fmt: skip
-    if cls is types.MethodType:
-        return a.__self__ is b.__self__ and a.__func__ is b.__func__
-    if isinstance(a, np.generic):
-        return bool(a.dtype == b.dtype and a.tobytes() == b.tobytes())
-    return category(a) == "plain" and bool(a == b)
 
 
 # Containers and arrays --------------------------------------------------------------------------
@@ -202,6 +183,7 @@ class Remembered:
         self.kind = kind
         self.value = value  # kept alive, so that its identity means something
         self.parts = parts
+        self._values: list[Any] = []
         self._inner: list[Remembered] = []
         if kind == "tree":
             self._values = [part for _, part in parts]
@@ -221,9 +203,17 @@ class Remembered:
 
     def holds(self, value: Any) -> bool:
         """Whether ``value`` has the same parts now."""
+        if self.kind == "array":
+            return self.parts == _bytes(value)
         if self._holds_the_same(value) and all(inner.holds(inner.value) for inner in self._inner):
             return True
         return self.difference(value) is None
+
+    def has_one_of(self, identities: set[int]) -> bool:
+        """Whether a part is one of these objects."""
+        return any(id(part) in identities for part in self._values) or any(
+            inner.has_one_of(identities) for inner in self._inner
+        )
 
     def _holds_the_same(self, value: Any) -> bool:
         """Whether the parts are the very same objects, without a step of Python for each."""
@@ -253,7 +243,9 @@ class Remembered:
         except (RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
             return False
 
-    def difference(self, value: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    def difference(
+        self, value: Any, name: str = "", same: Callable[[Any, Any], bool] = same
+    ) -> tuple[str, Any, Any] | None:
         """The first part that differs: its name, what it was and what it is."""
         if self.kind == "array":
             return None if self.parts == _bytes(value) else (name, self.value, value)
@@ -269,7 +261,7 @@ class Remembered:
             if key is not key_now and not same(key, key_now):
                 return f"the keys of {name or 'it'}", key, key_now
             if isinstance(was, Remembered):
-                found = was.difference(is_now, _part(name, self.kind, key))
+                found = was.difference(is_now, _part(name, self.kind, key), same)
                 if found:
                     return found
             elif not same(was, is_now):
@@ -297,6 +289,11 @@ class Rows:
             [],
         )  # of trees: where, key, what
         self.plain: tuple[list[Any], list[Any], list[Any]] = [], [], []  # and where, key, type
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return not (self.lists or self.dicts or self.trees)
 
     def take(self, part: Remembered) -> bool:
         """Add what was remembered, and all inside; whether that can be compared in this way."""
@@ -354,18 +351,28 @@ def _part(name: str, kind: str, key: Any) -> str:
     return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
 
 
+_ARRAYS = (np.ndarray, np.void)
+
+
 def _bytes(value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, _ARRAYS):
         return ()
-    if value.dtype.hasobject:
-        return value.dtype, value.shape, tuple(map(id, value.flat))
-    return value.dtype, value.shape, value.tobytes()
+    return value.dtype, value.shape, value.flags.num, value.tobytes()
+
+
+def _objects(array: Any) -> Iterable[tuple[Any, Any]]:
+    """What an array of objects, or a row with some, holds; and its form."""
+    yield "its form", (array.dtype, array.shape, array.flags.num)
+    parts = array.flat if isinstance(array, np.ndarray) else array.item()
+    yield from enumerate(parts)
 
 
 def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
     """Pairs of a key and a part; a set gives its parts in the order of its walk."""
     if kind == "object":
         return attributes_of(value).items()
+    if isinstance(value, _ARRAYS):
+        return _objects(value)
     if kind == "tree":
         return [(key, part) for key, part in value.items() if category(part) != "plain"]
     if isinstance(value, dict | types.MappingProxyType):
@@ -389,12 +396,13 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def remember(
-    value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool = False,
+    value: Any, deep: bool, refuse: Callable[[str, Any], None], objects: bool | str = False,
     know: Callable[[Any], object] = id,
 ) -> Remembered:  # fmt: skip
     """What ``value`` holds now; with ``deep`` also what its parts hold.
 
-    ``objects`` remembers the attributes of an object too. ``refuse`` is called with the category
+    ``objects`` remembers the attributes of an object too, ``ALL`` those of objects that it holds
+    as well; without it only data such as dataclasses are looked into there. ``refuse`` is called with the category
     and the value of what cannot be compared, ``know`` with every part that has parts of its own.
     Raises TooLarge.
     """
@@ -402,10 +410,13 @@ def remember(
     return result if isinstance(result, Remembered) else Remembered("object", value, ())
 
 
+ALL = "all"
+
+
 class _Walk:
     """A walk over a value and its parts."""
 
-    def __init__(self, deep: bool, refuse: Any, objects: bool, know: Any) -> None:
+    def __init__(self, deep: bool, refuse: Any, objects: bool | str, know: Any) -> None:
         self.deep = deep
         self.refuse = refuse
         self.objects = objects
@@ -424,7 +435,8 @@ class _Walk:
         if kind in ("container", "array"):
             return self.inside(part, kind, depth)
         if kind == "object":
-            own = self.objects and not is_tool(part) and (depth == 0 or _is_data(type(part)))
+            inner = depth == 0 or self.objects == ALL or _is_data(type(part))
+            own = self.objects and inner and not is_tool(part)
             return self.inside(part, "object", depth) if own else part
         self.refuse(kind, part)
         return part
@@ -433,12 +445,10 @@ class _Walk:
         """What a container, an array or an object holds."""
         if id(part) in self.active:  # a container that holds itself
             return part
-        if kind == "array":
+        if kind == "array" and not part.dtype.hasobject:
             if part.nbytes > ARRAY_BYTES:
                 raise TooLarge(f"an array of {part.nbytes:,} bytes")
-            # Of objects in an array the identities count, so they are kept alive by a copy.
-            kept = part.copy() if part.dtype.hasobject else part
-            return Remembered("array", kept, _bytes(part))
+            return Remembered("array", part, _bytes(part))
         self.active.add(id(part))
         parts = []
         for key, inner in list(elements(part, kind)):
@@ -447,7 +457,7 @@ class _Walk:
                 raise TooLarge(f"more than {ITEMS:,} values")
             parts.append((key, self.step(inner, depth + 1)))
         self.active.remove(id(part))
-        return Remembered(kind, part, tuple(parts))
+        return Remembered("container" if kind == "array" else kind, part, tuple(parts))
 
 
 def remember_tree(attributes: dict[str, Any]) -> Remembered:

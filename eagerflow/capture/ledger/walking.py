@@ -15,8 +15,8 @@ class Expression:
 
     ``kind`` says how to read ``name`` and ``parts``: ``global``, ``name`` (of a local of
     code that is not in a function, or a global), ``deref``, ``local``,
-    ``constant``, ``module``, ``attribute``, ``item``, ``super``, ``call``, ``spread`` (a call with
-    ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``), ``result`` (of an
+    ``constant``, ``given`` (a value that was found), ``module``, ``attribute``, ``item``,
+    ``super``, ``call``, ``spread`` (a call with ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``), ``result`` (of an
     operator), ``either``, ``null``, ``unknown``.
     """
 
@@ -45,8 +45,10 @@ class Action(NamedTuple):
     """What an instruction does to values that it did not make.
 
     ``verb`` is ``read`` (no more than that), ``iterate`` (the elements), ``use`` (all of it),
-    ``inspect`` (also its attributes), ``truth``, ``contains``, ``call``, ``make`` (a function),
-    ``bind`` (a local), ``return``, or ``store_`` and what: ``attribute``, ``item``, ``global``,
+    ``inspect`` (also its attributes), ``text`` (what it is written as), ``identity`` (which object
+    it is), ``truth``, ``contains``, ``call``, ``make`` (a function),
+    ``kind`` (what kind of container it is), ``match`` (a class pattern with the number
+    of positions and the names), ``bind`` (a local), ``return``, or ``store_`` and what: ``attribute``, ``item``, ``global``,
     ``deref``.
     """
 
@@ -78,7 +80,7 @@ _PLAIN: dict[str, tuple[int, int]] = {
             LOAD_SPECIAL""",
         (1, 2): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
         (2, 0): "END_ASYNC_FOR",
-        (2, 1): "CALL_INTRINSIC_2 IS_OP PREP_RERAISE_STAR SEND",
+        (2, 1): "CALL_INTRINSIC_2 PREP_RERAISE_STAR SEND",
         (3, 2): "CLEANUP_THROW",
         (0, 2): "GET_ANEXT",
     }.items()
@@ -87,10 +89,10 @@ _PLAIN: dict[str, tuple[int, int]] = {
 
 # Operators look at all of their operands.
 _OPERATORS = {
-    "BINARY_OP": 2, "COMPARE_OP": 2, "CONVERT_VALUE": 1, "FORMAT_SIMPLE": 1,
-    "FORMAT_WITH_SPEC": 2, "UNARY_INVERT": 1, "UNARY_NEGATIVE": 1,
-    "UNARY_POSITIVE": 1, "PRINT_EXPR": 1,
+    "BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_INVERT": 1, "UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1,
+    "PRINT_EXPR": 1,
 }  # fmt: skip
+_TEXTS = {"CONVERT_VALUE": 1, "FORMAT_SIMPLE": 1, "FORMAT_WITH_SPEC": 2}
 _TRUTH = {
     "TO_BOOL", "UNARY_NOT", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE",
     "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
@@ -192,6 +194,9 @@ class Walk:
                 self.push(parts[0])
             else:
                 self.stack += [self.value("call", parts=(UNKNOWN, *parts))] * pushes
+        elif name in _TEXTS or instruction.argrepr in ("%", "%="):
+            self.act("text", *self.take(_TEXTS.get(name, 2)))
+            self.push(self.value("result"))
         elif name in _OPERATORS:
             self.act("use", *self.take(_OPERATORS[name]))
             self.push(self.value("result"))
@@ -437,18 +442,18 @@ def _extend(walk: Walk, x: Any) -> None:
     _grow(walk, x.arg, walk.value("call", parts=(UNKNOWN, value)))
 
 
-def _grow(walk: Walk, depth: int, value: Expression) -> None:
-    """The container that lies so deep in the stack holds one more value."""
+def _grow(walk: Walk, depth: int, value: Expression, name: str | None = None) -> None:
+    """The container that lies so deep in the stack holds more; ``grown`` is one of a loop."""
     if depth <= len(walk.stack):
         container = walk.stack[-depth]
-        walk.stack[-depth] = walk.value("built", parts=(container, value))
+        walk.stack[-depth] = walk.value("built", name, (container, value))
 
 
 @_on("LIST_APPEND SET_ADD MAP_ADD")
 def _append(walk: Walk, x: Any) -> None:
     parts = walk.take(2 if x.opname == "MAP_ADD" else 1)
     walk.act("use", *parts)
-    _grow(walk, x.arg, parts[-1])
+    _grow(walk, x.arg, parts[-1], "grown")
 
 
 @_on("LIST_TO_TUPLE")
@@ -465,7 +470,7 @@ def _build(walk: Walk, x: Any) -> None:
 
 @_on("FORMAT_VALUE")
 def _format(walk: Walk, x: Any) -> None:
-    walk.act("use", *walk.take(2 if x.arg & 4 else 1))
+    walk.act("text", *walk.take(2 if x.arg & 4 else 1))
     walk.push(walk.value("result"))
 
 
@@ -475,15 +480,22 @@ def _length(walk: Walk, x: Any) -> None:
     walk.push(walk.value("result"))
 
 
+@_on("IS_OP")
+def _is(walk: Walk, x: Any) -> None:
+    walk.act("identity", *walk.take(2))
+    walk.push(walk.value("result"))
+
+
 @_on("MATCH_MAPPING MATCH_SEQUENCE")
 def _match(walk: Walk, x: Any) -> None:
+    walk.act("kind", walk.stack[-1] if walk.stack else UNKNOWN)
     walk.push(walk.value("result"))
 
 
 @_on("MATCH_CLASS")
 def _match_class(walk: Walk, x: Any) -> None:
-    subject, _, _ = walk.take(3)
-    walk.act("inspect", subject)
+    subject, cls, names = walk.take(3)
+    walk.act("match", subject, cls, name=(x.arg, names.name or ()))
     walk.push(walk.value("call", parts=(UNKNOWN, subject)))
 
 

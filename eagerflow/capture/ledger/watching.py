@@ -24,12 +24,21 @@ from typing import Any, Self
 
 import numpy as np
 
+from eagerflow import tree
+from eagerflow.capture.ledger.effects import is_output
 from eagerflow.capture.ledger.events import Thread, current
 from eagerflow.capture.ledger.facts import Fact, Ledger
 from eagerflow.capture.ledger.instructions import Program, program_of
 from eagerflow.capture.ledger.lookup import LAYERS, Found, Run, functions_in, origins
 from eagerflow.capture.ledger.reading import Reading
-from eagerflow.capture.ledger.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
+from eagerflow.capture.ledger.remembering import (
+    CANNOT,
+    Remembered,
+    category,
+    is_symbolic,
+    name_of_code,
+)
+from eagerflow.capture.ledger.sameness import ABSENT
 from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.number import Number
@@ -79,6 +88,8 @@ class Watch:
         self.made: dict[int, list[Cells]] = {}  # code of functions made by watched ones
         self._written: dict[Any, Any] = {}
         self._known: dict[int, Any] = {}
+        self.fleeting: set[int] = set()  # objects that weak references lead to
+        self.exact: list[Any] = []  # values that were compared by identity
         self._loose: list[Fact] = []  # about objects that the trace may have made itself
         self._functions: dict[int, dict[int, FunctionType]] = {}
         self._cells: dict[Any, Cells] = {}
@@ -122,7 +133,12 @@ class Watch:
         if not undisturbed:
             facts.append(Fact("watch", "a debugger took over while tracing", "always", None, None,
                               "not complete"))  # fmt: skip
+        exact = set(map(id, self.exact))
         for fact in facts:
+            held = fact.remembered
+            fact.exact = bool(exact) and (
+                held.has_one_of(exact) if isinstance(held, Remembered) else id(held) in exact
+            )
             fact.by_itself = not fact.holds()
         if self._outer is not None:
             self._outer._absorb(self)
@@ -137,7 +153,7 @@ class Watch:
         """All that holds what was seen."""
         return (
             self.facts, self.mutated, self.made, self._written, self._known, self._functions,
-            self._cells, self._read, self._kept, self._entered, self.trees,
+            self._cells, self._read, self._kept, self._entered, self.trees, self.fleeting,
         )  # fmt: skip
 
     def _forget(self) -> None:
@@ -146,6 +162,7 @@ class Watch:
             held.clear()
             observers.discard(id(held))
         self._loose = []
+        self.exact = []
         self._outer = None
 
     def ledger(self) -> Ledger:
@@ -164,6 +181,7 @@ class Watch:
         for ident, holder in inner._written.items():
             if ident not in self.facts:
                 self._written.setdefault(ident, holder)
+        self.exact += inner.exact
         for key, held in inner.mutated.items():
             self.mutated.setdefault(key, held)
         self._known.update(inner._known)
@@ -194,7 +212,7 @@ class Watch:
         if ident in self._written:
             return False
         fact = self.facts[ident] = Fact(kind, name, how, holder, key, value, *place)
-        if not known:
+        if not known or id(holder) in self.fleeting:
             self._loose.append(fact)
         return True
 
@@ -233,6 +251,11 @@ class Watch:
         reason, hint = CANNOT[kind]
         self._refuse(f"{name} cannot be relied on: {reason}", value, hint, place)
 
+    def refuse_call(self, kind: str, name: str, file: str, line: int | None) -> None:
+        """Remember a call that the trace cannot be sure of, of one of the kinds of ``CANNOT``."""
+        reason, hint = CANNOT[kind]
+        self._refuse(f"{name} cannot be relied on: {reason}", name, hint, f"{file}:{line}")
+
     def too_large(self, name: str, value: Any, place: str, why: str) -> None:
         """Remember that a value is too large to be compared in every call."""
         self._refuse(
@@ -252,6 +275,8 @@ class Watch:
     def enter(self, frame: Any, thread: Thread) -> Run | None:
         """A watched function begins."""
         code = frame.f_code
+        if is_output(frame, thread.runs):
+            return None
         if code.co_name == "<module>" and _is_import(frame):
             return None
         program = program_of(code)
@@ -261,15 +286,16 @@ class Watch:
                 sys.version.split()[0], "a version of eagerflow for this Python",
                 f"{code.co_filename}:{code.co_firstlineno}",
             )  # fmt: skip
+        root = id(code) in self._roots
+        if root:
+            self._roots.clear()
+            for value in _arguments_of(frame):
+                self._argument(value)
         if origins[code.co_filename] == LAYERS:
             return self._enter_own(frame, program, thread)
         run = Run(frame, program, {})
         self._find_function(frame, run)
-        if id(code) in self._roots:
-            self._roots.clear()
-            run.root = True
-            for value in frame.f_locals.values():
-                self._argument(value, 3)
+        run.root = root
         return run
 
     def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
@@ -310,6 +336,9 @@ class Watch:
         held = getattr(own, "__dict__", {})
         cls = type(own)
         place = frame.f_code.co_filename, frame.f_code.co_firstlineno
+        self.note(
+            "attribute", f"{label}.__class__", "attribute", own, "__class__", cls, place, True
+        )
         for name in names:
             full = f"{label}.{name}"
             part = held.get(name, ABSENT)
@@ -342,29 +371,15 @@ class Watch:
         self._entered.add(key)
         return True
 
-    def _argument(self, value: Any, depth: int) -> None:
-        """Objects among the arguments were there before; containers are made for each call."""
-        kind = category(value)
-        if kind == "container" and depth:
-            inner = value.values() if isinstance(value, dict) else value
-            for part in list(inner)[:100]:
-                self._argument(part, depth - 1)
-        elif kind in ("object", "code"):
-            self.know(value)
+    def _argument(self, value: Any) -> None:
+        """What an argument holds was there before; its own lists and dicts are made anew."""
+        for leaf in tree.flatten(value)[0]:
+            if category(leaf) not in ("plain", "tensor"):
+                self.know(leaf)
 
     def _again(self, frame: Any, code: Any) -> bool:
         """Whether this function has been watched for the same arguments, up to tensors."""
-        values = frame.f_locals
-        parts: list[Any] = []
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-            parts.append(values.get(name))
-        more = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :]
-        if code.co_flags & inspect.CO_VARARGS:
-            parts += values.get(more[0], ())
-            more = more[1:]
-        if code.co_flags & inspect.CO_VARKEYWORDS:
-            for item in values.get(more[0], {}).items():
-                parts += item
+        parts = _arguments_of(frame)
         key = (id(code), *[0 if type(part) is Tensor else id(part) for part in parts])
         if key in self._read:
             return True
@@ -509,6 +524,21 @@ class Watch:
 def _is_import(frame: Any) -> bool:
     """Whether code of a module runs because it is imported."""
     return frame.f_back is None or frame.f_back.f_code.co_filename.startswith("<frozen importlib")
+
+
+def _arguments_of(frame: Any) -> list[Any]:
+    """What a function was called with, one by one."""
+    code, values = frame.f_code, frame.f_locals
+    count = code.co_argcount + code.co_kwonlyargcount
+    parts: list[Any] = [values.get(name) for name in code.co_varnames[:count]]
+    more = code.co_varnames[count:]
+    if code.co_flags & inspect.CO_VARARGS:
+        parts += values.get(more[0], ())
+        more = more[1:]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        for item in values.get(more[0], {}).items():
+            parts += item
+    return parts
 
 
 # Values with nothing to look into.
