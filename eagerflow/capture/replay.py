@@ -18,6 +18,7 @@ from eagerflow.capture.concrete import concrete
 from eagerflow.capture.evaluate import evaluate
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
+from eagerflow.capture.recent import Recent
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
@@ -47,7 +48,7 @@ class Replay:
         self.cells = graph.cells
         self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
         self._optimized = graph.optimized(numerics=numerics, final=True)
-        self._plans: dict[Any, Plan] = {}
+        self.plans: Recent[Plan] = Recent()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)
         self._count = len(graph.inputs)
@@ -55,13 +56,16 @@ class Replay:
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
         """The plan for these sizes of the graph's named dimensions."""
         key = (tuple(sizes.values()), device)
-        found = self._plans.get(key)
-        if found is None:
+        found = self.plans.items.get(key)
+        if found is not None:
+            found.used = True
+        else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
             # Regions run on the CPU; elsewhere each node is a call of the device's library.
             order = _as_written if exact or device.type != "cpu" else grow
-            found = self._plans[key] = Plan(graph, order, device, exact)
+            found = Plan(graph, order, device, exact)
+            self.plans.add(key, found)
         return found
 
     def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:

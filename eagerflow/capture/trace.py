@@ -32,8 +32,8 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Trace", "argument_names", "as_spec", "located", "number", "plain_name", "run_traced",
-    "spec_input", "trace",
+    "Trace", "argument_names", "as_spec", "located", "number", "plain_name", "refuse_leaks",
+    "run_traced", "spec_input", "trace", "young",
 ]  # fmt: skip
 
 _frame = sys._getframe
@@ -59,6 +59,22 @@ def located() -> Iterator[None]:
                 error.at = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
             trace = trace.tb_next
         raise
+
+
+@contextmanager
+def young() -> Iterator[None]:
+    """A context in which the garbage collector does not run by itself.
+
+    All that a trace makes is then young when it ends, so that ``refuse_leaks`` can look through
+    it alone, however much else there is in memory.
+    """
+    enabled = gc.isenabled()
+    try:
+        gc.disable()
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Trace(Recorder):
@@ -450,23 +466,30 @@ def run_traced(
     inputs: Values, argument_structure: Any,
 ) -> Graph:  # fmt: skip
     """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with recorder, located():
-        result = f(*args, **kwargs)
-    graph = recorder.finish(inputs, result, argument_structure)
-    del result
-    refuse_leaks(recorder, (args, kwargs))
+    with young():
+        with recorder, located():
+            result = f(*args, **kwargs)
+        graph = recorder.finish(inputs, result, argument_structure)
+        del result
+        refuse_leaks(recorder, (args, kwargs))
     return graph
 
 
 def refuse_leaks(recorder: Trace, own: Any) -> None:
-    """Raise CaptureError if somebody outside still holds values of a trace that has ended."""
+    """Raise CaptureError if somebody outside still holds values of a trace that has ended.
+
+    Cycles of objects that nobody can reach are no leak. What was made within ``young`` is found
+    among the young objects; only what is still there then is looked for in all of memory.
+    """
     known = {id(x) for x in tree.flatten(own)[0]}
     known |= {id(x.tensor) for x in tree.flatten(own)[0] if isinstance(x, Number)}
     held = [t for t in recorder.leaks() if id(t) not in known]
-    if held:
+    for generation in (0, 1, 2):
+        if not held:
+            return
         tensors = [ref(t) for t in held]
         del held
-        gc.collect()
+        gc.collect(generation)
         held = [t for t in (r() for r in tensors) if t is not None]
         held = [t for t in held if not _only_watched(t, held, 3)]
     if not held:

@@ -55,6 +55,30 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class Weakly:
+    """An object that was read, or a method bound to it, without keeping the object alive."""
+
+    __slots__ = ("function", "held")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        bound = type(value) is MethodType
+        self.function = value.__func__ if bound else None
+        self.held = weakref.ref(value.__self__ if bound else value)
+
+    def __eq__(self, now: object) -> bool:
+        if self.function is None:
+            return now is self.held()
+        return (
+            type(now) is MethodType
+            and now.__func__ is self.function
+            and now.__self__ is self.held()
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.held() if self.function is None else self.function)
+
+
 class Fact:
     """One thing that a trace relied on.
 
@@ -65,7 +89,8 @@ class Fact:
     """
 
     __slots__ = (
-        "_weak", "by_itself", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
+        "_weak", "by_itself", "file", "holder", "how", "key", "kind", "lent", "line", "name",
+        "remembered",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +107,7 @@ class Fact:
         self.line = line
         self.by_itself = False
         self._weak = False
+        self.lent = False  # by whoever asks: the holder is there whenever that is done
 
     @property
     def value(self) -> str:
@@ -117,6 +143,8 @@ class Fact:
             return True
         if isinstance(self.remembered, Remembered):
             return self.remembered.holds(self.now())
+        if type(self.remembered) is Weakly:
+            return self.remembered == self.now()
         try:
             return same(self.remembered, self.now())
         except Exception:  # code of the user's that a check runs, such as a property set since
@@ -153,14 +181,23 @@ class Ledger:
         wholes: list[Any] = []
         self._others = []
         for fact in self.facts:
-            plain = not fact._weak and type(fact.remembered) is not Remembered
+            kind = type(fact.remembered)
+            plain = not fact._weak and kind is not Remembered and kind is not Weakly
             row = fact.holder, fact.key, fact.remembered
             if plain and fact.how == "item" and type(fact.holder) is dict:
                 (missing if fact.remembered is ABSENT else items).append(row)
             elif plain and fact.how == "member" and fact.remembered is not ABSENT:
                 items.append((vars(fact.holder), fact.key, fact.remembered))
             elif plain and fact.how == "attribute" and fact.remembered is not ABSENT:
-                (methods if type(fact.remembered) is MethodType else attributes).append(row)
+                (methods if kind is MethodType else attributes).append(row)
+            elif (
+                fact.lent
+                and kind is not Remembered
+                and fact.how == "attribute"
+                and (fact.remembered is not ABSENT)
+            ):
+                own = weakref.proxy(fact.holder()), fact.key, fact.remembered
+                (methods if kind is Weakly else attributes).append(own)
             elif fact.how == "whole" and not fact._weak:
                 wholes.append((fact.remembered, fact.holder))
             elif fact.how != "never":
@@ -171,6 +208,19 @@ class Ledger:
         self._missing = _columns(missing)
         self._parts, self._wholes = in_rows(wholes)
 
+    def hold_weakly(self, value: Any) -> None:
+        """Keep ``value`` alive no longer where it was read from, or where it was what was read.
+
+        Whoever asks whether something has changed has it then.
+        """
+        for fact in self.facts:
+            was = fact.remembered
+            if was is value or (type(was) is MethodType and was.__self__ is value):
+                fact.remembered = Weakly(was)
+            if fact.holder is value:
+                fact.lent = fact.weaken()
+        self._arrange()
+
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
         try:
@@ -180,7 +230,7 @@ class Ledger:
                 if all(map(is_, map(getattr, holders, keys), values)):
                     holders, keys, values = self._methods
                     if (
-                        all(map(eq, map(getattr, holders, keys), values))
+                        all(map(eq, values, map(getattr, holders, keys)))
                         and not any(map(contains, self._missing[0], self._missing[1]))
                         and self._parts.hold()
                     ):
@@ -200,7 +250,7 @@ class Ledger:
         for fact in self.facts:
             if not fact.holds():
                 return fact
-            if not isinstance(fact.remembered, Remembered | MethodType) and not fact.gone:
+            if not isinstance(fact.remembered, Remembered | MethodType | Weakly) and not fact.gone:
                 # An equal value in place of the one remembered: from now on that is the one.
                 now = fact.now()
                 renewed = renewed or now is not fact.remembered

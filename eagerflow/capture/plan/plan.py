@@ -66,6 +66,8 @@ class Plan:
     (array([0., 0., 0.], dtype=float32),)
     """
 
+    used = True  # of late, to whoever keeps plans
+
     def __init__(
         self, graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device,
         exact: bool = False,
