@@ -16,7 +16,7 @@ from eagerflow.op import ops
 from eagerflow.recorder import next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
-__all__ = ["Variable"]
+__all__ = ["Variable", "may_be_random_state"]
 
 _count = itertools.count()
 _taking = threading.Lock()
@@ -35,7 +35,7 @@ class Variable(Operators):
     8.0
     """
 
-    __slots__ = ("__weakref__", "_current", "name", "trainable")
+    __slots__ = ("__weakref__", "_current", "is_random_state", "name", "trainable")
 
     _current: Tensor | None  # None while a plan writes the new value over the old one
 
@@ -53,6 +53,7 @@ class Variable(Operators):
             tensor = recorder.initial(tensor)
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
+        self.is_random_state = False  # a generator says so of its own
         self.current = tensor
         if recorder is not None:
             recorder.created(f"Variable {self.name!r}")
@@ -183,10 +184,18 @@ class Variable(Operators):
         return display.html(self)
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(self.current, self.name, self.trainable)
+        found = Variable(self.current, self.name, self.trainable)
+        found.is_random_state = self.is_random_state
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Variable, (self.current, self.name, self.trainable)
+        state = (None, {"is_random_state": True}) if self.is_random_state else None
+        return Variable, (self.current, self.name, self.trainable), state
+
+
+def may_be_random_state(held: Any) -> bool:
+    """Whether a Variable or a tensor has the form of a random generator's state."""
+    return bool(held.dtype == "uint64" and held.shape == (3,))
 
 
 def _delegate(name: str) -> Any:

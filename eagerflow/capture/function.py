@@ -273,7 +273,7 @@ class Function:
             entry = self._trace(args, kwargs, leaves, structure, reason)
             self._hold_weakly(entry, key, leaves)
             for old in entries.add(key, entry):
-                self._forget_quick(old)
+                self._forget(old)
             return entry
 
     def _hold_weakly(self, entry: Captured, key: Any, leaves: list[Any]) -> None:
@@ -290,9 +290,11 @@ class Function:
                 entry.ledger.hold_weakly(x)
             entry.known.append((i, held))
 
-    def _forget_quick(self, entry: Captured) -> None:
+    def _forget(self, entry: Captured) -> None:
+        """Let go of what only served calls; plans with their buffers need no collection then."""
         if self._quick.get(entry.quick) is entry:
             self._quick.pop(entry.quick, None)
+        entry.graph.learned.clear()
 
     def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
@@ -500,7 +502,7 @@ def _let_go(owner: Any, key: Any, dead: Any) -> None:
     entry = None if function is None else function._entries.items.get(key)
     if entry is not None and any(held is dead for _, held in entry.known):
         function._entries.items.pop(key, None)
-        function._forget_quick(entry)
+        function._forget(entry)
 
 
 def _restored(python: Any, *more: Any) -> Function:

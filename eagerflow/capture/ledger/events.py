@@ -116,6 +116,39 @@ def current() -> Thread:
 # Python 3.11 ------------------------------------------------------------------------------------
 
 
+class _Local:
+    """The trace function of one frame.
+
+    It is an object, for a function that returns itself would be a cycle, and keep alive all that
+    the run has seen.
+    """
+
+    __slots__ = ("pieces", "run", "thread")
+
+    def __init__(self, thread: Thread, run: Any) -> None:
+        self.thread = thread
+        self.run = run
+        self.pieces = run.program.pieces
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        run, thread = self.run, self.thread
+        if event == "line":
+            piece = self.pieces.get(frame.f_lasti)
+            if piece is None or piece.actions or run.late or run.stores:
+                thread.line(frame, run, frame.f_lasti)
+        elif event == "return":
+            if thread.stack:
+                thread.leave(frame, run, arg, not run.failed)
+        elif event == "exception":
+            run.stores.clear()
+            run.failed = True
+        if event != "exception":
+            run.failed = False
+        if run.other is not None:
+            run.other = run.other(frame, event, arg)
+        return self
+
+
 class _Tracing:
     """Events from ``sys.settrace``."""
 
@@ -143,34 +176,12 @@ class _Tracing:
                 run.other = theirs
             elif run.quiet:
                 frame.f_trace_lines = False
-            return self._local(thread, run)
+            return _Local(thread, run)
 
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.may_pause = before is None  # type: ignore[attr-defined]
         thread.hook = hook
         sys.settrace(hook)
-
-    def _local(self, thread: Thread, run: Any) -> Any:
-        pieces = run.program.pieces
-
-        def local(frame: Any, event: str, arg: Any) -> Any:
-            if event == "line":
-                piece = pieces.get(frame.f_lasti)
-                if piece is None or piece.actions or run.late or run.stores:
-                    thread.line(frame, run, frame.f_lasti)
-            elif event == "return":
-                if thread.stack:
-                    thread.leave(frame, run, arg, not run.failed)
-            elif event == "exception":
-                run.stores.clear()
-                run.failed = True
-            if event != "exception":
-                run.failed = False
-            if run.other is not None:
-                run.other = run.other(frame, event, arg)
-            return local
-
-        return local
 
     def stop(self, thread: Thread) -> bool:
         undisturbed = sys.gettrace() is thread.hook
