@@ -279,7 +279,10 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
-    data = canonical(op, op._complete(args))
+    try:
+        data = canonical(op, op._complete(args))
+    except EagerflowError as error:
+        raise error from None  # that the table had no such kind tells nothing
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)

@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 from weakref import ref
 
@@ -317,7 +318,26 @@ class Trace(Recorder):
             leaf = leaf.tensor
         if isinstance(leaf, Variable):
             leaf = under(self, lambda: leaf.value)
-        return self.value_of(leaf) if type(leaf) is Tensor else leaf
+        if type(leaf) is Tensor:
+            return self.value_of(leaf)
+        self._refuse_object(leaf)
+        return leaf
+
+    def _refuse_object(self, leaf: Any) -> None:
+        """Raise CaptureError for a returned object that is no nest, and holds what was computed."""
+        held = getattr(leaf, "__dict__", None)
+        parts = leaf if isinstance(leaf, set | frozenset) else held.values() if held else ()
+        if not isinstance(leaf, type | ModuleType) and any(map(self._is_own, parts)):
+            raise CaptureError(
+                f"{self.name!r} returns a {type(leaf).__name__} that holds what it computed",
+                expected="tensors, and lists, tuples, named tuples and dicts of them",
+                hint="return its parts, as a dict or a typing.NamedTuple, and make the "
+                f"{type(leaf).__name__} outside",
+            )  # fmt: skip
+
+    def _is_own(self, value: Any) -> bool:
+        array = getattr(value, "_array", None) if type(value) is Tensor else None
+        return type(array) is Value and array.owner is self
 
     def leaks(self) -> list[Tensor]:
         """The Tensors of this trace that somebody still holds."""

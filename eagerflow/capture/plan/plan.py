@@ -183,7 +183,7 @@ class Plan:
             cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
             told = cls(f"{type(error).__name__}: {error}")
         if node is not None:
-            told.op = told.op or getattr(node, "op", node).name
+            told.op = told.op or _named(node, told.argument)
             told.at = told.at or _where(node, whole=True)
         return told
 
@@ -199,6 +199,13 @@ class Plan:
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
         return f"<Plan of {self.graph.name}: {count} steps on {self.device}>"
+
+
+def _named(place: Any, argument: str | None) -> str:
+    """The op of a step; in a region, the one that has an argument of this name."""
+    nodes = [node for node in getattr(place, "nodes", ()) if argument in node.op.data]
+    found: str = (nodes[0] if nodes else getattr(place, "op", place)).name
+    return found
 
 
 def _where(place: Any, whole: bool = False) -> str:
