@@ -17,6 +17,7 @@ from typing import Any
 from eagerflow.backends.numpy import quiet_runner
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import Device, Kind, as_device, current_device
+from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
 from eagerflow.errors import (
@@ -26,7 +27,7 @@ from eagerflow.errors import (
     OutOfMemoryError,
     ShapeError,
 )
-from eagerflow.number import Number
+from eagerflow.number import Number, size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
@@ -469,6 +470,8 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
     """The recorder's answer to a call, which gets arguments in canonical form."""
     try:
         data, attributes = op.bind(args, attributes)
+        if Dim in map(type, data):
+            data = tuple([size_as_number(x) if type(x) is Dim else x for x in data])
         if Number in map(type, data):
             data = _known_dtypes(op, data)
         return recorder.call(op, canonical(op, data), attributes)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, default_dtype, join_scalar
 from eagerflow.op import ops
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = ["Number"]
+__all__ = ["Number", "size_as_number"]
 
 
 class Number(Operators):
@@ -81,6 +82,11 @@ class Number(Operators):
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
 
 
+def size_as_number(size: Dim) -> Number:
+    """A size that is known by name alone, as the whole number that it will be."""
+    return Number(ops["sum"].call(ops["arange"].call(size, size + 1)), int)
+
+
 _RANK = (bool, int, float, complex)
 
 
@@ -90,6 +96,8 @@ def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, An
             kind, right = other.python, other.tensor
         elif type(other) in _RANK:
             kind, right = type(other), other
+        elif type(other) is Dim:
+            return method(self, size_as_number(other))
         else:
             return NotImplemented
         python = gives or max(self.python, kind, int, key=_RANK.index)
@@ -116,3 +124,22 @@ for _name, _op in (
     ("eq", "equal"), ("ne", "not_equal"),
 ):  # fmt: skip
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
+
+
+def _of_size(name: str) -> Callable[[Dim, Any], Any]:
+    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
+    exact: Any = getattr(Dim, name, None)
+
+    def method(self: Dim, other: Any) -> Any:
+        found = NotImplemented if exact is None else exact(self, other)
+        if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
+            return found
+        return getattr(size_as_number(self), name)(other)
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _method in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Dim, _method, _of_size(_method))

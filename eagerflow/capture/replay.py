@@ -238,7 +238,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...], sizes: dict[str, int]
             if size != dim:
                 return False
         elif str(dim).isidentifier():
-            if sizes.setdefault(str(dim), size) != size or size < 1:
+            if sizes.setdefault(str(dim), size) != size or size == 0:
                 return False
         elif dim.evaluate(sizes) != size:
             return False
@@ -297,7 +297,9 @@ Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]
 def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph that a recorder sees node by node."""
     entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
-    outputs, assigned = evaluate(graph, entries)
+    # The sizes may be names again, of a function that is traced for sizes of its own.
+    sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
+    outputs, assigned = evaluate(concrete(graph, sizes), entries)
     cells = [c for c in graph.cells if c.assigned is not None]
     for cell, tensor in zip(cells, assigned, strict=True):
         cell.variable.assign(tensor)

@@ -40,7 +40,9 @@ def test_weights_that_the_loss_does_not_use_stay_as_they_are(eagerly, optimizer)
     model.compile(optimizer, "mse", run_eagerly=eagerly)
     model(X)
     before = [w.numpy() for w in model.weights]
-    with pytest.warns(UserWarning, match=r"does not depend on dense_\d+/kernel, dense_\d+/bias") as told:
+    with pytest.warns(
+        UserWarning, match=r"does not depend on dense_\d+/kernel, dense_\d+/bias"
+    ) as told:
         model.fit(X, X[:, :1], epochs=2, verbose=0)
         model.train_on_batch(X, X[:, :1])
     assert len(told) == 1

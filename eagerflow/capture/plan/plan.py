@@ -92,6 +92,8 @@ class Plan:
         self.lent = sorted({id(c.variable): c.variable for c in cells}.values(), key=id)
         """The Variables of these groups, each once."""
         self._function = self._compile()
+        # The program refers to itself, and to kernels with their arrays: they go with the plan.
+        weakref.finalize(self, self._program.globals.clear)
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
 
