@@ -422,7 +422,8 @@ class Function:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
-            spec = TensorSpec(x.shape, x.dtype)
+            other = type(x) is Tensor and x.device is not recorder.device
+            spec = TensorSpec(x.shape, x.dtype, None, x.device if other else None)
         if spec is not None:
             return spec_input(recorder, spec, name, inputs)
         if type(x) in NUMBERS and not static:

@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture.concrete import concrete
 from eagerflow.capture.evaluate import evaluate
+from eagerflow.capture.homes import homes
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
 from eagerflow.capture.recent import Recent
@@ -99,7 +100,9 @@ class Replay:
             found = plan.run(arrays)
         kinds = self._kinds.get(device)
         if kinds is None:
-            kinds = tuple(device.kind(v.dtype) for v in self.graph.finals())
+            places = homes(self.graph, device)
+            finals = self.graph.finals()
+            kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
             self._kinds[device] = kinds
         made = [new_tensor(a, k) for a, k in zip(found, kinds, strict=True)]
         if self.assigned:

@@ -18,8 +18,9 @@ from weakref import ref
 
 from eagerflow import tree
 from eagerflow.capture.evaluate import call_node, find
+from eagerflow.capture.homes import said
 from eagerflow.convert import as_tensor
-from eagerflow.devices import Device, current_device, scoped_device
+from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.display import summary
@@ -131,7 +132,11 @@ class Trace(Recorder):
     def input(self, spec: Any, name: str) -> Tensor:
         """A new Tensor of this shape and dtype; whoever asks lists it as an input."""
         value = Value(self.unique(name), tuple(spec.shape), spec.dtype, self)
-        return self.symbol(value)
+        place = getattr(spec, "device", None)
+        if place is None or as_device(place) is self.device:
+            return self.symbol(value)
+        value.device = str(place)
+        return self.symbol(value, as_device(place))
 
     def value_of(self, tensor: Tensor) -> Value:
         """The Value that a Tensor stands for here: one's own, a constant, or one from outside."""
@@ -168,11 +173,14 @@ class Trace(Recorder):
             frame = user_frame(_frame(1))
             origin = frame.f_code, frame.f_lasti
         scoped = scoped_device()
+        if scoped is None and "device" in op.attributes and current_device() is not self.device:
+            scoped = current_device()  # where eager makes it, whatever the arguments are on
         pin = None if scoped is None else str(scoped)
         node = Node(op, inputs, attributes, self.unique(scopes() + op.name), origin, pin)
         self.nodes.append(node)
-        home = self.device
-        for x in args:
+        place = said(node)
+        home = self.device if place is None else as_device(place)
+        for x in args if "device" not in op.attributes else ():
             if type(x) is Tensor:
                 home = x._kind.device
                 break
@@ -215,7 +223,8 @@ class Trace(Recorder):
         if known is None or known[0] is not value:
             # One tensor for all reads, as in eager calls: tapes sum gradients in the same order.
             again = cell.assigned is not None and variable.trainable and not self.lifts
-            tensor = self.symbol(self._read_again(cell) if again else value)
+            value_now = self._read_again(cell) if again else value
+            tensor = self.symbol(value_now, variable.device)
             known = self._reads[id(variable)] = value, tensor
         return known[1]
 
