@@ -21,19 +21,19 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.history import NUMBERS, History, Told, described
+from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.methods import Bindings
 from eagerflow.capture.recent import BOUND, Recent, checked_bound
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import (
+    FreeSizes,
     Trace,
     located,
     number,
     plain_name,
-    refuse_leaks,
     spec_input,
-    young,
 )
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
@@ -376,8 +376,15 @@ class Function:
         self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool = False
     ) -> Any:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
+        free = FreeSizes()
+        return free.traced(lambda: self._run(args, kwargs, leaves, structure, again, free))
+
+    def _run(
+        self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool,
+        free: FreeSizes,
+    ) -> Any:  # fmt: skip
         device = next((x.device for x in leaves if type(x) is Tensor), None)
-        recorder = Trace(self._name(), device)
+        recorder = Trace(self._name(), device, free=free, placed=True)
         static = self._static_leaves(args, kwargs) if self._static else set()
         names = [plain_name(p) for p in _paths(self._labels(args), args, kwargs)]
         specs = self._specs(leaves)
@@ -402,7 +409,7 @@ class Function:
             ledger = watch.ledger()
             recorder.on_created = None
             del result, watch
-            refuse_leaks(recorder, (own_args, own_kwargs))
+            refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
         return recorder, graph, ledger, tuple(places)
 
     def _specs(self, leaves: list[Any]) -> list[Any]:

@@ -34,7 +34,8 @@ CASES = {
     "a creation": scoped(lambda x: ef.zeros(3)), "what follows": scoped(lambda x: ef.zeros(3) + 1),
     "an argument": scoped(lambda x: x * 2), "numbers": scoped(lambda x: ef.tensor([1.0, 2.0])),
     "a draw": scoped(lambda x: ef.random.uniform((3,))), "a move": lambda x: x.to_device("cpu:1"),
-    "after a move": lambda x: x.to_device("cpu:1") * 2, "named": lambda x: ef.ones(3, device="cpu:1"),
+    "after a move": lambda x: x.to_device("cpu:1") * 2,
+    "named": lambda x: ef.ones(3, device="cpu:1"),
     "a Variable": lambda x: V * 2, "both": lambda x: V * x.to_device("cpu:1"),
     "two results": lambda x: (x + 1, V + 1), "back": lambda x: (V * 2).to_device("cpu:0") + x,
     "without arguments' device": lambda x: ef.ones(3),
@@ -60,7 +61,7 @@ def test_results_are_where_eager_puts_them(kind, home):
             ef.function(f)(x)
         return
     made = [ef.function(f), ef.function(f, numerics="exact")]
-    if home == "cpu:0":
+    if home == "cpu:0" and kind != "both":  # a plain trace has one place until it is moved away
         graph = ef.capture.trace(f, x)
         made += [graph, taped(graph)]
     for way in made:

@@ -96,3 +96,47 @@ def test_sizes_meet_tensors_as_whole_numbers(kind, tmp_path):
         np.testing.assert_allclose(
             slope(X).numpy(), ef.grad(lambda x: f(x).sum())(X).numpy(), rtol=2e-5
         )
+
+
+# Free sizes that meet ----------------------------------------------------------------------------
+
+
+def test_free_sizes_that_meet_are_one():
+    a, b = ef.TensorSpec((None, 4), "float32"), ef.TensorSpec((None, 1), "float32")
+    c = ef.TensorSpec((None, 4), "float32")
+    graph = ef.capture.trace(lambda a, b, c: (a - b) * c, a, b, c)
+    assert len({str(v.shape[0]) for v in graph.inputs}) == 1
+    x, y = ef.ones((5, 4)), ef.ones((5, 1))
+    assert graph(x, y, x).shape == (5, 4)
+    with pytest.raises(ShapeError) as caught:
+        graph(x, y, ef.ones((6, 4)))
+    assert "c" in str(caught.value)
+    assert "a_dim0=5" in str(caught.value)
+
+
+def test_functions_with_free_sizes_that_meet():
+    spec = ef.TensorSpec((None, 3), "float32")
+    runs = []
+
+    def loss(prediction, target):
+        runs.append(prediction.shape)
+        return ((prediction - target) ** 2).sum() / prediction.shape[0]
+
+    step = ef.function(loss, input_signature=[spec, spec])
+    assert float(step(X, X * 0.0)) == pytest.approx(float((X**2).sum() / 4))
+    assert len(step.graphs) == 1
+    with pytest.raises(ShapeError, match="target"):
+        step(X, X[:2])
+
+
+def test_sizes_with_names_of_their_own_do_not_meet():
+    specs = [ef.TensorSpec((name, 3), "float32") for name in ("n", "m")]
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        ef.capture.trace(lambda a, b: a - b, *specs)
+    with pytest.raises(ShapeError, match="do not broadcast"):
+        ef.capture.trace(lambda a: a - ef.ones((7, 3)), SPEC)
+
+
+def test_free_sizes_that_do_not_meet_stay_two():
+    graph = ef.capture.trace(lambda a, b: (a.sum(), b.sum()), SPEC, SPEC)
+    assert graph(X, X[:2])[1].shape == ()

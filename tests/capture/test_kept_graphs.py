@@ -353,7 +353,7 @@ def with_metrics():
     "call", [lambda: ef.function(cyclic)(X), lambda: ef.capture.trace(cyclic, X), with_metrics()]
 )
 def test_no_leak_is_found_without_walking_all_memory(call, monkeypatch):
-    module = importlib.import_module("eagerflow.capture.trace")
+    module = importlib.import_module("eagerflow.capture.leaks")
     asked = []
 
     class Spy:

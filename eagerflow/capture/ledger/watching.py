@@ -24,13 +24,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from eagerflow.capture.leaks import observers
 from eagerflow.capture.ledger.events import Thread, current
 from eagerflow.capture.ledger.facts import Fact, Ledger
 from eagerflow.capture.ledger.instructions import Program, program_of
 from eagerflow.capture.ledger.lookup import LAYERS, Found, Run, functions_in, origins
 from eagerflow.capture.ledger.reading import Reading
 from eagerflow.capture.ledger.remembering import ABSENT, CANNOT, category, is_symbolic, name_of_code
-from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
