@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, default_dtype, join_scalar
 from eagerflow.op import ops
+from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["Number", "size_as_number"]
@@ -134,6 +135,8 @@ def _of_size(name: str) -> Callable[[Dim, Any], Any]:
         found = NotImplemented if exact is None else exact(self, other)
         if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
             return found
+        if not recording():  # nobody is there for whom it could stand for a number
+            return NotImplemented
         return getattr(size_as_number(self), name)(other)
 
     method.__name__ = name

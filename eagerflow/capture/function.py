@@ -24,7 +24,7 @@ from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
-from eagerflow.capture.methods import Bindings
+from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.recent import BOUND, Recent, checked_bound
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import (
@@ -47,6 +47,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["Function", "function"]
 
 _ARRAYS = frozenset({Tensor, np.ndarray})
+_NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, str, bytes, type(None)})
 
 
@@ -169,6 +170,11 @@ class Function:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
+        methods = getattr(instance, "__dict__", _NOTHING).get(PLACE)
+        if methods is not None and methods.owner is instance:
+            found = methods.bound.get(self)
+            if found is not None:
+                return found
         return self._bindings.find(self, instance, partial(self._bound_to, instance, owner))
 
     def _options(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from eagerflow.capture.recent import Recent
 
-__all__ = ["Bindings"]
+__all__ = ["PLACE", "Bindings"]
 
 PLACE = "captured methods"  # where an instance keeps its own, in its ``__dict__``
 
