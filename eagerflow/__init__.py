@@ -37,6 +37,7 @@ try:
     from eagerflow.dtypes import as_dtype
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
+    from eagerflow.ops.other_names import members
     from eagerflow.spec import TensorSpec
     from eagerflow.tape import GradientTape
     from eagerflow.tensor import Tensor, set_namespace
@@ -90,8 +91,9 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
     """A Tensor of the values of ``obj``, sharing memory where it can.
 
     ``obj``, ``dtype`` and ``device`` are as for ``ef.tensor``. ``copy=True`` always copies,
-    ``copy=False`` raises where a copy is needed, None copies only then. A shared NumPy array
-    must not be changed while the tensor is in use.
+    ``copy=False`` raises where a copy is needed, None copies only then. What is written into a
+    shared array shows in the tensor, also where captured code holds it; a tape may have used the
+    old values.
 
     >>> ef.asarray(np.arange(3)).dtype
     dtype('int64')
@@ -108,11 +110,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+    return _missing(name)
 
 
 __all__ = sorted(
@@ -126,4 +124,5 @@ __all__ = sorted(
     ]
 )  # fmt: skip
 
+_missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from eagerflow.backends.numpy import lend, quietly
 from eagerflow.devices import Device, as_device, device_of
-from eagerflow.dtypes import FLOAT8, STANDARD, DType, as_dtype, default_dtype
-from eagerflow.errors import DTypeError, OutOfMemoryError, ShapeError, short_repr
+from eagerflow.dtypes import (
+    FLOAT8,
+    STANDARD,
+    DType,
+    as_dtype,
+    bfloat16,
+    default_dtype,
+    join_scalar,
+    promote,
+)  # fmt: skip
+from eagerflow.errors import DTypeError, ShapeError, short_repr
+from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
-__all__ = ["SCALARS", "as_tensor", "from_array"]
+__all__ = [
+    "SCALARS", "as_tensor", "from_array", "join_numbers", "number_type", "own_dtype",
+    "plain_number",
+]  # fmt: skip
 
-SCALARS = frozenset({bool, int, float, complex})
+_RANK: tuple[type, ...] = (bool, int, float, complex)
+_NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
+SCALARS = frozenset(_RANK)
 _KNOWN = STANDARD | FLOAT8
+_SMALL = {dtype.type for dtype in FLOAT8 | {bfloat16}}
 _CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
 
 
@@ -27,15 +46,23 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
     ``copy=None`` shares where it can, ``copy=False`` raises where it cannot.
     """
     wanted = None if dtype is None else as_dtype(dtype)
+    if wanted is not None:
+        obj = obj.tensor if type(obj) is Number else plain_number(obj)
     if isinstance(obj, Operators):
         return _from_tensor(obj, wanted, device, copy)
     place = as_device(device)
-    if isinstance(obj, list | tuple) and _holds_tensors(obj):
-        return _from_tensor(ops["stack"].call([as_tensor(x) for x in obj]), wanted, device, None)
+    if isinstance(obj, list | tuple):
+        found = _leaf_types(obj)
+        if any(issubclass(cls, Operators) for cls in found):
+            # Numbers meet the tensors in the dtype that these have, or take the one wanted.
+            parts = obj if wanted is None else [as_tensor(x, wanted, device) for x in obj]
+            return _from_tensor(ops["stack"].call(parts), wanted, device, None)
     if (home := _home(obj)) is not None:
         array = home.backend.copy(obj) if copy else home.backend.asarray(obj, None, home.index)
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
     values, own = _values(obj, wanted, copy)
+    if not own and not copy:
+        lend(values)
     if copy is False and place.type != "cpu":
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
@@ -62,11 +89,67 @@ def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) 
     return tensor  # immutable, so a copy could not be told from the original
 
 
-def _holds_tensors(items: Any, depth: int = 0) -> bool:
+def _leaf_types(items: Any, depth: int = 0) -> set[type]:
+    """The types of what is in a nest of lists and tuples."""
     if depth > MAX_DEPTH:  # it may hold itself, and twice at that, so go no further
         raise ShapeError("the lists are nested too deeply", expected=f"at most {MAX_DEPTH} levels")
-    inner = [_holds_tensors(x, depth + 1) for x in items if isinstance(x, list | tuple)]
-    return any(inner) or any(isinstance(x, Operators) for x in items)
+    found = set(map(type, items))
+    nests = {cls for cls in found if issubclass(cls, list | tuple)}
+    if nests:
+        inner = [_leaf_types(x, depth + 1) for x in items if type(x) in nests]
+        found = (found - nests).union(*inner)
+    return found
+
+
+def number_type(obj: Any) -> type | None:
+    """bool, int, float or complex for a number of Python's or NumPy's; None for all else.
+
+    Of a nest of lists and tuples it is the widest of the numbers in it, None where something
+    else is in it. Arrays in a nest count like the numbers in them.
+    """
+    if not isinstance(obj, list | tuple):
+        return obj.python if type(obj) is Number else _type_kind(type(obj))
+    kinds = set(map(_type_kind, _leaf_types(obj)))
+    if None in kinds:  # arrays, or numbers that are not known while tracing
+        kinds = {_type_kind(x.dtype.type) if type(x) is np.ndarray else number_type(x) for x in obj}
+    return None if None in kinds else max(kinds, key=_RANK.index, default=float)
+
+
+def _type_kind(cls: type) -> type | None:
+    if cls in SCALARS:
+        return cls
+    if cls in _SMALL:
+        return float
+    pairs = zip(_RANK, _NUMPYS, strict=True)
+    found = next((kind for kind, base in pairs if issubclass(cls, (kind, base))), None)
+    return None if issubclass(cls, np.timedelta64) else found
+
+
+def own_dtype(obj: Any) -> DType:
+    """The dtype of a tensor or an array, and what numbers get where nothing else says it."""
+    found: DType | None = getattr(obj, "dtype", None)
+    kind = number_type(obj) if found is None else None
+    return as_dtype(found) if kind is None else default_dtype(kind)
+
+
+def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
+    """The dtype in which numbers meet tensors of ``dtype``, or each other where it is None.
+
+    Those of NumPy's have one of their own, which counts where no tensor says another.
+    """
+    if dtype is None:
+        own = [own_dtype(x) for x in numbers if type(x) not in SCALARS]
+        dtype = reduce(promote, own) if own else None
+    kinds = {number_type(x) for x in numbers}
+    for kind in filter(kinds.__contains__, _RANK):
+        dtype = default_dtype(kind) if dtype is None else join_scalar(dtype, kind)
+    return dtype
+
+
+def plain_number(obj: Any) -> Any:
+    """A number of NumPy's as the Python number that it counts like; all else as it is."""
+    kind = _type_kind(type(obj)) if isinstance(obj, np.generic) else None
+    return obj if kind is None else kind(obj)
 
 
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
@@ -80,16 +163,19 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     """A NumPy array of a dtype that eagerflow knows, and whether nobody else has its memory."""
     cls = type(obj)
     own = cls in SCALARS or isinstance(obj, list | tuple | np.generic)
-    if cls in SCALARS and dtype is None:
-        dtype = default_dtype(cls)
-    array = _read(obj)
+    kind = None if hasattr(obj, "dtype") else number_type(obj)
+    if dtype is None and kind is not None:
+        dtype = default_dtype(kind)
+    array = _read(obj, kind is not None)
+    if kind is int and array.dtype.kind not in "iu" and dtype is not None:
+        return _whole_numbers(obj, dtype), True  # no dtype of NumPy's holds them all
     native = array.dtype.newbyteorder("=") if array.dtype.kind in "iufc" else array.dtype
     if native not in _KNOWN:
         _refuse(obj, array.dtype)
     if dtype is None:
         dtype = native
-        if not hasattr(obj, "dtype"):  # Python numbers, nested or not
-            dtype = default_dtype({"f": float, "c": complex, "i": int}.get(native.kind, bool))
+        if not hasattr(obj, "dtype"):  # a range, say
+            dtype = default_dtype(_type_kind(native.type) or float)
     if array.dtype == dtype and not (own and copy is False):
         return array, own
     if copy is False:
@@ -98,7 +184,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
     return _cast(obj, array, np.dtype(dtype)), True
 
 
-def _read(obj: Any) -> np.ndarray[Any, Any]:
+def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     if obj is None or isinstance(obj, str | bytes | dict | set):
         _refuse(obj)
     try:
@@ -108,37 +194,47 @@ def _read(obj: Any) -> np.ndarray[Any, Any]:
             except (BufferError, RuntimeError, TypeError):
                 if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
                     raise
-        return np.asarray(obj)
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the values do not fit into memory: {error}") from error
+        found: np.ndarray[Any, Any] = quietly(np.asarray, obj) if own else np.asarray(obj)
+        return found
     except OverflowError as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         if "inhomogeneous" in str(error):
             raise ShapeError(
-                "the nested lists are ragged",
-                received=short_repr(obj),
+                "the nested lists are ragged", received=short_repr(obj),
                 expected="lists of equal lengths at each depth",
                 hint="pad the rows, or keep a Python list of tensors",
-            ) from None
+            ) from None  # fmt: skip
         raise DTypeError(f"{type(obj).__name__}: {error}") from error
+
+
+def _whole_numbers(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
+    """Python integers of any size as an array."""
+    array = np.asarray(obj, object)
+    if dtype.kind in "iu":
+        _check_limits(obj, array, dtype)
+        return array.astype(dtype)
+    try:
+        return array.astype(np.float64).astype(dtype)
+    except OverflowError as error:
+        raise DTypeError(f"{str(obj)[:40]} does not fit into {dtype}: {error}") from None
+
+
+def _check_limits(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> None:
+    limits = np.iinfo(dtype)
+    if array.size and not limits.min <= array.min() <= array.max() <= limits.max:
+        expected = f"integers from {limits.min} to {limits.max}"
+        raise DTypeError(f"{str(obj)[:40]} does not fit into {dtype}", expected=expected)
 
 
 def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if dtype.kind in "iu" and array.dtype.kind in "iu" and not hasattr(obj, "dtype"):
-        limits = np.iinfo(dtype)
-        if array.size and not limits.min <= array.min() <= array.max() <= limits.max:
-            raise DTypeError(
-                f"{str(obj)[:40]} does not fit into {dtype}",
-                expected=f"integers from {limits.min} to {limits.max}",
-            )
-    with np.errstate(all="ignore"):
-        if array.dtype.kind == "c" and dtype.kind != "c":
-            raise DTypeError(
-                f"{array.dtype} to {dtype} would drop the imaginary part",
-                hint="ef.real(x) or ef.imag(x)",
-            )
-        return array.astype(dtype)
+        _check_limits(obj, array, dtype)
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        problem = f"{array.dtype} to {dtype} would drop the imaginary part"
+        raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
+    made: np.ndarray[Any, Any] = quietly(array.astype, dtype)
+    return made
 
 
 def _refuse(obj: Any, dtype: Any = None) -> None:

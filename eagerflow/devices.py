@@ -303,8 +303,9 @@ def memory_stats(device: Device | str | None = None) -> dict[str, int]:
     ``device`` is a device or its name; None is the current one. On the CPU they tell of the
     pool that large results of row-wise and element-wise ops of several steps come from:
     ``bytes_in_use``, ``bytes_kept`` for arrays to come, ``peak_bytes_in_use``, the number of
-    ``allocations`` and of ``reuses`` of kept memory, and ``bytes_limit``, 0 for none. The
-    devices of one machine share the pool. Raises DeviceError for a device that does not exist.
+    ``allocations`` and of ``reuses`` of kept memory, and ``bytes_limit``, 0 for none. All other
+    memory of tensors that were made under a limit is in use too. The devices of one machine
+    share these figures. Raises DeviceError for a device that does not exist.
 
     >>> ef.memory_stats("cpu")["bytes_limit"]
     0
@@ -315,10 +316,12 @@ def memory_stats(device: Device | str | None = None) -> dict[str, int]:
 
 
 def set_memory_limit(device: Device | str | None, size: int | None) -> None:
-    """Refuse allocations by which tensors on a device would have more than ``size`` bytes.
+    """Refuse allocations by which tensors that are made from now on, and those of the pool, would
+    have more than ``size`` bytes on a device; on a CPU without llvmlite those of the pool alone.
 
     ``device`` is a device or its name, None the current one; ``size`` is in bytes, and None
-    lifts the limit. On the CPU what ``ef.memory_stats`` counts is limited. An op that would
+    lifts the limit. ``ef.memory_stats`` tells what counts: all memory that ops and ``ef.tensor``
+    allocate, also for a while, and none that tensors share with arrays of yours. What would
     exceed the limit gives kept memory back first and then raises OutOfMemoryError. Raises
     DeviceError for a device that does not exist or whose library has no limits, and
     ArgumentError for a size that is not a number of bytes.

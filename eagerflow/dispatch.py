@@ -11,11 +11,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import reduce
 from operator import is_
 from typing import Any
 
-from eagerflow.backends.numpy import quiet_runner
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.backends.numpy import quietly
+from eagerflow.convert import (
+    SCALARS,
+    as_tensor,
+    join_numbers,
+    number_type,
+    own_dtype,
+    plain_number,
+)  # fmt: skip
 from eagerflow.devices import Device, Kind, as_device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
@@ -24,17 +32,18 @@ from eagerflow.errors import (
     DeviceError,
     DTypeError,
     EagerflowError,
-    OutOfMemoryError,
     ShapeError,
-)
-from eagerflow.number import Number, size_as_number
+)  # fmt: skip
+from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.tensor import Tensor, comes_first, new_tensor
 from eagerflow.variable import Variable
 
-__all__ = ["bind", "canonical", "check", "compute", "internal", "record", "user_frame"]
+__all__ = [
+    "bind", "bind_operator", "canonical", "check", "compute", "internal", "record", "user_frame",
+]  # fmt: skip
 
 _frame = sys._getframe
 _new = object.__new__
@@ -104,9 +113,10 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op) -> Call:
-    """The function for two arrays and no attributes."""
+def bind_binary(op: Op, misfit: Call | None = None, watched: Call | None = None) -> Call:
+    """The function for two arrays and no attributes, and its ways for what does not fit."""
     table = op.table
+    misfit, watched = misfit or _misfit, watched or _watched
     keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
 
     def call(x1: Any, x2: Any, /) -> Any:
@@ -132,7 +142,7 @@ def bind_binary(op: Op) -> Call:
                 pass
         append, recorder, run = now()
         if append is None and recorder is not None:
-            return _watched(recorder, op, (x1, x2), {})
+            return watched(recorder, op, (x1, x2), {})
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
@@ -141,7 +151,7 @@ def bind_binary(op: Op) -> Call:
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
-            return _misfit(op, (x1, x2), {})
+            return misfit(op, (x1, x2), {})
         try:
             out = run(fn, a, b)
         except Exception as error:
@@ -217,6 +227,24 @@ def bind_general(op: Op) -> Call:
 def bind(op: Op) -> Call:
     """The function that users call, with the op's name, documentation and facts."""
     op.call = call = _shape_of_call(op)(op)
+    return _named(op, call)
+
+
+def bind_operator(op: Op) -> Call:
+    """The method for Python's operator: what comes before tensors gets to compute it."""
+    if _shape_of_call(op) is not bind_binary:
+        return op.call  # type: ignore[no-any-return]
+    return _named(op, bind_binary(op, _yielding(_misfit), _yielding(_watched)))
+
+
+def _yielding(way: Call) -> Call:
+    def call(*given: Any) -> Any:
+        return NotImplemented if comes_first(type(given[-2][1])) else way(*given)
+
+    return call
+
+
+def _named(op: Op, call: Call) -> Call:
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc
     call.__module__ = op.kernel.__module__
@@ -312,46 +340,45 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     data = list(args)
     home = next((x.device for x in data if isinstance(x, Tensor | Variable)), None)
     for i, x in enumerate(data):
-        if type(x) is Tensor or x is None:
-            continue
-        if isinstance(x, Variable):
-            data[i] = x.value
-        elif type(x) not in SCALARS:
-            data[i] = _converted(op, i, x, home)
+        if type(x) is not Tensor and x is not None:
+            data[i] = x.value if isinstance(x, Variable) else _converted(op, i, x, home)
     if op.on_tensors:  # what it is made of says what fits
-        return tuple(as_tensor(x) if type(x) in SCALARS else x for x in data)
-    tensors = [x for x in data if type(x) is Tensor]
+        return tuple(x if x is None else as_tensor(x) for x in data)
     if not data:
         return args
-    if not tensors:
-        data = [x if x is None else as_tensor(x) for x in data]
-        tensors = [x for x in data if x is not None]
-    _same_device(op, data, tensors)
-    keep_scalars = op.family == "elementwise" and len(data) > 1
+    tensors = [x for x in data if type(x) is Tensor]
+    home = _same_device(op, data, tensors) if tensors else home
+    keep_scalars = bool(tensors) and op.family == "elementwise" and len(data) > 1
     group = [i for i in range(len(data)) if _in_group(op, i) and data[i] is not None]
     dtype = _common(op, group, data)
     for i, x in enumerate(data):
         if x is None:
             continue
-        wanted = _allowed(op, i, dtype if i in group and dtype else _own_dtype(x))
-        if type(x) is not Tensor:
-            weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
-            keep = keep_scalars and weak and i in group
-            if not keep or join_scalar(wanted, type(x)) != wanted:
-                data[i] = as_tensor(x, wanted, tensors[0].device)
-        elif x._kind.dtype != wanted:
-            data[i] = ops["astype"].call(x, wanted)
+        wanted = _allowed(op, i, dtype if i in group and dtype else own_dtype(x))
+        if type(x) is Tensor:
+            data[i] = x if x._kind.dtype == wanted else ops["astype"].call(x, wanted)
+            continue
+        number = plain_number(x)
+        weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
+        keep = keep_scalars and weak and i in group and type(number) in SCALARS
+        if keep and join_scalar(wanted, type(number)) == wanted:
+            data[i] = number
+        else:
+            data[i] = _converted(op, i, number, home, wanted)
     if all(map(is_, data, args)):
         op.fitting.add(key)
         return args
     return tuple(data)
 
 
-def _converted(op: Op, position: int, x: Any, home: Device | None) -> Tensor:
+def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
+    """A Tensor of ``x``; without a dtype, numbers wait for the one that they are to have."""
     # What a tape keeps, and what may be a view, must not share memory that the user can change.
     fresh = op.ufunc is not None or op.family == "reduction"
     try:
-        return as_tensor(x, device=home, copy=None if fresh and now()[1] is None else True)
+        if dtype is None and number_type(x) is not None:
+            return x
+        return as_tensor(x, dtype, home, copy=None if fresh and now()[1] is None else True)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
         raise
@@ -361,24 +388,15 @@ def _in_group(op: Op, position: int) -> bool:
     return position in op.together or (op.variadic and position >= len(op.data) - 1)
 
 
-def _own_dtype(x: Any) -> DType:
-    return x._kind.dtype if type(x) is Tensor else default_dtype(type(x))
-
-
 def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
-    dtype: DType | None = None
+    """The dtype in which a group meets: tensors and lists say it, single numbers join in."""
+    firm = [data[i] for i in group if isinstance(data[i], Tensor | list | tuple)]
+    single = [data[i] for i in group if not isinstance(data[i], Tensor | list | tuple)]
     try:
-        for i in group:
-            if type(data[i]) is Tensor:
-                own = data[i]._kind.dtype
-                dtype = own if dtype is None else promote(dtype, own)
-        for i in group:
-            if type(data[i]) is not Tensor:
-                scalar = type(data[i])
-                dtype = default_dtype(scalar) if dtype is None else join_scalar(dtype, scalar)
+        dtype = reduce(promote, map(own_dtype, firm)) if firm else None
+        return join_numbers(dtype, single)
     except EagerflowError as error:
         raise _told(error, op, tuple(data)) from None
-    return dtype
 
 
 def _allowed(op: Op, position: int, dtype: DType) -> DType:
@@ -391,25 +409,17 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
         return usual
     names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(
-        f"dtype {dtype.name} is not taken",
-        op=op.name,
-        argument=op.argument(position),
-        expected=f"one of {names}",
-        hint=f"{op.argument(position)}.astype(...)",
-    )
+        f"dtype {dtype.name} is not taken", op=op.name, argument=op.argument(position),
+        expected=f"one of {names}", hint=f"{op.argument(position)}.astype(...)",
+    )  # fmt: skip
 
 
-def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> None:
+def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> Device:
     device = tensors[0]._kind.device
-    if any(x._kind.device is not device for x in tensors):
-        raise _told(
-            DeviceError(
-                "the operands are on different devices",
-                hint=f"x.to({str(device)!r}) moves a tensor",
-            ),
-            op,
-            tuple(data),
-        )
+    if all(x._kind.device is device for x in tensors):
+        return device
+    hint = f"x.to({str(device)!r}) moves a tensor"
+    raise _told(DeviceError("the operands are on different devices", hint=hint), op, tuple(data))
 
 
 def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -472,25 +482,10 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
         data, attributes = op.bind(args, attributes)
         if Dim in map(type, data):
             data = tuple([size_as_number(x) if type(x) is Dim else x for x in data])
-        if Number in map(type, data):
-            data = _known_dtypes(op, data)
         return recorder.call(op, canonical(op, data), attributes)
     except EagerflowError as error:
         recorder.explain(error)
         raise
-
-
-def _known_dtypes(op: Op, data: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numbers that are known at replay alone as Tensors, of the dtype that they would take on."""
-    dtype: DType | None = None
-    for i, x in enumerate(data):
-        if x is not None and type(x) not in (Number, *SCALARS) and _in_group(op, i):
-            own = as_tensor(x).dtype
-            dtype = own if dtype is None else promote(dtype, own)
-    return tuple(
-        x.cast(dtype if _in_group(op, i) else None) if type(x) is Number else x
-        for i, x in enumerate(data)
-    )
 
 
 def record(
@@ -544,10 +539,15 @@ def rescue(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
-    if isinstance(error, RuntimeError) and "cannot enter context" in str(error):
-        # Another thread, or a signal handler of this one, is in a kernel with the same runner.
+    busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
+    if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
+        # Another thread, or a signal handler of this one, is in a kernel with the same runner; or
+        # there is too little memory, which the garbage collector may find.
         arrays = [x._array if type(x) is Tensor else x for x in data]
-        return quiet_runner()(fn, *arrays, **attributes)
+        try:
+            return quietly(fn, *arrays, **attributes)
+        except EagerflowError as found:
+            error = found
     if isinstance(error, EagerflowError):
         raise _told(error, op, data) from None
     for x in data:
@@ -556,7 +556,6 @@ def rescue(
     check(op, data, attributes)
     cls: type[EagerflowError] = EagerflowError
     for cause, ours in (
-        (MemoryError, OutOfMemoryError),
         (OverflowError, DTypeError),
         (TypeError, DTypeError),
         (ValueError, ShapeError),

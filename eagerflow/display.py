@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import symbolic
-from eagerflow.errors import short_repr
+from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-__all__ = ["html", "summary", "text"]
+__all__ = ["escape", "html", "summary", "text"]
 
 LARGE = 100  # elements from which on the middle is left out
 
@@ -23,9 +23,13 @@ def summary(value: Any) -> str:
     return f"{type(value).__name__} {short_repr(value)}"
 
 
-def _escape(text: str) -> str:
-    # html.escape does the same, but importing it costs more than all of this module.
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def escape(text: str) -> str:
+    """Text for SVG and HTML, where control characters are escaped, as XML may hold none."""
+    # html.escape does most of it, but importing it costs more than all of this module.
+    plain = printable(text, "\n\t")
+    for sign, code in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        plain = plain.replace(sign, code)
+    return plain
 
 
 def _label(tensor: Any) -> tuple[str, str]:
@@ -73,12 +77,12 @@ def text(tensor: Any) -> str:
 
 def html(tensor: Any) -> str:
     """A small table of the values for a notebook cell, with dtype, shape and device."""
-    caption = _escape(summary(tensor))
+    caption = escape(summary(tensor))
     if getattr(tensor, "name", None):
-        caption = f"{_escape(str(tensor.name))}: {caption}"
+        caption = f"{escape(str(tensor.name))}: {caption}"
     values = _concrete(tensor) if _known(tensor) else None
     if values is None or values.ndim > 3 or values.size == 0:
-        return f"<div><code>{caption}</code><pre>{_escape(text(tensor))}</pre></div>"
+        return f"<div><code>{caption}</code><pre>{escape(text(tensor))}</pre></div>"
     if values.ndim < 3:
         return _table(np.atleast_2d(values), caption)
     parts = [
@@ -100,7 +104,7 @@ def _table(grid: Any, caption: str) -> str:
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td>{'…' if i is None or j is None else _escape(next(cells))}</td>" for j in columns
+            f"<td>{'…' if i is None or j is None else escape(next(cells))}</td>" for j in columns
         )
         + "</tr>"
         for i in rows

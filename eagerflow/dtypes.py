@@ -26,6 +26,7 @@ __all__ = [
     "FLOAT8",
     "INEXACT",
     "INTEGERS",
+    "NARROW",
     "NUMERIC",
     "REAL",
     "STANDARD",
@@ -50,9 +51,11 @@ bfloat16 = np.dtype(ml_dtypes.bfloat16)
 complex64, complex128 = np.dtype("complex64"), np.dtype("complex128")
 
 BOOL = frozenset({bool_})
-INTEGERS = frozenset(SIGNED_INTEGERS + UNSIGNED_INTEGERS)
-FLOATS = frozenset({float16, bfloat16, float32, float64})
-COMPLEX = frozenset({complex64, complex128})
+INTEGERS: frozenset[DType] = frozenset(SIGNED_INTEGERS + UNSIGNED_INTEGERS)
+FLOATS: frozenset[DType] = frozenset({float16, bfloat16, float32, float64})
+NARROW: frozenset[DType] = frozenset({float16, bfloat16})
+"""Floats that kernels compute in float32."""
+COMPLEX: frozenset[DType] = frozenset({complex64, complex128})
 FLOAT8 = frozenset({np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)})
 REAL = INTEGERS | FLOATS
 INEXACT = FLOATS | COMPLEX

@@ -21,6 +21,7 @@ __all__ = [
     "FileFormatError",
     "GradientError",
     "IndexRangeError",
+    "KeywordError",
     "MissingExtraError",
     "OutOfMemoryError",
     "PlacementError",
@@ -64,21 +65,39 @@ class EagerflowError(Exception):
         self.at = at
 
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.op, self.argument) if part)
-        lines = [f"{place}: {self.problem}" if place else self.problem]
-        if self.at:
-            lines.append(f"  at: {self.at}")
-        if self.received:
-            lines.append(f"  received: {self.received}")
-        if self.expected:
-            lines.append(f"  expected: {self.expected}")
-        if self.hint:
-            lines.append(f"  try: {self.hint}")
+        parts = [printable(part) for part in (self.op, self.argument) if part]
+        lines = [": ".join([*parts, _lines(self.problem)])]
+        for title, words in (
+            ("at", self.at), ("received", self.received), ("expected", self.expected),
+            ("try", self.hint),
+        ):  # fmt: skip
+            if words:
+                lines.append(f"  {title}: {_lines(words)}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword-only state does not survive the default pickling of exceptions.
         return _rebuild, (type(self), self.__dict__.copy())
+
+
+def printable(text: str, kept: str = "") -> str:
+    r"""Text from a user or a file as it may be shown: what no screen shows as it is, escaped.
+
+    That is all that controls a terminal, breaks a line, or turns the direction of reading;
+    ``kept`` are letters of these that stay.
+
+    >>> from eagerflow.errors import printable
+    >>> print(printable("a\x1b[2Jb\n"))
+    a\x1b[2Jb\n
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in text)
+
+
+def _lines(words: str) -> str:
+    """Part of a message; further lines of it are indented, so that no name can look like one."""
+    return "\n    ".join(map(printable, words.split("\n    ")))
 
 
 _bounded = Repr()
@@ -101,6 +120,18 @@ class ArgumentError(EagerflowError, ValueError):
     ...
     eagerflow.errors.ArgumentError: optimizer: there is no 'adamm'
     ...
+    """
+
+
+class KeywordError(ArgumentError, TypeError):
+    """An argument that a function does not have, or a value of one that it cannot do with.
+
+    >>> ef.sum(ef.ones(3), out=ef.ones(()))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.KeywordError: sum: out: a Tensor is not taken
+      expected: sum(x, axis, keepdims, dtype)
+      try: y = sum(...): tensors do not change
     """
 
 

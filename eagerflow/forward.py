@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from eagerflow import tree
+from eagerflow import story, tree
 from eagerflow.dtypes import is_inexact
 from eagerflow.op import Missing, Op
 from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.shape import broadcast_to
-from eagerflow.recorder import Recorder, below, custom_call, under
+from eagerflow.recorder import Recorder, below, custom_call, next_key, under
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
@@ -19,27 +21,64 @@ __all__ = ["Forward"]
 
 
 class Forward(Recorder):
-    """Carries tangents from inputs to results, op by op."""
+    """Carries tangents from inputs to results, op by op.
+
+    ``ends`` and ``left`` are where tangents ended: at ops without a derivative, as the entries of
+    a tape, and where values left for Python, each for the sources that the value depends on.
+    """
 
     def __init__(self) -> None:
-        # The value stands beside its tangent so that its id stays taken.
-        self._tangents: dict[int, tuple[Tensor, Tensor]] = {}
+        # The value stands beside its tangent so that its id stays taken; last the sources that
+        # it depends on, one bit for each.
+        self._tangents: dict[int, tuple[Any, Tensor, int]] = {}
+        self.ends: dict[Any, int] = {}
+        self.left: dict[Any, int] = {}
 
-    def seed(self, value: Tensor, tangent: Tensor) -> None:
-        """Let ``tangent`` be the tangent of ``value``."""
-        self._tangents[id(value)] = (value, tangent)
+    def seed(self, value: Any, tangent: Tensor, sources: int) -> None:
+        """Let ``tangent`` be the tangent of ``value``, a Tensor or a Variable."""
+        self._tangents[id(value)] = (value, tangent, sources)
+        if type(value) is Tensor and value._key is None:
+            value._key = next_key()  # which says that somebody wants to know if it leaves
 
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of ``value``, or None where it does not depend on the inputs."""
         return self._tangents.get(id(value), (None, None))[1]
 
+    def sources(self, *values: Any) -> int:
+        """The sources that the tangents of values depend on, one bit for each."""
+        return reduce(or_, [self._tangents.get(id(x), (0, 0, 0))[2] for x in values], 0)
+
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         out = below(self.outer, op, args, attributes)
         tangents = [self.tangent(x) for x in args]
-        if any(t is not None for t in tangents) and not isinstance(op.jvp, Missing):
-            moved = under(self.outer, push_forward, op, tangents, out, args, attributes)
-            self._keep(out, moved)
+        if any(t is not None for t in tangents):
+            if isinstance(op.jvp, Missing):
+                place = (op, None, *story.caller())
+                self.ends[place] = self.ends.get(place, 0) | self.sources(*args)
+            else:
+                moved = under(self.outer, push_forward, op, tangents, out, args, attributes)
+                self._keep(out, moved, self.sources(*args))
         return out
+
+    def read(self, variable: Any) -> Any:
+        tensor = super().read(variable)
+        known = self._tangents.get(id(variable))
+        if known is not None:
+            self.seed(tensor, *known[1:])
+        return tensor
+
+    def leave(self, tensor: Any, how: str) -> None:
+        sources = self.sources(tensor)
+        if sources:
+            place = (how, *story.caller())
+            self.left[place] = self.left.get(place, 0) | sources
+        super().leave(tensor, how)
+
+    def ended(self, source: int) -> str:
+        """Why no result depends on the source with this number."""
+        ends = [entry for entry, bits in self.ends.items() if bits >> source & 1]
+        left = [(source, *place) for place, bits in self.left.items() if bits >> source & 1]
+        return story.ended(ends, left, {source})
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         backward: list[Any] = []
@@ -59,14 +98,14 @@ class Forward(Recorder):
                 return tuple(parts) if isinstance(parts, tuple | list) else (parts,)
 
             moved = under(self.outer, transpose, rules, tuple(outs), tangents)
-            self._keep(tuple(outs), tuple(moved))
+            self._keep(tuple(outs), tuple(moved), self.sources(*args))
         return y
 
-    def _keep(self, out: Any, moved: Any) -> None:
+    def _keep(self, out: Any, moved: Any, sources: int) -> None:
         outs = out if isinstance(out, tuple) else (out,)
         for y, tangent in zip(outs, moved if isinstance(out, tuple) else (moved,), strict=True):
             if tangent is not None and is_inexact(y.dtype):
-                self.seed(y, tangent)
+                self.seed(y, tangent, sources)
 
 
 def push_forward(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, SessionError
+from eagerflow.errors import CaptureError, SessionError, printable
 from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
 from eagerflow.tree import Structure, register, unflatten
@@ -65,7 +65,7 @@ class Value:
         raise error
 
     def __repr__(self) -> str:
-        return f"<Value {self.name}: {TensorSpec(self.shape, self.dtype)}>"
+        return printable(f"<Value {self.name}: {TensorSpec(self.shape, self.dtype)}>")
 
 
 class Node:
@@ -111,7 +111,7 @@ class Node:
 
     def __repr__(self) -> str:
         given = ", ".join(x.name if type(x) is Value else repr(x) for x in self.inputs)
-        return f"<Node {self.name} = {self.op.name}({given})>"
+        return printable(f"<Node {self.name} = {self.op.name}({given})>")
 
 
 def source_of(origin: Any) -> Source:
@@ -143,7 +143,7 @@ class Cell:
         self.assigned: Value | None = None
 
     def __repr__(self) -> str:
-        return f"<Cell {self.name}{'' if self.assigned is None else ', assigned'}>"
+        return printable(f"<Cell {self.name}{'' if self.assigned is None else ', assigned'}>")
 
 
 class Values(tuple[Value, ...]):
@@ -241,7 +241,7 @@ class Graph:
 
     def __repr__(self) -> str:
         given = ", ".join(f"{n}: {v.spec}" for n, v in zip(self.inputs.names, self.inputs))  # noqa: B905
-        return f"<Graph {self.name}({given}), {len(self.nodes)} nodes>"
+        return printable(f"<Graph {self.name}({given}), {len(self.nodes)} nodes>")
 
 
 def graph_method(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,32 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from eagerflow.dims import Dim
-from eagerflow.dtypes import DType, default_dtype, join_scalar
+from eagerflow.dtypes import DType, default_dtype
 from eagerflow.op import ops
 from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = ["Number", "size_as_number"]
+__all__ = ["WIDE", "Number", "size_as_number"]
 
 
 class Number(Operators):
-    """A number argument of a captured function; ``tensor`` stands for it in full precision."""
+    """A number argument of a captured function; ``tensor`` stands for it in full precision.
 
-    __slots__ = ("python", "tensor")
+    ``own`` is the dtype of a number of NumPy's, which it has where nothing else says one.
+    """
 
-    def __init__(self, tensor: Tensor, python: type) -> None:
+    __slots__ = ("own", "python", "tensor")
+    __array_ufunc__ = None  # NumPy's numbers leave arithmetic to this one
+
+    def __init__(self, tensor: Tensor, python: type, own: DType | None = None) -> None:
         self.tensor = tensor
         self.python = python
+        self.own = own
 
     @property
     def value(self) -> Tensor:
-        """The number as a tensor of the dtype that numbers get where nothing else says one."""
-        return self.cast(None)
-
-    def cast(self, dtype: DType | None) -> Tensor:
-        """The number as a tensor, as it would be next to one of ``dtype``."""
-        wanted = default_dtype(self.python) if dtype is None else join_scalar(dtype, self.python)
+        """The number as a tensor of the dtype that it gets where nothing else says one."""
+        wanted = self.dtype
         if wanted == self.tensor.dtype:
             return self.tensor
         tensor: Tensor = ops["astype"].call(self.tensor, wanted)
@@ -48,7 +51,7 @@ class Number(Operators):
     @property
     def dtype(self) -> DType:
         """The dtype that it has on its own."""
-        return default_dtype(self.python)
+        return default_dtype(self.python) if self.own is None else self.own
 
     def refuse(self, how: str) -> NoReturn:
         """Raise the error of code that wants the number itself."""
@@ -71,13 +74,13 @@ class Number(Operators):
         self.refuse("hash()")
 
     def __neg__(self) -> Number:
-        return Number(ops["negative"].call(self.tensor), self.python)
+        return Number(ops["negative"].call(self.tensor), self.python, self.own)
 
     def __pos__(self) -> Number:
         return self
 
     def __abs__(self) -> Number:
-        return Number(ops["abs"].call(self.tensor), self.python)
+        return Number(ops["abs"].call(self.tensor), self.python, self.own)
 
     def __repr__(self) -> str:
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
@@ -89,29 +92,37 @@ def size_as_number(size: Dim) -> Number:
 
 
 _RANK = (bool, int, float, complex)
+WIDE = {int: "int64", float: "float64", complex: "complex128"}
 
 
 def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, Any], Any]:
     def method(self: Number, other: Any) -> Any:
         if type(other) is Number:
-            kind, right = other.python, other.tensor
+            kind, right, stated = other.python, other.tensor, other.own
         elif type(other) in _RANK:
-            kind, right = type(other), other
+            kind, right, stated = type(other), other, None
         elif type(other) is Dim:
             return method(self, size_as_number(other))
+        elif isinstance(other, np.number | np.bool_):
+            right = other.item()
+            kind, stated = type(right), other.dtype
         else:
             return NotImplemented
         python = gives or max(self.python, kind, int, key=_RANK.index)
         if python is float and op == "divide":
             python = max(self.python, kind, float, key=_RANK.index)
-        left = ops["astype"].call(self.tensor, _WIDE[python if gives is not bool else float])
+        left = ops["astype"].call(self.tensor, WIDE[python if gives is not bool else float])
         pair = (right, left) if swapped else (left, right)
-        return Number(ops[op].call(*pair), python)
+        found = ops[op].call(*pair)
+        if python is bool or (self.own is None and stated is None):
+            return Number(found, python)
+        # NumPy rounds each step to the dtype in which it meets Python's numbers and its own.
+        own = np.result_type(self.own or self.python(1), stated or kind(1))
+        own = np.dtype("float64") if own.kind in "biu" and python is float else own
+        return Number(ops["astype"].call(found, own), python, own)
 
     return method
 
-
-_WIDE = {int: "int64", float: "float64", complex: "complex128"}
 
 for _name, _op, _gives in (
     ("add", "add", None), ("sub", "subtract", None), ("mul", "multiply", None),

@@ -13,14 +13,14 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import DTypeError, EagerflowError
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError
 from eagerflow.spec import TensorSpec
 
 __all__ = [
@@ -125,13 +125,16 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return float(value)
     try:
         return index(value)  # NumPy's integers, and integer tensors without axes
-    except EagerflowError:
+    except CaptureError:
         raise  # a value that is not known while tracing says so
     except TypeError:
         pass
     raise DTypeError(
         f"a {cls.__name__} cannot be an attribute" + (" so deep" if depth >= MAX_DEPTH else ""),
         expected="numbers, strings, dtypes, None, slices or tuples of these",
+        hint="x.item() for the one number in x; no gradient passes"
+        if hasattr(value, "item")
+        else None,
     )
 
 
@@ -197,6 +200,8 @@ class Op:
     uniform: bool = True
     differentiable: bool = False
 
+    translate: ClassVar[Rule]  # says what an argument of others means; see ops/keywords.py
+
     def __post_init__(self) -> None:
         self.kept = tuple(name in self.saves for name in self.data)
         single = self.family == "elementwise" and len(self.data) == 1
@@ -222,21 +227,31 @@ class Op:
         attributes = self.attributes.copy()
         if len(args) > count:
             if len(args) - count > len(attributes):
-                raise TypeError(f"{self.name}() takes {count} tensors, {len(args)} arguments came")
+                raise KeywordError(
+                    f"{count + len(attributes)} arguments are taken at most, {len(args)} came",
+                    op=self.name, expected=self._usage(),
+                )  # fmt: skip
             for name, value in zip(self.attributes, args[count:], strict=False):
                 attributes[name] = self._freeze(name, value)
         given = len(data)
         for name, value in named.items():
+            if name not in attributes and name not in self.data:
+                meant = Op.translate(self.name, name, value, (*self.data, *self.attributes))
+                if meant is None:
+                    continue
+                name, value = meant
             if name in attributes:
                 attributes[name] = self._freeze(name, value)
-            elif name in self.data and (at := self.data.index(name)) >= given:
+            elif (at := self.data.index(name)) >= given:
                 data = (*data, *(None,) * (at + 1 - len(data)))
                 data = (*data[:at], value, *data[at + 1 :])
             else:
-                raise TypeError(f"{self.name}() got an unexpected argument {name!r}")
+                raise KeywordError("this argument came twice", op=self.name, argument=name)
         for name in self.required:
             if attributes[name] is REQUIRED:
-                raise TypeError(f"{self.name}() needs the argument {name!r}")
+                raise KeywordError(
+                    "this argument is missing", op=self.name, argument=name, expected=self._usage()
+                )
         return self._complete(data), attributes
 
     def _freeze(self, name: str, value: Any) -> Any:
@@ -257,9 +272,12 @@ class Op:
                     "None is not a tensor, an array or a number",
                     op=self.name,
                     argument=self.argument(position),
-                    expected=f"{self.name}({', '.join(self.data)})",
+                    expected=self._usage(),
                 )
         return data
+
+    def _usage(self) -> str:
+        return f"{self.name}({', '.join((*self.data, *self.attributes))})"
 
     def argument(self, position: int) -> str:
         """The name of a data argument."""
@@ -297,6 +315,10 @@ class OpSignature(inspect.Signature):
     def return_annotation(self) -> Any:
         """None is stated: all ops return Tensors."""
         return self.empty
+
+    def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
+        """A plain signature, as of a method, from which ``self`` has been taken."""
+        return inspect.Signature(list(self.parameters.values())).replace(**changes)
 
 
 class _Registry(Mapping[str, Op]):

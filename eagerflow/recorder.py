@@ -183,7 +183,7 @@ now = _now.get
 
 
 def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``f(...)`` with ``recorder`` as the innermost one, in a context that is left with the call."""
+    """``f(...)`` with ``recorder`` as the innermost one, in a context that the call leaves."""
     return copy_context().run(_under, recorder, f, args, kwargs)
 
 

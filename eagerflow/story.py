@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from eagerflow.dispatch import user_frame
+from eagerflow.display import summary
+from eagerflow.errors import GradientError, printable
 from eagerflow.op import Missing
 from eagerflow.recorder import CODE, FIRST_KEY, FIRST_VALUE, INSTRUCTION, OP, OUT, RESULT
 from eagerflow.tensor import Tensor
 
-__all__ = ["MemoryReport", "caller", "ended", "line_of", "place", "why"]
+__all__ = ["MemoryReport", "caller", "ended", "line_of", "place", "unconnected", "why"]
 
 
 def caller() -> tuple[Any, int]:
@@ -75,6 +77,15 @@ def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
         for key, how, code, instruction in left
         if key in keys
     ]
+
+
+def unconnected(source: Any, reason: str) -> GradientError:
+    """The error of a source that no target depends on."""
+    return GradientError(
+        "the target does not depend on a source", argument=name_of(source),
+        received=f"source {summary(source)}", expected=reason,
+        hint="unconnected='zero' or 'none' where this is meant",
+    )  # fmt: skip
 
 
 def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str:
@@ -151,7 +162,7 @@ class MemoryReport:
         self.total = sum(size for _, _, size in self.lines)
 
     def __str__(self) -> str:
-        rows = [f"{size:>14,}  {op:<20} {where}" for where, op, size in self.lines]
+        rows = [printable(f"{size:>14,}  {op:<20} {where}") for where, op, size in self.lines]
         return "\n".join([f"{self.total:>14,}  bytes kept by the tape", *rows])
 
     __repr__ = __str__

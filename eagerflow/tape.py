@@ -8,14 +8,14 @@ written with public ops, so a tape around a tape gives higher derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from eagerflow import batching, story, tree
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import record
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import GradientError, ShapeError
+from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.op import Op, custom_op
 from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
 from eagerflow.ops.complexes import conj
@@ -215,13 +215,13 @@ class GradientTape(Recorder):
         if unconnected == "raise":
             for source in leaves:
                 if not start or not self._keys_of(source):
-                    self._raise_unconnected(source, self.why(target, source))
+                    raise story.unconnected(source, self.why(target, source))
         ends: list[Any] = []
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
                 keys = self._keys_of(source)
-                self._raise_unconnected(source, story.ended(ends, self._left, keys))
+                raise story.unconnected(source, story.ended(ends, self._left, keys))
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
         if not keep:
@@ -293,13 +293,6 @@ class GradientTape(Recorder):
         if isinstance(source, Variable):
             return self._reads.get(id(source), (source, set()))[1]
         return set() if source._key is None else {source._key}
-
-    def _raise_unconnected(self, source: Any, reason: str) -> NoReturn:
-        raise GradientError(
-            "the target does not depend on a source", argument=story.name_of(source),
-            received=f"source {summary(source)}", expected=reason,
-            hint="unconnected='zero' or 'none' where this is meant",
-        )  # fmt: skip
 
     def jacobian(self, target: Any, sources: Any, unconnected: str = "raise") -> Any:
         """Derivative of each element of ``target``, in the nest of ``sources``.
@@ -426,7 +419,8 @@ def pull_back(
             else:
                 _follow_lost(entry, lost, ends)
         except Exception as error:
-            error.add_note(f"while computing the gradient of {op.name}, {story.place(entry)}")
+            where = f"while computing the gradient of {op.name}, {story.place(entry)}"
+            error.add_note(printable(where))
             raise
     if recorder is not None:
         recorder.follow(None)

@@ -21,10 +21,21 @@ from eagerflow.recorder import now
 __all__ = ["Operators", "Tensor", "new_tensor"]
 
 
-class Operators:
+class _Tidy(type):
+    """Classes that do not list names which are there only to say what they are called here."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in Operators._unlisted]
+
+
+class Operators(metaclass=_Tidy):
     """What Tensors and Variables have in common; the ops attach their methods here."""
 
     __slots__ = ()
+    _unlisted: set[str] = set()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in self._unlisted]
 
     if TYPE_CHECKING:  # what the ops attach
 
@@ -174,20 +185,6 @@ class Tensor(Operators):
         values.flags.writeable = False
         return values
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        op = _ufuncs().get(ufunc)
-        if method != "__call__" or op is None or kwargs:
-            extra = f" with {', '.join(kwargs)}" if kwargs else ""
-            raise DTypeError(
-                f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}{extra}"
-                " does not take tensors",
-                hint="np.asarray(x) for the values" + (f", or ef.{op.name}(...)" if op else ""),
-            )
-        return op.call(*inputs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return numpy_function(func, args, kwargs)
-
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         if api_version not in (None, "2022.12", "2023.12", "2024.12"):
             raise EagerflowError(f"Array API version {api_version!r} is not known")
@@ -266,32 +263,6 @@ def _rebuild(values: np.ndarray[Any, Any], place: str) -> Tensor:
     return new_tensor(device.backend.asarray(values, dtype, device.index), device.kind(dtype))
 
 
-_ufunc_table: dict[Any, Any] = {}
-
-
-def _ufuncs() -> dict[Any, Any]:
-    """NumPy's element-wise functions, with the ops that mean the same."""
-    if not _ufunc_table:
-        # By object: np.acos is np.arccos, and np.bitwise_left_shift is np.left_shift.
-        named = {getattr(np, op.ufunc or name, None): op for name, op in ops.items()}
-        _ufunc_table.update({f: op for f, op in named.items() if isinstance(f, np.ufunc)})
-    return _ufunc_table
-
-
-_function_table: dict[Any, Any] = {}
-
-
-def _functions() -> dict[Any, Any]:
-    """NumPy's other functions, with ours of the same name."""
-    if not _function_table:
-        for home, numpys in (("", np), ("linalg", np.linalg), ("fft", np.fft)):
-            ours = getattr(array_namespace(), home, None) if home else array_namespace()
-            for name in getattr(ours, "__all__", ()):
-                if callable(found := getattr(numpys, name, None)):
-                    _function_table[found] = getattr(ours, name)
-    return _function_table
-
-
 _namespace: list[Any] = []
 
 
@@ -305,27 +276,20 @@ def array_namespace() -> Any:
     return _namespace[0]
 
 
-# Where NumPy's function means something else than ours of that name, or has no other name here,
-# the method says the same.
-_AS_METHODS = frozenset(
-    {np.argsort, np.cumprod, np.cumsum, np.diagonal, np.dot, np.ravel, np.round, np.trace}
-)
+def comes_first(cls: type) -> bool:
+    """Whether values of a foreign class answer for an operation with a tensor, as NumPy has it.
 
-
-def numpy_function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``np.f(tensor)`` means: ``ef.f(tensor)``, where there is a function of that name."""
-    if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
-        return getattr(args[0], func.__name__)
-    if func in _AS_METHODS and args:
-        first = array_namespace().asarray(args[0])
-        return getattr(first, func.__name__)(*args[1:], **kwargs)
-    found = _functions().get(func)
-    if found is None:
-        raise DTypeError(
-            f"{func.__module__}.{func.__name__} does not take tensors",
-            hint="np.asarray(x) for the values; gradients do not pass through NumPy",
-        )
-    return found(*args, **kwargs)
+    They do if NumPy's arrays are to leave them alone, or if they have a higher priority; mere
+    arrays, which DLPack exchanges, are taken as tensors.
+    """
+    if cls is np.ndarray or issubclass(cls, Operators):
+        return False
+    if getattr(cls, "__array_ufunc__", cls) is None:
+        return True
+    if hasattr(cls, "__dlpack__") and not issubclass(cls, np.ndarray):
+        return False
+    priority = getattr(cls, "__array_priority__", 0)
+    return isinstance(priority, int | float) and priority > 0  # NumPy's own classes: a property
 
 
 def refuse_symbol(how: str, what: str) -> NoReturn:

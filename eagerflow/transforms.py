@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from eagerflow import tree
+from eagerflow import story, tree
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
@@ -63,13 +63,25 @@ def same_value(tensor: Tensor) -> Tensor:
     return same
 
 
-def value_and_grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+def _check_unconnected(unconnected: Any, op: str) -> None:
+    if unconnected not in ("raise", "zero"):
+        raise GradientError(
+            f"{unconnected!r} is not a choice", op=op, argument="unconnected",
+            expected="'raise' or 'zero'",
+        )  # fmt: skip
+
+
+def value_and_grad(
+    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+) -> Function:
     """A function that gives the value of ``f`` and its gradient.
 
     ``f`` returns a tensor of one element, or with ``has_aux`` a pair of it and anything
     else. ``argnums`` is the position, or a tuple of positions, of the arguments (tensors,
     Variables or nests of them) to differentiate by. The result is ``(value, gradient)``.
-    Raises GradientError where there is no gradient, ShapeError for more than one element.
+    ``unconnected`` says what an argument gets that the value does not depend on: ``"raise"``
+    (an error that says where the path breaks), ``"none"`` or ``"zero"``. Raises GradientError
+    where there is no gradient, ShapeError for more than one element.
 
     >>> ef.value_and_grad(lambda x: x ** 2)(3.0)
     (Tensor(9., float32, cpu:0), Tensor(6., float32, cpu:0))
@@ -88,21 +100,23 @@ def value_and_grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Func
                 received=summary(y),
                 hint="sum or average it first, or use ef.jacobian",
             )  # fmt: skip
-        return result, tape.gradient(y, sources)
+        return result, tape.gradient(y, sources, unconnected=unconnected)
 
     return with_gradient
 
 
-def grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
+def grad(
+    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+) -> Function:
     """A function that gives the gradient of ``f``, with the arguments of ``f``.
 
-    ``f``, ``argnums`` and ``has_aux`` are as in ``value_and_grad``; with ``has_aux`` the
-    result is ``(gradient, aux)``. Raises GradientError where there is no gradient.
+    Arguments are those of ``value_and_grad``; with ``has_aux`` the result is
+    ``(gradient, aux)``. Raises GradientError where there is no gradient.
 
     >>> ef.grad(ef.grad(lambda x: x ** 3))(2.0)
     Tensor(12., float32, cpu:0)
     """
-    both = value_and_grad(f, argnums, has_aux)
+    both = value_and_grad(f, argnums, has_aux, unconnected)
 
     @wraps(f)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -112,11 +126,13 @@ def grad(f: Function, argnums: Any = 0, has_aux: bool = False) -> Function:
     return gradient
 
 
-def vjp(f: Function, *primals: Any) -> tuple[Any, Function]:
+def vjp(f: Function, *primals: Any, unconnected: str = "raise") -> tuple[Any, Function]:
     """The value of ``f(*primals)``, and the function from its gradient to the arguments'.
 
     ``primals`` are tensors or nests of them. The function takes a gradient with the
-    structure and shapes of the value, can be called again, and returns a tuple.
+    structure and shapes of the value, can be called again, and returns a tuple; it raises
+    GradientError for an argument that the value does not depend on, unless ``unconnected`` is
+    ``"zero"`` or ``"none"``.
 
     >>> y, pull = ef.vjp(lambda a, b: a * b, 2.0, 5.0)
     >>> pull(1.0)
@@ -128,35 +144,42 @@ def vjp(f: Function, *primals: Any) -> tuple[Any, Function]:
         y = f(*values)
 
     def pull(g: Any) -> Any:
-        return tape.gradient(y, sources, g, unconnected="zero")
+        return tape.gradient(y, sources, g, unconnected)
 
     return y, pull
 
 
-def jvp(f: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") -> tuple[Any, Any]:
     """The value of ``f(*primals)`` and its derivative in the direction of ``tangents``.
 
     ``primals`` is a tuple of tensors or nests, ``tangents`` one of the same structure and
-    shapes. Raises ShapeError where they differ.
+    shapes. Raises ShapeError where they differ, and GradientError for an argument that no result
+    depends on, unless ``unconnected`` is ``"zero"``.
 
     >>> ef.jvp(ef.sin, (0.0,), (2.0,))
     (Tensor(0., float32, cpu:0), Tensor(2., float32, cpu:0))
     """
+    _check_unconnected(unconnected, "jvp")
     values, sources = _differentiable(tuple(primals), tuple(range(len(primals))), "jvp")
     leaves, structure = tree.flatten(sources)
     directions, given = tree.flatten(tuple(tangents))
     if given != structure:
         raise ShapeError("the tangents have another structure than the primals", op="jvp")
     with Forward() as forward:
-        for leaf, direction in zip(leaves, directions, strict=True):
+        for i, (leaf, direction) in enumerate(zip(leaves, directions, strict=True)):
             tangent = as_tensor(direction, leaf.dtype)
             if tangent.shape != leaf.shape:
                 raise ShapeError(
                     "a tangent has the shape of its primal", op="jvp", argument="tangents",
                     received=summary(tangent), expected=summary(leaf),
                 )  # fmt: skip
-            forward.seed(leaf, tangent)
+            forward.seed(leaf, tangent, 1 << i)
         y = f(*values)
+    if unconnected == "raise":
+        used = forward.sources(*tree.flatten(y)[0])
+        for i, leaf in enumerate(leaves):
+            if is_inexact(leaf.dtype) and not used >> i & 1:
+                raise story.unconnected(leaf, forward.ended(i))
 
     def moved(value: Any) -> Any:
         tangent = forward.tangent(value)
@@ -165,12 +188,15 @@ def jvp(f: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
     return y, tree.map_leaves(moved, y)
 
 
-def jacobian(f: Function, argnums: Any = 0, mode: str = "reverse") -> Function:
+def jacobian(
+    f: Function, argnums: Any = 0, mode: str = "reverse", unconnected: str = "raise"
+) -> Function:
     """A function that gives all partial derivatives of ``f``.
 
     ``f`` returns a tensor or a nest. Each result has the shape ``y.shape + x.shape``, in the
     nest of ``y``, then of ``x``. ``mode`` is ``"reverse"`` (one pass per element of ``y``) or
-    ``"forward"`` (one per element of ``x``); all passes run as one batch.
+    ``"forward"`` (one per element of ``x``); all passes run as one batch. An argument that no
+    result depends on raises GradientError, or gives zeros with ``unconnected="zero"``.
 
     >>> ef.jacobian(lambda x: x ** 2)(ef.tensor([1.0, 2.0]))
     Tensor([[2., 0.],
@@ -181,12 +207,13 @@ def jacobian(f: Function, argnums: Any = 0, mode: str = "reverse") -> Function:
             f"{mode!r} is not a mode", op="jacobian", argument="mode",
             expected="'reverse' or 'forward'",
         )  # fmt: skip
+    _check_unconnected(unconnected, "jacobian")
     rows = _reverse_rows if mode == "reverse" else _forward_columns
 
     @wraps(f)
     def derivatives(*args: Any) -> Any:
         values, sources = _differentiable(args, argnums, "jacobian")
-        return rows(f, values, sources, argnums)
+        return rows(_of_sources(f, values, argnums), sources, unconnected)
 
     return derivatives
 
@@ -205,8 +232,8 @@ def _of_sources(f: Function, values: list[Any], argnums: Any) -> Function:
     return chosen
 
 
-def _reverse_rows(f: Function, values: list[Any], sources: Any, argnums: Any) -> Any:
-    y, pull = vjp(_of_sources(f, values, argnums), sources)
+def _reverse_rows(f: Function, sources: Any, unconnected: str) -> Any:
+    y, pull = vjp(f, sources, unconnected=unconnected)
     leaves, structure = tree.flatten(y)
 
     def rows(i: int) -> Any:
@@ -225,8 +252,7 @@ def _reverse_rows(f: Function, values: list[Any], sources: Any, argnums: Any) ->
     return tree.unflatten(structure, [rows(i) for i in range(len(leaves))])
 
 
-def _forward_columns(f: Function, values: list[Any], sources: Any, argnums: Any) -> Any:
-    chosen = _of_sources(f, values, argnums)
+def _forward_columns(f: Function, sources: Any, unconnected: str) -> Any:
     leaves, structure = tree.flatten(sources)
     results = []
     for i, leaf in enumerate(leaves):
@@ -234,7 +260,8 @@ def _forward_columns(f: Function, values: list[Any], sources: Any, argnums: Any)
 
         def column(unit: Any, i: int = i, leaf: Any = leaf, others: Any = others) -> Any:
             directions = [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]]
-            return jvp(chosen, (sources,), (tree.unflatten(structure, directions),))[1]
+            tangents = (tree.unflatten(structure, directions),)
+            return jvp(f, (sources,), tangents, unconnected)[1]
 
         units = eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device))
         columns = vmap(column, out_axes=-1)(units)
@@ -249,16 +276,18 @@ def _forward_columns(f: Function, values: list[Any], sources: Any, argnums: Any)
     return tree.unflatten(y_structure, rows)
 
 
-def hessian(f: Function, argnums: Any = 0) -> Function:
+def hessian(f: Function, argnums: Any = 0, unconnected: str = "raise") -> Function:
     """A function that gives all second derivatives of ``f``, which returns one number.
 
-    The result has the shape ``x.shape + x.shape``.
+    The result has the shape ``x.shape + x.shape``. Where ``f`` or its gradient does not depend
+    on an argument it raises GradientError; with ``unconnected="zero"``, as for a function that
+    may be linear, these derivatives are 0.
 
     >>> ef.hessian(lambda x: (x ** 3).sum())(ef.tensor([1.0, 2.0]))
     Tensor([[ 6.,  0.],
             [ 0., 12.]], shape=(2, 2), float32, cpu:0)
     """
-    return jacobian(grad(f, argnums), argnums)
+    return jacobian(grad(f, argnums, unconnected=unconnected), argnums, unconnected=unconnected)
 
 
 def custom_gradient(f: Function) -> Function:

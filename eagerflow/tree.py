@@ -1,13 +1,16 @@
 """Nested arguments: flatten to a list of leaves, rebuild from one.
 
-A nest is any combination of lists, tuples, named tuples, dicts and registered classes;
-everything else, ``None`` included, is a leaf. Dicts keep their own order of keys.
+A nest is any combination of lists, tuples, dicts, objects of classes made from these, such as
+named tuples and ``defaultdict``, and registered classes; everything else, ``None`` included, is a
+leaf. Dicts keep their own order of keys, and objects their attributes, when they are rebuilt.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 __all__ = ["Structure", "flatten", "flatten_up_to", "map_leaves", "paths", "register", "unflatten"]
@@ -19,6 +22,25 @@ class Structure(NamedTuple):
     container: type | None
     keys: tuple[Any, ...]
     children: tuple[Structure, ...]
+    state: tuple[_Attribute, ...] = ()
+    """What an object of a class made from a list, a tuple or a dict holds besides its parts."""
+
+
+class _Attribute:
+    """An attribute by name; plain values are equal by type and value, others if they are one."""
+
+    __slots__ = ("key", "name", "value")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.value = value
+        self.key = (name, type(value), repr(value) if type(value) in _PLAIN else id(value))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Attribute and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 class _Rule(NamedTuple):
@@ -27,6 +49,8 @@ class _Rule(NamedTuple):
 
 
 _LEAF = Structure(None, (), ())
+_PLAIN = {bool, int, float, complex, str, bytes, type(None)}
+_BASES: tuple[type, ...] = (list, tuple, OrderedDict, dict)
 _rules: dict[type, _Rule] = {
     list: _Rule(lambda nest: ((), nest), lambda keys, items: items),
     tuple: _Rule(lambda nest: ((), nest), lambda keys, items: tuple(items)),
@@ -53,13 +77,50 @@ def register(
 def _rule(nest: Any) -> _Rule | None:
     cls = type(nest)
     rule = _rules.get(cls)
-    if rule is None and not issubclass(cls, (tuple, dict)):
-        return None
-    if rule is None and issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return _Rule(lambda n: (cls._fields, n), lambda keys, items: cls(*items))
-    if rule is None and issubclass(cls, dict):
-        return _rules[dict]
+    if rule is None and issubclass(cls, _BASES) and not hasattr(cls, "n_fields"):
+        rule = _rules[_base(cls)]  # but for what the system makes, such as time.struct_time
+        if hasattr(cls, "_fields"):
+            return _Rule(lambda n: (cls._fields, n), rule.join)
     return rule
+
+
+def _base(cls: type) -> type:
+    return next(base for base in _BASES if issubclass(cls, base))
+
+
+def _state(nest: Any) -> tuple[_Attribute, ...]:
+    """The attributes of an object of a class made from a list, a tuple or a dict."""
+    found = dict(getattr(nest, "__dict__", ()))
+    cls: Any = type(nest)
+    for name, slot in _slots(cls):
+        try:
+            found.setdefault(name, slot.__get__(nest))
+        except AttributeError:  # it is not set
+            continue
+    return tuple([_Attribute(name, value) for name, value in found.items()])
+
+
+@lru_cache(256)
+def _slots(cls: type) -> list[tuple[str, Any]]:
+    slots = [pair for c in cls.__mro__ for pair in vars(c).items()]
+    return [(name, slot) for name, slot in slots if type(slot) is MemberDescriptorType]
+
+
+def _remade(structure: Structure, items: list[Any]) -> Any:
+    """An object of a class made from a list, a tuple or a dict; none of its own code runs."""
+    cls: Any = structure.container
+    base: Any = _base(cls)
+    makers = (vars(c).get("__new__") for c in cls.__mro__)
+    make: Any = next(new for new in makers if type(new) is BuiltinFunctionType)
+    nest = make(cls, items) if base is tuple else make(cls)
+    if base is list:
+        base.extend(nest, items)
+    elif base is not tuple:
+        for key, item in zip(structure.keys, items, strict=True):
+            base.__setitem__(nest, key, item)
+    for attribute in structure.state:
+        object.__setattr__(nest, attribute.name, attribute.value)
+    return nest
 
 
 def flatten(nest: Any) -> tuple[list[Any], Structure]:
@@ -73,8 +134,12 @@ def _flatten(nest: Any, leaves: list[Any]) -> Structure:
     if rule is None:
         leaves.append(nest)
         return _LEAF
+    cls = type(nest)
     keys, items = rule.split(nest)
-    return Structure(type(nest), keys, tuple(_flatten(item, leaves) for item in items))
+    children = tuple([_flatten(item, leaves) for item in items])
+    return Structure(cls, keys, children) if cls in _rules else Structure(
+        cls, keys, children, _state(nest)
+    )  # fmt: skip
 
 
 def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
@@ -103,11 +168,7 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
     if cls is None:
         return next(leaves)
     items = [_unflatten(child, leaves) for child in structure.children]
-    if cls in _rules:
-        return _rules[cls].join(structure.keys, items)
-    if issubclass(cls, tuple):
-        return cls(*items)
-    return _rules[dict].join(structure.keys, items)
+    return _rules[cls].join(structure.keys, items) if cls in _rules else _remade(structure, items)
 
 
 def map_leaves(f: Callable[..., Any], nest: Any, *others: Any) -> Any:

@@ -3,23 +3,71 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter, call
 from time import sleep
 from typing import Any
 
 from eagerflow import display
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device
-from eagerflow.dtypes import DType, is_inexact
+from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.guard import in_one_call
 from eagerflow.op import ops
-from eagerflow.recorder import next_key, now
+from eagerflow.recorder import Recorder, next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
-__all__ = ["Variable", "may_be_random_state"]
+__all__ = [
+    "Variable", "assign_together", "may_be_random_state", "read_together", "replace_values",
+    "writing",
+]  # fmt: skip
 
 _count = itertools.count()
-_taking = threading.Lock()
+
+
+class _Writing:
+    """The thread that writes over Variables' values now; 0 where none does.
+
+    It is set and reset by calls that also do the writing (``replace_values``), so only other
+    threads can ever see it set: they wait.
+    """
+
+    __slots__ = ("end", "now", "thread")
+
+    def __init__(self) -> None:
+        self.thread = 0
+        self.now = partial(getattr, self, "thread")
+        self.end = partial(setattr, self, "thread", 0)
+
+    def begin(self) -> Callable[[], None]:
+        """The call by which this thread begins."""
+        return partial(setattr, self, "thread", threading.get_ident())
+
+    def wait(self) -> None:
+        """Return when no other thread writes."""
+        while self.thread:
+            sleep(5e-5)
+
+
+writing = _Writing()
+
+
+def _before_fork() -> None:
+    # A child would see values half written, for good.
+    begin = writing.begin()
+    while in_one_call((writing.now, begin)):
+        writing.wait()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=writing.end, after_in_child=writing.end
+    )
 
 
 class Variable(Operators):
@@ -37,7 +85,7 @@ class Variable(Operators):
 
     __slots__ = ("__weakref__", "_current", "is_random_state", "name", "trainable")
 
-    _current: Tensor | None  # None while a plan writes the new value over the old one
+    _current: Tensor
 
     def __init__(
         self,
@@ -61,49 +109,47 @@ class Variable(Operators):
     @property
     def current(self) -> Tensor:
         """The Tensor held now, which no recorder hears of."""
-        held = self._current
-        return self._awaited() if held is None else held
+        held = self._current  # first: who writes over a value asks who holds it
+        if writing.thread:
+            writing.wait()
+        return held
 
     @current.setter
     def current(self, tensor: Tensor) -> None:
-        # A Tensor of its own, so that its key means "this Variable's value" to every tape.
-        self._current = held = new_tensor(tensor._array, tensor._kind)
+        self._current = self.own(tensor)
+
+    def own(self, tensor: Tensor) -> Tensor:
+        """A Tensor of its own, so that its key means "this Variable's value" to every tape."""
+        made = new_tensor(tensor._array, tensor._kind)
         if self.trainable:
-            held._key = next_key()
-
-    def lend(self) -> Tensor:
-        """The Tensor held now, which nobody else can read until it is given back or replaced."""
-        while True:
-            with _taking:
-                held = self._current
-                if held is not None:
-                    self._current = None
-                    return held
-            self._awaited()
-
-    def give_back(self, tensor: Tensor) -> None:
-        """End what ``lend`` began."""
-        self._current = tensor
-
-    def _awaited(self) -> Tensor:
-        while (held := self._current) is None:
-            sleep(1e-4)
-        return held
+            made._key = next_key()
+        return made
 
     @property
     def value(self) -> Tensor:
         """The Tensor held now."""
         recorder = now()[1]
         if recorder is None:
-            held = self._current
-            return self._awaited() if held is None else held
+            return self.current
         tensor: Tensor = recorder.read(self)
         return tensor
 
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
+        tensor = self.fitted(value)
+        recorder = now()[1]
+        if recorder is None:
+            self.current = tensor
+        else:
+            recorder.assign(self, tensor)
+        return self
+
+    def fitted(self, value: Any) -> Tensor:
+        """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
         current = self.current
-        tensor = as_tensor(value, None, current.device, copy=True)
+        kind = number_type(value)
+        fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
+        tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)
         if tensor.shape != current.shape:
             raise ShapeError(
                 "the value has another shape",
@@ -114,12 +160,7 @@ class Variable(Operators):
             )
         if tensor.dtype != current.dtype:
             tensor = self._cast(tensor)
-        recorder = now()[1]
-        if recorder is None:
-            self.current = tensor
-        else:
-            recorder.assign(self, tensor)
-        return self
+        return tensor
 
     def _cast(self, tensor: Tensor) -> Tensor:
         dtype = self.current.dtype
@@ -198,6 +239,57 @@ def may_be_random_state(held: Any) -> bool:
     return bool(held.dtype == "uint64" and held.shape == (3,))
 
 
+_put: Any = Variable.__dict__["_current"].__set__
+
+
+_held: Any = attrgetter("_current")
+
+
+def read_together(variables: Sequence[Variable]) -> list[Tensor]:
+    """The Tensors that Variables hold at one moment, which no recorder hears of."""
+    while True:
+        found = list(map(_held, variables))
+        if not writing.thread:
+            return found
+        del found
+        writing.wait()
+
+
+def replace_values(
+    values: dict[Variable, Tensor],
+    before: Iterable[Callable[[], Any]] = (),
+    after: Iterable[Callable[[], Any]] = (),
+) -> bool:
+    """Give Variables new values, in one moment for whoever looks; whether it was refused.
+
+    The Tensors are the Variables' from then on. It is refused while another thread writes over
+    values, or if one of the calls ``before`` gives something true: then nothing is changed.
+    """
+    for variable, tensor in values.items():
+        if variable.trainable:
+            tensor._key = next_key()
+    held = [v._current for v in values]  # no old value dies, and nobody's finalizer runs, inside
+    put = map(_put, values.keys(), values.values())
+    refused = any(chain(map(call, (writing.now, *before)), put, map(call, after)))  # type: ignore[arg-type]
+    del held
+    return refused
+
+
+def assign_together(values: dict[Variable, Any]) -> None:
+    """Give Variables new values, all in one moment; raises as ``assign`` does, before any."""
+    fitted = {variable: variable.fitted(value) for variable, value in values.items()}
+    watching = recorder = now()[1]
+    while recorder is not None and type(recorder).assign is Recorder.assign:
+        recorder = recorder.outer
+    if recorder is not None and watching is not None:  # somebody writes assignments down
+        for variable, tensor in fitted.items():
+            watching.assign(variable, tensor)
+        return
+    own = {variable: variable.own(tensor) for variable, tensor in fitted.items()}
+    while replace_values(own):
+        writing.wait()
+
+
 def _delegate(name: str) -> Any:
     def method(self: Variable, *args: Any, **kwargs: Any) -> Any:
         return getattr(self.value, name)(*args, **kwargs)
@@ -210,7 +302,7 @@ def _delegate(name: str) -> Any:
 # What a Tensor can do besides ops, a Variable does with its value.
 for _name in (
     "item", "tolist", "__bool__", "__float__", "__int__", "__complex__", "__index__",
-    "__array__", "__array_ufunc__", "__array_function__", "__array_namespace__", "__dlpack__",
-    "__dlpack_device__", "__len__", "__iter__", "__contains__", "__format__",
+    "__array__", "__array_namespace__", "__dlpack__", "__dlpack_device__", "__len__", "__iter__",
+    "__contains__", "__format__",
 ):  # fmt: skip
     setattr(Variable, _name, _delegate(_name))

@@ -1,5 +1,6 @@
 """For all tests: the same examples in every run, and no network."""
 
+import collections
 import os
 import socket
 import tempfile
@@ -15,6 +16,57 @@ settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci
 
 # Kernels compiled here are not the user's: the folder is the run's own.
 os.environ.setdefault("EAGERFLOW_CACHE", tempfile.mkdtemp(prefix="eagerflow-tests-"))
+
+# What the quick part leaves out, for it runs in many environments: it keeps each n-th case of
+# these tests, and none of those with 0. They took two thirds of the time.
+SLOW = {
+    "test_a_byte_beyond_ends_the_process": 0,
+    "test_a_fork_while_threads_compile": 0,
+    "test_a_hundred_thousand_nodes_are_counted": 0,
+    "test_a_hundred_thousand_nodes_print_in_linear_time": 0,
+    "test_a_limit_of_the_system": 0,
+    "test_a_lock_that_a_fork_leaves_behind_is_noticed": 0,
+    "test_a_program_ends_while_a_thread_compiles": 0,
+    "test_all_texts_compile_for_gpus": 0,
+    "test_bad_input_raises_our_errors_only": 6,
+    "test_code_for_processors_with_shorter_vectors": 0,
+    "test_compiled_and_dropped_kernels_leave_no_memory": 0,
+    "test_demo_says_when_it_misses_its_promise": 0,
+    "test_demo_trains_to_98_percent_and_draws": 0,
+    "test_eight_processes_compile_the_same_at_once": 0,
+    "test_eight_threads_call_thirty_regions_at_once": 0,
+    "test_every_refusal_is_met": 0,
+    "test_fuzzer_finds_a_dead_process": 0,
+    "test_large_regions_are_within_bounds_and_of_the_same_bits": 6,
+    "test_loading_runs_nothing_and_opens_one_file": 0,
+    "test_many_changes_are_found_in_time": 0,
+    "test_memory_is_bounded_by_the_file": 0,
+    "test_mutants_give_typed_errors": 0,
+    "test_narrower_machines": 0,
+    "test_no_byte_beyond_an_array_is_read": 6,
+    "test_programs": 10,
+    "test_random_programs_as_machine_code": 6,
+    "test_regions_are_within_bounds_and_of_the_same_bits": 6,
+    "test_saves_survive_kills": 0,
+    "test_the_compiler_can_be_switched_off": 0,
+    "test_threads_that_clear_do_not_disturb_others": 0,
+    "test_tutorial_runs": 0,
+    "test_wrong_gradient_rules_are_found": 6,
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark what SLOW names, before -m is looked at."""
+    seen = collections.Counter()
+    for item in items:
+        name = getattr(item, "originalname", None) or item.name
+        if name in SLOW:
+            step = SLOW[name]
+            if not step or seen[name] % step:
+                item.add_marker("slow")
+            seen[name] += 1
+
 
 LOCAL = ("127.0.0.1", "::1", "localhost", "")
 

@@ -1,6 +1,7 @@
 """Exceptions raised at every bytecode of a call, as Ctrl-C or a signal handler may raise them."""
 
 import sys
+import threading
 from pathlib import Path
 
 import eagerflow
@@ -48,12 +49,15 @@ def _by_trace(raiser, call):
 
 def _by_monitoring(raiser, call):
     monitoring, tool = sys.monitoring, sys.monitoring.DEBUGGER_ID
+    caller = threading.get_ident()  # events come from all threads
     events = monitoring.events.INSTRUCTION
 
     def instruction(code, offset):
         if not code.co_filename.startswith(PACKAGE):
             return monitoring.DISABLE
-        return raiser.count(code, offset)
+        if threading.get_ident() == caller:
+            raiser.count(code, offset)
+        return None
 
     monitoring.use_tool_id(tool, "interrupts")
     monitoring.register_callback(tool, events, instruction)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.capture.saving import file
 from eagerflow.cli import main
 from eagerflow.cli.run import _file_names
+from tests.capture.saved_programs import changed
 
 
 def build(activation=ef.tanh):
@@ -152,6 +154,60 @@ def test_run_says_what_is_wrong(command, arguments, words):
     assert (status, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("count", [60, 500, 100_000])
+def test_long_lists_are_no_names_of_files(command, folder, count):
+    ef.capture.trace(lambda x: ef.sum(x), ef.TensorSpec(("n",), "float32")).save(folder / "sum.ef")
+    numbers = ", ".join(["1.5"] * count)
+    status, out, err = command("run", "sum.ef", "--feed", f"x=[{numbers}]")
+    assert (status, err) == (0, "")
+    assert out.startswith("output = Tensor(")
+    status, _, err = command("run", "sum.ef", "--feed", f"x=[{numbers}")  # no end
+    assert status == 2 and "is not a value" in err
+
+
+def test_a_number_is_never_the_name_of_a_file(command, folder):
+    for name in ("1", "[1]"):
+        (folder / name).write_bytes(b"not an array")
+    ef.capture.trace(lambda x: x * 2.0, ef.TensorSpec((), "float32")).save(folder / "twice.ef")
+    assert command("run", "twice.ef", "--feed", "x=1")[1] == "output = Tensor(2., float32, cpu:0)\n"
+    np.save(folder / "plain", np.float32(4.0))
+    (folder / "plain.npy").rename(folder / "plain")
+    assert command("run", "twice.ef", "--feed", "x=plain")[1].startswith("output = Tensor(8.")
+
+
+@pytest.mark.parametrize(
+    "odd", ["\x1b[2J\x1b]0;t\x07", "\u202e", "\r", "\n  try: rm -r", "\n    try: rm -r"]
+)
+def test_no_command_prints_what_controls_a_terminal(command, folder, odd):
+    base = file.encode(build())
+
+    def change(tables):
+        tables["sources"] = [[f"{odd}.py", 1, odd] for _ in tables["sources"]]
+        tables["graphs"][-1]["name"] = odd
+        tables["graphs"][-1]["inputs"][0][:2] = [odd, odd]
+        tables["graphs"][-1]["outputs"][0][0] = odd
+        tables["nodes"][1][1] = f"dense/{odd}"
+
+    def wrong(tables):
+        change(tables)
+        tables["nodes"][1][5] = [0]
+
+    (folder / "odd.ef").write_bytes(changed(base, change))
+    (folder / "wrong.ef").write_bytes(changed(base, wrong))
+    feeds = ("--feed", f"{odd}=[[1, 2, 3]]", "--feed", "scale=1")
+    calls = [
+        ("show", "odd.ef"), ("show", "odd.ef", "--costs"), ("show", "odd.ef", "--dot"),
+        ("show", "odd.ef", "--costs", "--size", "n=2"), ("check", "odd.ef"), ("check", "wrong.ef"),
+        ("run", "odd.ef"), ("run", "odd.ef", *feeds), ("run", "odd.ef", *feeds, "--out", "made"),
+        ("run", "odd.ef", "--fetch", "no"), ("diff", "old.ef", "odd.ef"), ("show", "wrong.ef"),
+    ]  # fmt: skip
+    for call in calls:
+        _, out, err = command(*call)
+        assert out or err
+        assert all(line.isprintable() for line in (out + err).split("\n")), call
+        assert "\n  try: rm -r" not in out + err, call
 
 
 def test_pickles_are_not_loaded(command, folder):

@@ -26,6 +26,8 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import DTypeError
+from eagerflow.op import ops
+from tests.contract.cases import as_tensors, main_dtype, samples
 
 ALL = sorted(STANDARD, key=str)
 KINDS = [(bool, BOOL), (int, INTEGERS), (float, FLOATS), (complex, COMPLEX)]
@@ -134,9 +136,9 @@ def test_ops_join_scalars_as_the_table_says(dtype, scalar):
 
 
 @pytest.mark.parametrize("dtype", ALL, ids=str)
-def test_numpy_scalars_join_as_arrays_of_their_dtype(dtype):
+def test_arrays_without_axes_join_with_their_dtype(dtype):
     x = ef.ones((2,), dtype="float32")
-    assert (x + dtype.type(1)).dtype == promote(as_dtype("float32"), dtype)
+    assert (x + np.array(1, dtype)).dtype == promote(as_dtype("float32"), dtype)
 
 
 @given(st.lists(st.sampled_from(ALL), min_size=1, max_size=6), st.randoms())
@@ -179,3 +181,36 @@ def test_predicates():
     assert real_dtype(ef.complex128) == ef.float64
     assert real_dtype(ef.complex64) == ef.float32
     assert real_dtype(ef.int8) == ef.int8
+
+
+@pytest.mark.parametrize("name", [name for name, op in ops.items() if "dtype" in op.attributes])
+def test_dtype_is_that_of_the_result_or_is_refused(name):
+    op, given = ops[name], 0
+    for wanted in sorted(ef.dtypes.STANDARD, key=str):
+        for sample in samples(op, main_dtype(op)):
+            attributes = sample.attributes | {"dtype": wanted}
+            try:
+                found = op.call(*as_tensors(sample), **attributes)
+            except ef.errors.EagerflowError as error:
+                assert error.argument, "it does not say which argument is wrong"
+                continue
+            assert found.dtype == wanted
+            given += 1
+    assert given
+
+
+def test_bools_are_added_as_numpy_does():
+    x = np.array([[0.0, 2.0, -2.0], [0.0, 0.0, 0.0]])
+    for ours, numpys in (
+        (ef.sum, np.sum), (ef.prod, np.prod), (ef.cumulative_sum, np.cumsum),
+        (ef.cumulative_prod, np.cumprod),
+    ):  # fmt: skip
+        for axis in (0, 1):
+
+            def f(x):
+                return ours(x * 1, axis=axis, dtype="bool")  # noqa: B023
+
+            expected = numpys(x, axis=axis, dtype=bool)
+            for found in (f(ef.tensor(x)), ef.function(f)(ef.tensor(x))):
+                assert found.dtype == ef.bool
+                np.testing.assert_array_equal(found, expected)

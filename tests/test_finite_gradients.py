@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.op import ops
+from tests.contract.cases import FLOAT64, dtypes_of, samples
 
 INF = float("inf")
 
@@ -84,5 +86,49 @@ def test_gradient_is_right_under_vmap_and_twice(name):
     rows = ef.tensor([x, x], dtype="float64")
     each = ef.vmap(ef.grad(function))(rows).numpy()
     np.testing.assert_allclose(each, [expected, expected], rtol=1e-12, atol=1e-300)
-    second = ef.jacobian(ef.grad(function))(ef.tensor(x, dtype="float64"))
+    derivative = ef.jacobian(ef.grad(function), unconnected="zero")  # some are linear
+    second = derivative(ef.tensor(x, dtype="float64"))
     assert np.isfinite(second.numpy()).all()
+
+
+EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.0, -2.0]
+SMOOTH = [
+    name for name, op in ops.items()
+    if op.family == "elementwise" and op.differentiable and dtypes_of(op, (FLOAT64,))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_both_modes_agree_at_singular_points(name):
+    """For each argument alone, at all combinations of edges; decision 11 says why not in sums."""
+    op, sample = ops[name], samples(ops[name], FLOAT64)[0]
+    count = sum(getattr(x, "dtype", None) == FLOAT64 for x in sample.args)
+    grid = np.stack(np.meshgrid(*[EDGES] * count, indexing="ij")).reshape(count, -1)
+    rows = iter(grid)
+    args = [
+        next(rows) if getattr(x, "dtype", None) == FLOAT64 else np.resize(x, grid.shape[1])
+        for x in sample.args
+    ]
+    for i, x in enumerate(args):
+        if x.dtype != FLOAT64:
+            continue
+
+        def alone(x):
+            return op.call(*args[:i], x, *args[i + 1 :], **sample.attributes)  # noqa: B023
+
+        for weight in (1.0, 0.0, -2.0):
+            y, pull = ef.vjp(alone, ef.tensor(x))
+            (backward,) = pull(ef.full(y.shape, weight, dtype="float64"))
+            forward = ef.jvp(alone, (ef.tensor(x),), (np.full(x.shape, weight),))[1]
+            np.testing.assert_allclose(forward, backward, rtol=1e-12)
+
+
+def test_infinities_of_both_signs_are_not_taken_for_0():
+    x = ef.tensor(2.0)
+    for f in (lambda x: ef.sqrt(x - x), lambda x: ef.sqrt(x - 2 * x + x)):
+        assert np.isnan(float(ef.grad(f)(x)))
+        assert float(ef.jvp(f, (x,), (ef.tensor(1.0),))[1]) == 0
+    both = lambda x: ef.sqrt(x) - ef.sqrt(x)
+    zero = ef.tensor(0.0)
+    assert np.isnan(float(ef.grad(both)(zero)))
+    assert np.isnan(float(ef.jvp(both, (zero,), (ef.tensor(1.0),))[1]))

@@ -162,7 +162,6 @@ def test_numpy_functions_that_have_a_counterpart(name):
 
 
 REFUSED = {
-    "add with out": lambda x: np.add(x, 1, out=np.zeros_like(A)),
     "add.reduce": lambda x: np.add.reduce(x),
     "add.at": lambda x: np.add.at(np.zeros((2, 3)), 0, x),
     "percentile": lambda x: np.percentile(x, 50),
@@ -275,7 +274,10 @@ def test_users_error_state_is_left_alone():
 
 def test_asarray_shows_the_memory_and_does_not_let_it_be_changed():
     t = ef.tensor(A)
-    for view in (np.asarray(t), t.numpy(), np.from_dlpack(t)):
+    views = [np.asarray(t), t.numpy()]
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":  # before, DLPack could not say "read-only"
+        views.append(np.from_dlpack(t))
+    for view in views:
         assert np.shares_memory(view, t._array)
         with pytest.raises(ValueError, match="read-only"):
             view[0] = 9

@@ -1,6 +1,7 @@
 """Nests: flattening, rebuilding, and names of leaves."""
 
 import collections
+import time
 from typing import NamedTuple
 
 import pytest
@@ -104,3 +105,134 @@ def test_gradients_come_in_the_nest_of_the_sources():
 
     g = ef.grad(loss)(params)
     assert tree.map_leaves(float, g) == {"w": [12.0, Pair(8.0, 6.0)], "b": (1.0,)}
+
+
+# Classes made from lists, tuples and dicts --------------------------------------------------------
+
+
+class Batch(dict):
+    def __init__(self, source, **parts):
+        super().__init__(**parts)
+        self.source = source
+
+    def __setitem__(self, key, value):
+        raise TypeError("a batch does not change")
+
+
+class Ordered(collections.OrderedDict):
+    pass
+
+
+class Rows(list):
+    __slots__ = ("unit",)
+
+
+class Point(Pair):
+    def __new__(cls, left):
+        return super().__new__(cls, left, left)
+
+
+class Shape(tuple):
+    def __new__(cls, *sizes):
+        return super().__new__(cls, sizes)
+
+
+def rows(*items):
+    made = Rows(items)
+    made.unit = "m"
+    return made
+
+
+def made_objects():
+    found = [
+        collections.defaultdict(list, a=1.0, b=2.0), collections.Counter(a=1, b=2),
+        collections.OrderedDict(b=1.0, a=2.0), Ordered(b=1.0, a=2.0), Batch("disk", x=1.0, y=2.0),
+        rows(1.0, 2.0), Pair(1.0, 2.0), Point(1.0), Shape(1.0, 2.0), Shape(), rows(),
+    ]  # fmt: skip
+    found[3].origin = ["kept", "by identity"]
+    return found
+
+
+NAMES = [type(nest).__name__ for nest in made_objects()]
+
+
+def check_remade(again, nest, scaled=1):
+    assert type(again) is type(nest)
+    values = list(again.values()) if isinstance(nest, dict) else list(again)
+    wanted = nest.values() if isinstance(nest, dict) else nest
+    assert [float(x) for x in values] == [scaled * x for x in wanted]
+    if isinstance(nest, dict):
+        assert list(again) == list(nest)
+    assert getattr(again, "__dict__", None) == getattr(nest, "__dict__", None)
+    for name in ("default_factory", "unit"):
+        assert getattr(again, name, None) is getattr(nest, name, None)
+
+
+@pytest.mark.parametrize("nest", made_objects(), ids=NAMES)
+def test_objects_are_rebuilt_as_what_they_were(nest):
+    found, structure = tree.flatten(nest)
+    check_remade(tree.unflatten(structure, found), nest)
+    check_remade(tree.map_leaves(lambda x: 3 * x, [nest])[0], nest, 3)
+    assert tree.flatten(nest)[1] == structure
+    assert hash(tree.flatten(nest)[1]) == hash(structure)
+    assert tree.flatten_up_to(structure, nest) == found
+
+
+@pytest.mark.parametrize("nest", made_objects(), ids=NAMES)
+def test_captured_functions_take_and_return_them(nest):
+    seen = []
+
+    @ef.function
+    def f(given):
+        seen.append(given)
+        return tree.map_leaves(lambda x: x * 2, given)
+
+    for _ in range(2):
+        check_remade(f(nest), nest, 2)
+    check_remade(f.python(nest), nest, 2)
+    assert type(seen[0]) is type(nest)
+    assert getattr(seen[0], "__dict__", None) == getattr(nest, "__dict__", None)
+    assert len(f.graphs) == 1
+
+
+def test_captured_code_uses_what_they_carry():
+    @ef.function
+    def total(given):
+        return given["a"] + given["missing"]
+
+    ones = collections.defaultdict(lambda: 1.0, a=ef.tensor(2.0))
+    fives = collections.defaultdict(lambda: 5.0, a=ef.tensor(2.0))
+    assert float(total(ones)) == 3.0
+    assert float(total(fives)) == 7.0
+
+    scale = ef.function(lambda batch: batch["x"] * (2 if batch.source == "disk" else 1))
+    x = ef.tensor(1.0)
+    assert float(scale(Batch("disk", x=x))) == 2.0
+    assert float(scale(Batch("net", x=x))) == 1.0
+    assert len(scale.graphs) == 2
+
+
+@pytest.mark.parametrize("nest", made_objects()[:9], ids=NAMES[:9])
+def test_transforms_and_loops_keep_them(nest):
+    def total(given):
+        return sum(x**2 for x in tree.flatten(given)[0])
+
+    floats = tree.map_leaves(float, nest)
+    check_remade(ef.grad(total)(floats), floats, 2)
+    doubled = ef.fori_loop(0, 1, lambda i, s: tree.map_leaves(lambda x: x * 2, s), floats)
+    check_remade(doubled, floats, 2)
+    if isinstance(nest, dict):  # in another order of keys, and with other attributes
+
+        def turned(i, state):
+            structure = tree.flatten(state)[1]
+            keys = structure.keys[::-1]
+            return tree.unflatten(
+                structure._replace(keys=keys, state=()), [state[key] for key in keys]
+            )
+
+        check_remade(ef.fori_loop(0, 2, turned, floats), floats)
+
+
+def test_what_the_system_makes_is_a_leaf():
+    now = time.gmtime(0)
+    assert tree.flatten([now])[0] == [now]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.devices import as_device, current_device, device_of
-from eagerflow.dtypes import DType, bfloat16, float16, float32
+from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
 from eagerflow.op import Op
 
@@ -43,7 +43,7 @@ class Backend:
 
     def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
         """The function of the first array and the user's attributes, for the hot path."""
-        if op.direct is None or (op.family not in MOVERS and dtype in (bfloat16, float16)):
+        if op.direct is None or (op.family not in MOVERS and dtype in NARROW):
             return None
         try:
             function: Callable[..., Any] = op.direct(self.xp)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
-from contextvars import Context
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow.backends.base import Backend
 from eagerflow.dtypes import DType
-from eagerflow.kernels import buffers
+from eagerflow.errors import OutOfMemoryError
+from eagerflow.kernels import allocation, buffers
 
-__all__ = ["NumpyBackend", "quiet_runner"]
+__all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
 
 KEPT_BYTES = 31 << 20
 
@@ -24,9 +27,53 @@ def quiet_runner() -> Callable[..., Any]:
     call, an ``errstate`` 1 µs, and neither the user's settings nor the warning filters are
     touched. A context can be entered once at a time, so each thread has one.
     """
-    context = Context()
+    context = allocation.context()
     context.run(np.seterr, all="ignore")
     return context.run
+
+
+_shared = quiet_runner()
+
+
+def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+    """``f(...)`` as kernels are called, once more with what the garbage collector gives back.
+
+    ``f`` changes nothing. Raises OutOfMemoryError.
+    """
+    run, again = _shared, False
+    while True:
+        try:
+            return run(f, *args, **named)
+        except RuntimeError as error:  # somebody else is in the context, or this thread itself
+            if "cannot enter context" not in str(error) or run is not _shared:
+                raise
+            run = quiet_runner()
+        except MemoryError as error:
+            if isinstance(error, OutOfMemoryError):
+                raise
+            if again:
+                raise OutOfMemoryError(allocation.told(error), hint=buffers.HINT) from error
+            again = True
+            gc.collect()
+
+
+# Memory of others ------------------------------------------------------------------------------
+
+lent: dict[int, weakref.ref[Any]] = {}
+"""By identity, arrays of others whose memory tensors share."""
+
+
+def owner_of(array: Any) -> Any:
+    """The NumPy array that the memory of a view belongs to."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def lend(array: Any) -> None:
+    """Remember that tensors share the memory of this array, which somebody else may write."""
+    owner = owner_of(array)
+    lent[id(owner)] = weakref.ref(owner, partial(lent.pop, id(owner)))
 
 
 class NumpyBackend(Backend):
@@ -50,7 +97,7 @@ class NumpyBackend(Backend):
         return np.asarray(obj, dtype)
 
     def copy(self, array: Any) -> Any:
-        return np.array(array)
+        return quietly(np.array, array)
 
     def to_numpy(self, array: Any) -> np.ndarray[Any, Any]:
         view: np.ndarray[Any, Any] = array.view()

@@ -17,6 +17,7 @@ from eagerflow.graph import Graph, Node, Value, Values
 from eagerflow.recorder import custom_call, now, scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
+from eagerflow.variable import assign_together
 
 __all__ = ["call_recorded", "only_tapes"]
 
@@ -53,10 +54,8 @@ def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list
     entries = [*inputs, *(c.variable.value for c in graph.cells), *(v.constant for v in constants)]
     found = _call(pure, numerics, entries)
     count = len(graph.outputs)
-    for cell, tensor in zip(
-        (c for c in graph.cells if c.assigned is not None), found[count:], strict=True
-    ):
-        cell.variable.assign(tensor)
+    cells = [c.variable for c in graph.cells if c.assigned is not None]
+    assign_together(dict(zip(cells, found[count:], strict=True)))
     return found[:count]
 
 

@@ -10,9 +10,10 @@ import numpy as np
 from eagerflow.capture.listing.text import nested, type_text
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
-from eagerflow.errors import CaptureError, EagerflowError, short_repr
+from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph import Cell, Graph, Node, Value, graph_method
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
+from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
 
 __all__ = ["check"]
@@ -61,6 +62,9 @@ class _Check:
             if type(value) is not Value:
                 self.fail(f"an output or an assigned value is {short_repr(value)}")
         self._inputs()
+        names = [cell.name for cell in graph.cells]
+        if len(set(names)) != len(names):
+            self.fail("its Variables do not have a name each", received=", ".join(map(str, names)))
         for cell in graph.cells:
             self._cell(cell)
         for value in graph.constants:
@@ -75,7 +79,7 @@ class _Check:
     def fail(self, problem: str, node: Node | None = None, **more: Any) -> NoReturn:
         subject = self.graph.name if node is None else f"{node.name} = {_op_name(node)}(...)"
         at = None if node is None else node.place or None
-        raise CaptureError(f"{self.where}{subject}: {problem}", at=at, **more)
+        raise CaptureError(printable(f"{self.where}{subject}: {problem}"), at=at, **more)
 
     # Values ----------------------------------------------------------------------------------
 
@@ -239,6 +243,13 @@ class _Check:
                     f"the attribute {name} holds {bad}", node,
                     expected="numbers, texts, dtypes, None, slices, graphs, or tuples of these",
                 )  # fmt: skip
+        found = unfit(op, given)
+        if found is not None:
+            name, words = found
+            self.fail(
+                f"the attribute {name} is not what the op takes", node,
+                received=short_repr(given[name]), expected=words,
+            )  # fmt: skip
 
     def _results(self, node: Node, op: Op) -> None:
         for i, value in enumerate(node.outputs):

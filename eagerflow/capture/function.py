@@ -34,11 +34,12 @@ from eagerflow.capture.trace import (
     number,
     plain_name,
     spec_input,
+    wide_dtype,
 )
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
-from eagerflow.errors import ArgumentError, CaptureError, short_repr
+from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec
@@ -313,11 +314,11 @@ class Function:
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)
+            elif cls in NUMBERS and i not in static:
+                parts.append(cls)
             elif isinstance(x, np.ndarray | np.generic):
                 parts.append(x.dtype)
                 parts.append(x.shape)
-            elif cls in NUMBERS and i not in static:
-                parts.append(cls)
             else:
                 parts.append(_identity(x))
         parts.append(current_device())
@@ -434,14 +435,12 @@ class Function:
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
+        if spec is None and type(x) in NUMBERS:
+            return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
             other = type(x) is Tensor and x.device is not recorder.device
             spec = TensorSpec(x.shape, x.dtype, None, x.device if other else None)
-        if spec is not None:
-            return spec_input(recorder, spec, name, inputs)
-        if type(x) in NUMBERS and not static:
-            return number(recorder, type(x), name, inputs)
-        return x
+        return x if spec is None else spec_input(recorder, spec, name, inputs)
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -507,7 +506,7 @@ class Function:
         return self._history.text(self._name(), self._entries, plans)
 
     def __repr__(self) -> str:
-        return f"<Function {self._name()}: {len(self._entries.items)} graphs>"
+        return printable(f"<Function {self._name()}: {len(self._entries.items)} graphs>")
 
 
 def _let_go(owner: Any, key: Any, dead: Any) -> None:
@@ -525,12 +524,8 @@ def _restored(python: Any, *more: Any) -> Function:
 
 
 def _as_input(x: Any) -> Tensor:
-    """A NumPy array or a Python number as a tensor of full precision."""
-    if type(x) is float:
-        return as_tensor(x, "float64")
-    if type(x) is complex:
-        return as_tensor(x, "complex128")
-    return as_tensor(x, copy=True)
+    """A NumPy array or a number as a tensor of full precision."""
+    return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
 
 
 def _by_identity(x: Any) -> bool:
@@ -544,7 +539,7 @@ def _identity(x: Any) -> Any:
     """What stands for an object in a signature: plain values themselves, others who they are."""
     cls = type(x)
     if cls in _PLAIN or cls in NUMBERS:
-        return cls, repr(x) if cls is float or cls is complex else x
+        return cls, x if cls in _PLAIN or cls is int else repr(x)
     return (cls, id(x)) if _by_identity(x) else x
 
 

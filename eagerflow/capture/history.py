@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.recent import Recent
 from eagerflow.display import summary
+from eagerflow.dtypes import NUMERIC
+from eagerflow.errors import printable
 from eagerflow.graph import Graph
 from eagerflow.spec import TensorSpec
 
@@ -15,7 +17,7 @@ __all__ = ["NUMBERS", "Argument", "History", "Told", "described"]
 
 TOLD = 64  # traces that are told of; of earlier ones only the number is known
 SHOWN = 3  # arguments that changed, as explain tells them
-NUMBERS = frozenset({int, float, complex})
+NUMBERS = frozenset({int, float, complex, *(dtype.type for dtype in NUMERIC)})
 
 
 class Argument(NamedTuple):
@@ -121,4 +123,4 @@ class History:
                 "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
                 "in input_signature, needs one graph"
             )
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))

@@ -7,11 +7,7 @@ have their new ones when it has ended without an error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import gt
-from sys import getrefcount
 from typing import Any
-
-import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.concrete import concrete
@@ -20,16 +16,15 @@ from eagerflow.capture.homes import homes
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
 from eagerflow.capture.recent import Recent
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.graph import Graph, Value, graph_method
-from eagerflow.kernels import buffers as memory
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.variable import Variable
+from eagerflow.variable import assign_together, read_together, replace_values, writing
 
 __all__ = ["NUMERICS", "Replay", "replay_of"]
 
@@ -48,6 +43,8 @@ class Replay:
         self.numerics = numerics
         self.cells = graph.cells
         self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
+        self._variables = [c.variable for c in graph.cells]
+        self._assigned = [c.variable for c in self.assigned]
         self._optimized = graph.optimized(numerics=numerics, final=True)
         self.plans: Recent[Plan] = Recent()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
@@ -81,7 +78,7 @@ class Replay:
 
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
-        tensors = [cell.variable.current for cell in self.cells]
+        tensors = read_together(self._variables)
         arrays = [x._array if type(x) is Tensor else x for x in inputs]
         first = (
             inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
@@ -93,24 +90,32 @@ class Replay:
         for i in plan.shared:
             if i < len(inputs) and type(inputs[i]) is not Tensor:
                 arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
-        if plan.replaced:
-            del tensors
-            found = replace_variables(plan, arrays)
-        else:
-            found = plan.run(arrays)
+        made: list[Tensor] = []
+
+        def finish(found: tuple[Any, ...], commit: Any) -> None:
+            made.extend(map(new_tensor, found, self._kinds_on(device)))
+            if not self.assigned:
+                return
+            count = len(made) - len(self.assigned)
+            new = dict(zip(self._assigned, made[count:], strict=True))
+            del made[count:]
+            if commit is not None:
+                commit.replace(dict(zip(self._variables, tensors, strict=True)), new)
+            else:
+                while replace_values(new):
+                    writing.wait()
+
+        plan.run(arrays, finish)
+        return made
+
+    def _kinds_on(self, device: Device) -> tuple[Any, ...]:
         kinds = self._kinds.get(device)
         if kinds is None:
             places = homes(self.graph, device)
             finals = self.graph.finals()
             kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
             self._kinds[device] = kinds
-        made = [new_tensor(a, k) for a, k in zip(found, kinds, strict=True)]
-        if self.assigned:
-            count = len(made) - len(self.assigned)
-            for cell, tensor in zip(self.assigned, made[count:], strict=True):
-                cell.variable.current = tensor
-            del made[count:]
-        return made
+        return kinds
 
     def checked(self, inputs: Sequence[Any]) -> list[Any]:
         """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
@@ -129,69 +134,6 @@ _NO_SIZES: dict[str, int] = {}
 def _as_written(graph: Graph) -> Sequence[Any]:
     """The nodes themselves: what eager would call, one by one."""
     return graph.nodes
-
-
-def are_exclusive(tensors: list[Tensor]) -> bool:
-    """Whether nobody but ``replace_variables`` holds tensors, their arrays, or views of these."""
-    for tensor in tensors:  # noqa: SIM110 (the frame of a generator would hold one more)
-        if any(map(gt, _references(tensor), _ALONE)):
-            return False
-    return True
-
-
-def _references(tensor: Tensor) -> tuple[int, int, int]:
-    """How often the tensor, its array and the owner of the array's memory are referred to."""
-    array = tensor._array
-    owner = array
-    while isinstance(owner.base, np.ndarray):
-        owner = owner.base
-    held = getrefcount(owner) if owner is not array else 0
-    return getrefcount(tensor), getrefcount(array) - (owner is array), held
-
-
-def replace_variables(plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
-    """Run a plan that updates Variables in place where nobody else holds their values.
-
-    Meanwhile the Variables are taken: who reads one in another thread waits for the new value.
-    """
-    held: dict[Variable, Tensor] = {}
-    try:
-        for variable in plan.lent:  # in one order everywhere, so that no two runs wait in a ring
-            held[variable] = variable.lend()
-        for group, update in plan.replaced:
-            own = [held[cell.variable] for cell, _, _ in group]
-            if are_exclusive(own):
-                arrays += [t._array for t in own]
-            else:
-                update.get_ready()
-                arrays += [memory.empty(t.shape, t.dtype) for t in own]
-            del own
-        return plan.run(arrays)
-    finally:
-        for variable, tensor in held.items():
-            variable.give_back(tensor)
-
-
-def _probe() -> tuple[int, int, int]:
-    """What ``_references`` gives for a tensor that nobody else holds, in this Python."""
-    seen: list[tuple[int, int, int]] = []
-
-    def count(tensors: list[Tensor]) -> None:
-        for tensor in tensors:
-            seen.append(_references(tensor))
-
-    for make in (lambda: np.zeros(3), lambda: np.zeros(6).reshape(2, 3)):
-        variable = Variable(0.0)
-        variable.current = new_tensor(make(), variable.current._kind)
-        arrays = [variable.current._array]
-        held = {variable: variable.lend()}
-        own = [held[variable]]
-        count(own)
-        del arrays
-    return max(c[0] for c in seen), max(c[1] for c in seen), max(c[2] for c in seen)
-
-
-_ALONE = _probe()
 
 
 def named(graph: Graph) -> list[tuple[str, Value]]:
@@ -214,8 +156,8 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
-        plain = not hasattr(given, "dtype")  # Python's numbers, and lists of them, fit any dtype
-        tensor = as_tensor(given, value.dtype if plain else None)
+        plain = number_type(given) is not None or not hasattr(given, "dtype")
+        tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
         if tensor.dtype != value.dtype:
             raise DTypeError(
                 "the dtype is another one than the graph's", op=graph.name, argument=name,
@@ -303,9 +245,8 @@ def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     # The sizes may be names again, of a function that is traced for sizes of its own.
     sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
     outputs, assigned = evaluate(concrete(graph, sizes), entries)
-    cells = [c for c in graph.cells if c.assigned is not None]
-    for cell, tensor in zip(cells, assigned, strict=True):
-        cell.variable.assign(tensor)
+    cells = [c.variable for c in graph.cells if c.assigned is not None]
+    assign_together(dict(zip(cells, assigned, strict=True)))
     return outputs
 
 

@@ -72,8 +72,10 @@ class Session:
         with self._lock:
             self._check_open("extend")
             names = {c: self._name_of(c) for c in graph.cells}
-            variables = {name: self._variable(c, name) for c, name in names.items()}
-            self._variables |= variables
+            variables = self._variables.copy()
+            for c, name in names.items():
+                variables[name] = self._variable(c, variables.get(name))
+            self._variables = variables
             label = graph.name
             taken = {name.partition(":")[0] for name in self._names if ":" in name}
             number = 0
@@ -105,8 +107,7 @@ class Session:
                 name = f"{cell.name}_{number}"
         return name
 
-    def _variable(self, cell: Cell, name: str) -> Variable:
-        known = self._variables.get(name)
+    def _variable(self, cell: Cell, known: Variable | None) -> Variable:
         if known is None:
             found: Variable = cell.variable
             return found

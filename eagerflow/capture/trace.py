@@ -15,17 +15,20 @@ from types import ModuleType
 from typing import Any
 from weakref import ref
 
+import numpy as np
+
 from eagerflow import tree
 from eagerflow.capture.evaluate import call_node, find
 from eagerflow.capture.homes import said
 from eagerflow.capture.leaks import refuse_leaks, young
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, place_of
-from eagerflow.number import Number
+from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, now, scopes, under
 from eagerflow.spec import TensorSpec
@@ -38,7 +41,8 @@ __all__ = [
 ]  # fmt: skip
 
 _frame = sys._getframe
-_WIDE = {float: "float64", int: "int64", complex: "complex128"}
+_WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
+_LARGEST = np.dtype("uint64")
 
 
 def _here(depth: int) -> str:
@@ -341,7 +345,7 @@ class Trace(Recorder):
 
     def _result(self, leaf: Any) -> Any:
         if isinstance(leaf, Number):
-            leaf = leaf.tensor
+            leaf = leaf.tensor if leaf.own is None else leaf.value
         if isinstance(leaf, Variable):
             leaf = under(self, lambda: leaf.value)
         if type(leaf) is Tensor:
@@ -510,11 +514,21 @@ def plain_name(path: str) -> str:
     return found.strip("_") or "argument"
 
 
-def number(recorder: Trace, python: type, name: str, inputs: list[Value]) -> Number:
-    """An input that stands for a Python number of this type."""
-    tensor = recorder.input(TensorSpec((), _WIDE[python]), name)
+def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Number:
+    """An input that stands for a number of Python's or NumPy's of this one's type."""
+    python = number_type(example)
+    assert python is not None
+    tensor = recorder.input(TensorSpec((), wide_dtype(example)), name)
     inputs.append(tensor._array)
-    return Number(tensor, python)
+    return Number(tensor, python, example.dtype if isinstance(example, np.generic) else None)
+
+
+def wide_dtype(number: Any) -> DType:
+    """The dtype that holds any number of this one's type."""
+    python = number_type(number)
+    assert python is not None
+    kind = _WIDE[python]
+    return kind if getattr(number, "dtype", None) != _LARGEST else _LARGEST
 
 
 def run_traced(

@@ -19,7 +19,7 @@ from eagerflow.devices import current_device
 from eagerflow.devices import devices as all_devices
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph import Graph, Node, Value, Values
 from eagerflow.op import Op
 from eagerflow.recorder import Recorder, below
@@ -43,7 +43,7 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         a, b = self.reference, self.found
         at = f" at {self.place}" if self.place else ""
-        head = f"{self.mode}: {self.name}{at}: "
+        head = printable(f"{self.mode}: {self.name}{at}: ")
         if (a.shape, a.dtype) != (b.shape, b.dtype):
             return f"{head}{summary(b)} in place of {summary(a)}"
         wrong = ~_equal_bits(a, b)
@@ -80,10 +80,11 @@ class Verification:
 
     def __str__(self) -> str:
         verdict = "the same in all ways" if self else "different"
-        return "\n".join([f"{self.name}: {verdict}", *(f"  {line}" for line in self.lines)])
+        lines = [f"{self.name}: {verdict}", *(f"  {line}" for line in self.lines)]
+        return "\n".join(map(printable, lines))
 
     def __repr__(self) -> str:
-        return f"<Verification of {self.name}: {'same' if self else 'different'}>"
+        return printable(f"<Verification of {self.name}: {'same' if self else 'different'}>")
 
 
 class Listing(Recorder):

@@ -13,7 +13,7 @@ from eagerflow.cli.devices import run_devices
 from eagerflow.cli.diff import add_diff
 from eagerflow.cli.run import add_run
 from eagerflow.cli.show import add_show
-from eagerflow.errors import EagerflowError
+from eagerflow.errors import EagerflowError, printable
 
 __all__ = ["main"]
 
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
-        print(f"eagerflow {options.command}: {error}", file=sys.stderr)
+        print(f"eagerflow {options.command}: {printable(str(error))}", file=sys.stderr)
         return 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eagerflow.cli.show import open_graph
-from eagerflow.errors import CaptureError, FileFormatError
+from eagerflow.errors import CaptureError, FileFormatError, printable
 
 __all__ = ["add_check"]
 
@@ -29,8 +29,8 @@ def _run(options: argparse.Namespace) -> int:
             graph = open_graph(path)
             graph.check()
         except (CaptureError, FileFormatError) as error:
-            print(f"{path}: {error}", file=sys.stderr)
+            print(f"{printable(str(path))}: {error}", file=sys.stderr)
             status = 1
         else:
-            print(f"{path}: {graph!r} keeps all rules")
+            print(f"{printable(str(path))}: {graph!r} keeps all rules")
     return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.capture.evaluate import evaluate
 from eagerflow.cli.show import open_graph, pairs
-from eagerflow.errors import ArgumentError, DTypeError, FileFormatError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, printable
 
 __all__ = ["add_run"]
 
@@ -57,9 +58,10 @@ def _run(options: argparse.Namespace) -> int:
         if options.out:
             path = options.out / file
             np.save(path, tensor.numpy(), allow_pickle=False)
-            print(f"{name}: {tensor.dtype.name}{list(tensor.shape)} in {path}")
+            kind = f"{tensor.dtype.name}{list(tensor.shape)}"
+            print(printable(f"{name}: {kind} in {path}"))
         else:
-            print(f"{name} = {tensor!r}")
+            print(f"{printable(name)} = {tensor!r}")
     return 0
 
 
@@ -106,15 +108,15 @@ def _fed(name: str, text: str, value: Any, sizes: dict[str, int]) -> ef.Tensor:
 
 
 def _array(name: str, text: str) -> Any:
-    path = Path(text)
-    if path.suffix == ".npy" or path.is_file():
-        try:
-            return np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise FileFormatError(f"{path} is not an array in a .npy file: {error}") from None
     try:
-        found = np.asarray(json.loads(text))
-    except ValueError:
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # it is no JSON, so it is the name of a file
+        if text.endswith(".npy") or os.path.isfile(text):
+            return _loaded(text)
+        value = None
+    try:
+        found = np.asarray(value)
+    except ValueError:  # rows of several lengths
         found = np.asarray(None)
     if found.dtype.kind not in "bif":
         raise ArgumentError(
@@ -122,6 +124,13 @@ def _array(name: str, text: str) -> Any:
             expected="a .npy file, a number, or a list of numbers such as [1.0, 2.0]",
         )
     return found
+
+
+def _loaded(path: str) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise FileFormatError(f"{path} is not an array in a .npy file: {error}") from None
 
 
 def _file_names(names: Iterable[str]) -> list[str]:

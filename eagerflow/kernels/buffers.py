@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.errors import OutOfMemoryError
+from eagerflow.kernels import allocation
 
 __all__ = [
     "BORDER", "BufferPool", "empty", "empty_like", "release", "set_kept_limit", "set_limit",
@@ -46,6 +47,10 @@ CGROUP_LIMITS = (  # of version 2 and of version 1
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 )
 
+HINT = (
+    "drop tensors that are no longer needed, work on smaller batches, or raise the limit with"
+    " ef.set_memory_limit"
+)
 REFUSALS = (OSError, OverflowError, ValueError)  # of pages, by the system
 
 # The system --------------------------------------------------------------------------------------
@@ -157,6 +162,7 @@ class BufferPool:
         self._kept_limit = default_kept_limit() if kept_limit is None else kept_limit
         self._mapped = self._in_use = self._peak = 0  # bytes
         self._reuses = self._made = self._time = 0
+        self._counts = False  # whether NumPy's own arrays count as well
         self._when_dead = self._take_back  # one bound method for all leases
 
     # Arrays ----------------------------------------------------------------------------------
@@ -221,16 +227,27 @@ class BufferPool:
             lease = _Lease(inner, self._when_dead)
             lease.block = block
             block.lease = lease
-            self._in_use = used = self._in_use + size
-            if used > self._peak:
-                self._peak = used
+            self._lent(size)
         return inner
+
+    def _lent(self, size: int) -> None:
+        """Count ``size`` more bytes as lent, which NumPy's arrays leave room for."""
+        self._in_use = used = self._in_use + size
+        if self._counts:
+            allocation.books[allocation.LENT] = used
+            used += allocation.held()
+        if used > self._peak:
+            self._peak = used
+
+    def _room(self) -> float:
+        """Bytes that may still be lent."""
+        return self._limit - self._in_use - (allocation.held() if self._counts else 0)
 
     def _make(self, size: int) -> _Block | None:
         """A new block, for which kept ones make room."""
-        if self._in_use + size > self._limit:
+        if size > self._room():
             return None
-        self._forget(self._limit - self._in_use - size)
+        self._forget(self._room() - size)
         home = self._kept.setdefault(size, deque())
         try:
             block = _Block(size, home)
@@ -253,7 +270,8 @@ class BufferPool:
                 return
             block.lease = None
             self._time = block.since = self._time + 1
-            self._in_use = used = self._in_use - block.size
+            self._lent(-block.size)
+            used = self._in_use
             block.home.append(block)
             mapped = self._mapped
             if mapped - used <= self._kept_limit and mapped <= self._limit:
@@ -280,10 +298,22 @@ class BufferPool:
     def set_limit(self, size: int | None) -> None:
         """Let arrays of the pool have ``size`` bytes in all; None lifts the limit.
 
-        Kept blocks are dropped where they would not fit. Arrays below ``BORDER`` bytes, and
-        those that NumPy makes by itself, do not count.
+        Kept blocks are dropped where they would not fit. Only those arrays count that come from
+        ``empty`` and have ``BORDER`` bytes or more.
         """
         self._set("_limit", math.inf if size is None else size)
+
+    def set_common_limit(self, size: int | None) -> None:
+        """Let all arrays that kernels make have ``size`` bytes in all; None lifts the limit.
+
+        Arrays that NumPy makes by itself count from when the limit is set; without llvmlite only
+        those of the pool do.
+        """
+        with self.lock:
+            self._recount()
+            lent = self._in_use
+        self._counts = allocation.limit(size, lent)
+        self.set_limit(size)
 
     def set_kept_limit(self, size: int | None) -> None:
         """Keep blocks of ``size`` bytes in all; None stands for the default."""
@@ -313,14 +343,16 @@ class BufferPool:
 
         ``bytes_in_use`` by arrays and at most so far, ``bytes_kept`` for the next ones,
         ``allocations`` of arrays and how many of them were ``reuses`` of a kept block;
-        ``bytes_limit`` is 0 where there is none.
+        ``bytes_limit`` is 0 where there is none. Under a common limit, arrays that NumPy has made
+        since it was set are in use too.
         """
         with self.lock:
             self._recount()
+            counted = self._counts
             return {
-                "bytes_in_use": self._in_use,
+                "bytes_in_use": self._in_use + (allocation.held() if counted else 0),
                 "bytes_kept": self._mapped - self._in_use,
-                "peak_bytes_in_use": self._peak,
+                "peak_bytes_in_use": max(self._peak, allocation.books[allocation.PEAK] * counted),
                 "allocations": self._made + self._reuses,
                 "reuses": self._reuses,
                 "bytes_limit": 0 if self._limit is math.inf else int(self._limit),
@@ -337,7 +369,8 @@ class BufferPool:
             elif lease is not None and lease() is None:
                 self._take_back(lease)
         blocks = self._blocks.copy()
-        self._in_use = sum([block.size for block in blocks if block.lease is not None])
+        self._in_use = 0
+        self._lent(sum([block.size for block in blocks if block.lease is not None]))
         self._mapped = sum([block.size for block in blocks])
 
     def _refusal(self, nbytes: int) -> OutOfMemoryError:
@@ -350,8 +383,7 @@ class BufferPool:
         return OutOfMemoryError(
             f"an array of {nbytes:,} bytes exceeds the limit of {self._limit:,};"
             f" {used:,} are in use",
-            hint="drop tensors that are no longer needed, work on smaller batches,"
-            " or raise the limit with ef.set_memory_limit",
+            hint=HINT,
         )
 
 
@@ -359,7 +391,7 @@ _pool = BufferPool()
 
 empty = _pool.empty
 empty_like = _pool.empty_like
-set_limit = _pool.set_limit
+set_limit = _pool.set_common_limit
 set_kept_limit = _pool.set_kept_limit
 release = _pool.release
 stats = _pool.stats

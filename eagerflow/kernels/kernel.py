@@ -20,9 +20,11 @@ from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.cuda import launch as cuda
 from eagerflow.kernels.cuda.binding import Memory
 from eagerflow.kernels.llvm import compiler, fixed, launch
+from eagerflow.kernels.llvm.inplace import Holders, counts_lie_open
+from eagerflow.kernels.llvm.team import Team
 from eagerflow.kernels.region import Input, Output, Region
 
-__all__ = ["Builder", "compute", "fixed_call", "imagined", "run", "sizes_of", "ways"]
+__all__ = ["Builder", "compute", "fixed_call", "imagined", "run", "sizes_of", "team", "ways"]
 
 Array = np.ndarray[Any, Any]
 
@@ -200,6 +202,16 @@ def fixed_call(
     return None
 
 
+def can_wait(call: Any) -> bool:
+    """Whether a fixed call can be made ready now and run later, in place where nobody looks."""
+    return isinstance(call, fixed.FixedCall) and call.can_wait and counts_lie_open()
+
+
+def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Team, Holders]:
+    """What runs jobs of fixed calls, and what asks who holds the arrays that they write over."""
+    return Team([job.address for job in jobs], list(jobs)), Holders(count, objects, arrays)
+
+
 # Looking -----------------------------------------------------------------------------------------
 
 _watched: list[Any] | None = None
@@ -326,4 +338,4 @@ def _refuse(region: Region, kind: Any, message: str, part: Output | None = None)
     for i, line in enumerate(lines):
         if part is not None and line.strip() == str(part):
             lines[i] = f"> {line.strip()}   <-- here"
-    raise kind("\n".join([message, *lines]), op=f"region {region.name}")
+    raise kind("\n    ".join([message, *lines]), op=f"region {region.name}")

@@ -273,7 +273,7 @@ class _Check:
     def _fail(self, kind: type[EagerflowError], line: int, message: str, **more: Any) -> None:
         lines = list(self.region._lines())
         lines[line] = f"> {lines[line].strip()}   <-- here"
-        raise kind(f"{message}\n" + "\n".join(lines), op=f"region {self.region.name}", **more)
+        raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
 
     def _space(self) -> None:
         axes = self.region.axes
@@ -290,7 +290,7 @@ class _Check:
         values = [p.name for p in region.inputs] + [s.name for s in region.body]
         for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
             # The text stands for the region: no name may look like another piece of it.
-            if not re.fullmatch(r"[\w.-]+", name):
+            if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
                 self._fail(
                     ArgumentError, 0, f"{name!r} is no name", expected="letters, digits, _ . -"
                 )

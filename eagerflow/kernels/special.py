@@ -147,6 +147,7 @@ _STIRLING = (
     0.0008417508417508417, -0.0019175269175269176, 0.00641025641025641, -0.029550653594771242,
 )  # fmt: skip
 _FAR = 10.5
+_NEAR_0 = 1e-17  # where gamma(x) is 1/x to the last place
 
 
 def _lgamma_stirling(xp: Any, x: Any) -> Any:
@@ -194,7 +195,7 @@ def lgamma(xp: Any, x: Any) -> Any:
     wave = size * xp.abs(xp.sin(math.pi * _fraction(xp, size)))
     reflected = xp.log(math.pi / wave) - y
     reflected = xp.where(xp.isinf(x) | (wave == 0), xp.full_like(x, math.inf), reflected)
-    return xp.where(x <= 0, reflected, y)
+    return xp.where((x <= 0) & (size > _NEAR_0), reflected, y)
 
 
 _DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
@@ -236,7 +237,7 @@ def _digamma_positive(xp: Any, x: Any) -> Any:
 
 @in_double
 def digamma(xp: Any, x: Any) -> Any:
-    """Derivative of lgamma; -infinity at 0, NaN at -1, -2 and so on."""
+    """Derivative of lgamma; -infinity at 0, infinity at -0, NaN at -1, -2 and so on."""
     # digamma(1 - x) = digamma(x) + π / tan πx, and digamma(1 + x) = digamma(x) + 1/x
     negative = x <= 0
     size = xp.where(negative, -x, x)
@@ -247,8 +248,9 @@ def digamma(xp: Any, x: Any) -> Any:
     fraction = _fraction(xp, x)
     angle = math.pi * xp.where(fraction == 0, 0.25 + 0 * x, fraction)
     reflected = y + 1 / safe - math.pi * xp.cos(angle) / xp.sin(angle)
-    poles = xp.where(x == 0, xp.full_like(x, -math.inf), xp.full_like(x, math.nan))
-    return xp.where(negative, xp.where(fraction == 0, poles, reflected), y)
+    poles = xp.full_like(x, math.nan)
+    reflected = xp.where(size > _NEAR_0, xp.where(fraction == 0, poles, reflected), -1 / x)
+    return xp.where(negative, reflected, y)
 
 
 _BERNOULLI_OVER_FACTORIAL = (
@@ -267,7 +269,7 @@ def _polygamma_positive(xp: Any, x: Any, n: int) -> Any:
         total = total + (x + k) ** -float(s)
     end = x + float(steps)
     power = end ** -float(s)
-    total = total + power * (end / n + 0.5)
+    total = total + end ** -float(n) / n + power * 0.5
     rising = power * s / end
     for k, weight in enumerate(_BERNOULLI_OVER_FACTORIAL, start=1):
         total = total + weight * rising
@@ -289,7 +291,7 @@ def _cotangent_derivative(n: int) -> list[int]:
 
 @in_double
 def polygamma(xp: Any, x: Any, n: int) -> Any:
-    """n-th derivative of digamma; infinite or NaN at 0, -1, -2 and so on."""
+    """n-th derivative of digamma; infinite at 0, infinite or NaN at -1, -2 and so on."""
     if n == 0:
         return digamma(xp, x)
     negative = x <= 0
@@ -303,5 +305,8 @@ def polygamma(xp: Any, x: Any, n: int) -> Any:
     cotangent = xp.cos(angle) / xp.sin(angle)
     wave = polynomial([float(c) for c in _cotangent_derivative(n)], cotangent) * math.pi ** (n + 1)
     reflected = y * (-1) ** n - wave
-    at_pole = math.inf if n % 2 else math.nan
-    return xp.where(negative, xp.where(pole, xp.full_like(x, at_pole), reflected), y)
+    if n % 2:
+        at_pole = xp.full_like(x, math.inf)
+    else:  # from which side 0 is reached, its sign tells
+        at_pole = xp.where(x == 0, -1 / x, xp.full_like(x, math.nan))
+    return xp.where(negative, xp.where(pole, at_pole, reflected), y)

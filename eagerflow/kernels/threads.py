@@ -151,7 +151,7 @@ def _available() -> int:
 
 
 _local = _Local()
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may need the pool too
 _lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
 _pool: _Pool | None = None
 _count: int | None = None
@@ -183,7 +183,7 @@ def set_thread_count(count: int | None) -> None:
 def _after_fork() -> None:
     # Only the forking thread lives on in the child: locks and threads are made afresh.
     global _lock, _pool
-    _lock, _pool = threading.Lock(), None
+    _lock, _pool = threading.RLock(), None
     _lent.clear()
     if _blas_users:
         _blas_users.clear()
@@ -366,9 +366,10 @@ class single_threaded_blas(ScopeGuard):  # noqa: N801 (it is used like a functio
 
     def release(self) -> None:
         """Give BLAS its threads back, unless others want one thread still."""
-        if self in _blas_users:
+        functions = _blas()
+        if functions is not None and self in _blas_users:
             forget = partial(_blas_users.discard, self)
-            in_one_call((forget, _blas_users.__len__, partial(_blas()[0], _blas_before)))
+            in_one_call((forget, _blas_users.__len__, partial(functions[0], _blas_before)))
 
 
 def _restore_blas() -> None:

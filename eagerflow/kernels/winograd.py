@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels.blocks import UNPACKED, Block, cut, lanes, load, pieces, strided, total
-from eagerflow.kernels.threads import run, scratch
+from eagerflow.kernels.threads import run, scratch, single_threaded_blas
 from eagerflow.kernels.windows import Window
 
 __all__ = ["filter_gradient", "fits", "forward"]
@@ -131,7 +131,8 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], 
     and NaN would spread to neighbours that do not see them.
     """
     channels, filters = w.shape[-2:]
-    weights = (G3 @ w.reshape(9, -1)).reshape(16, channels, filters)
+    with single_threaded_blas():
+        weights = (G3 @ w.reshape(9, -1)).reshape(16, channels, filters)
     blocks = _cuts(len(x), windows, channels, filters)
 
     def work(i: int) -> None:
@@ -176,5 +177,6 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
 
     shares = lanes(_cuts(len(x), windows, channels, filters), 16 * channels * filters)
     products = total(partial, shares).reshape(16, -1)
-    found = (A3 @ products).reshape(3, 3, channels, filters)
+    with single_threaded_blas():
+        found = (A3 @ products).reshape(3, 3, channels, filters)
     return found if _finite(found) else None

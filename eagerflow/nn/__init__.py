@@ -29,6 +29,7 @@ from eagerflow.nn.layers import (
 )
 from eagerflow.nn.model import Model
 from eagerflow.nn.sequential import Sequential
+from eagerflow.ops.other_names import members
 
 __all__ = [
     "Activation",
@@ -55,3 +56,5 @@ __all__ = [
     "optimizers",
     "schedules",
 ]
+
+__getattr__, __dir__ = members(__name__, __all__)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.variable import assign_together
 
 __all__ = ["Callback", "EarlyStopping", "History", "LambdaCallback"]
 
@@ -134,8 +135,7 @@ class EarlyStopping(Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         if self.best_weights is not None:
-            for variable, value in zip(self.model.weights, self.best_weights, strict=True):
-                variable.assign(value)
+            assign_together(dict(zip(self.model.weights, self.best_weights, strict=True)))
 
 
 class LambdaCallback(Callback):

@@ -18,12 +18,12 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import as_dtype, is_floating
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
 from eagerflow.recorder import outside, recording, scope
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Layer", "layer_classes", "only_numbers"]
 
@@ -300,8 +300,7 @@ class Layer(Configured):
                     "the value has another shape than the weight", op=self.name,
                     argument=variable.name, received=summary(array), expected=summary(variable),
                 )  # fmt: skip
-        for variable, value in zip(own, values, strict=True):
-            variable.assign(as_tensor(value, copy=True))
+        assign_together(dict(zip(own, values, strict=True)))
 
     # Configuration ----------------------------------------------------------------------------
 
@@ -316,7 +315,8 @@ class Layer(Configured):
             if key not in ("name", "dtype", "trainable") and not isinstance(value, list | dict)
         ][:3]
         state = f", {self.count_params()} parameters" if self.built else ""
-        return f"<{type(self).__name__} {self.name}: {', '.join(shown) or 'no options'}{state}>"
+        options = ", ".join(shown) or "no options"
+        return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
 # Attributes of these types hold no weights; to skip them makes the walk three times faster.

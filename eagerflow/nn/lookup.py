@@ -62,13 +62,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if callable(value) and hasattr(value, "__name__"):
-        return value.__name__
+        # An op may have other defaults than what its bare name stands for.
+        return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
     return value if isinstance(value, int | float | str | None) else str(value)
 
 
 def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
     """The entry called ``name``; ArgumentError, with a guess, where there is none."""
-    for key in (name, snake_case(name)):
+    for key in (name, snake_case(name), name.removeprefix("ef.")):
         if key in table:
             return table[key]
     close = difflib.get_close_matches(snake_case(name), table, 1)

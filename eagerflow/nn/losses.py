@@ -14,6 +14,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.ops.family import as_operand
 
 __all__ = [
     "BinaryCrossentropy",
@@ -38,7 +39,7 @@ _EPSILON = 1e-7  # probabilities are kept this far from 0 and 1, as in Keras
 def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     """Both as tensors of one shape and dtype; a missing last axis of size 1 is added."""
     y_pred = as_tensor(y_pred)
-    y_true = as_tensor(y_true)
+    y_true = as_operand(y_true, y_pred)
     if y_true.dtype != y_pred.dtype and is_floating(y_pred.dtype):
         y_true = y_true.astype(y_pred.dtype)
     if y_true.shape == y_pred.shape:

@@ -10,7 +10,7 @@ from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
 from eagerflow.nn.lookup import Configured, from_config, snake_case
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, assign_together
 
 __all__ = [
     "Accuracy",
@@ -57,8 +57,7 @@ class Metric(Configured):
 
     def reset_state(self) -> None:
         """Forget all batches."""
-        for variable in self.variables:
-            variable.assign(ops.zeros(variable.shape, variable.dtype, str(variable.device)))
+        assign_together({v: ops.zeros(v.shape, v.dtype, str(v.device)) for v in self.variables})
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Take in a batch; every subclass has its own."""

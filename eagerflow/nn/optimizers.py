@@ -18,7 +18,7 @@ from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import outside, recording
 from eagerflow.tape import GradientTape
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
 
@@ -130,25 +130,27 @@ class Optimizer(Configured):
                 outside(f"state of {self.name!r}", self.build, [variable])
         if self.clipping:
             pairs = self._clipped(pairs)
-        rate = as_tensor(self.learning_rate)
-        self.iterations.assign_add(1)
-        step = self.iterations.value
+        rate, step = as_tensor(self.learning_rate), ops.add(self.iterations.value, 1)
+        new: dict[Variable, Any] = {self.iterations: step}
         kinds: dict[Any, list[tuple[Any, Variable]]] = {}
         for pair in pairs:
             kinds.setdefault(pair[1].current._kind, []).append(pair)
         for kind, members in kinds.items():
             numbers = (as_tensor(n, kind.dtype, kind.device) for n in (rate, step))
-            self._change(members, *numbers)
+            new.update(self._changed(members, *numbers))
+        assign_together(new)
 
-    def _change(self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any) -> None:
-        """Change variables of one dtype on one device."""
+    def _changed(
+        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
+    ) -> dict[Variable, Any]:
+        """The next values of variables of one dtype on one device, and of their state."""
+        found: dict[Variable, Any] = {}
         for gradient, variable in pairs:
             slots = self._slots[id(variable)][1]
             state = [slot.value for slot in slots]
-            new, *states = self.update(variable.value, gradient, state, rate, step)
-            variable.assign(new)
-            for slot, value in zip(slots, states, strict=True):
-                slot.assign(value)
+            new = self.update(variable.value, gradient, state, rate, step)
+            found.update(zip((variable, *slots), new, strict=True))
+        return found
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
@@ -308,24 +310,24 @@ class Adam(Optimizer):
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         return adam_update(value, gradient, *state, rate, step, **self._options)
 
-    def _change(self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any) -> None:
+    def _changed(
+        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
+    ) -> dict[Variable, Any]:
         small = [pair for pair in pairs if pair[1].size < SMALL]
         # Whoever records steps wants them one by one, and a subclass may have its own.
         alone = recording() or type(self).update is not Adam.update
         if alone or len(small) < MANY:
-            super()._change(pairs, rate, step)
-            return
-        super()._change([pair for pair in pairs if pair[1].size >= SMALL], rate, step)
-        cells = [(v, *self._slots[id(v)][1]) for _, v in small]
+            return super()._changed(pairs, rate, step)
+        large = [pair for pair in pairs if pair[1].size >= SMALL]
+        rows = [(v, *self._slots[id(v)][1]) for _, v in small]
         arrays = [
             x
-            for (gradient, _), (value, *state) in zip(small, cells, strict=True)
+            for (gradient, _), (value, *state) in zip(small, rows, strict=True)
             for x in (value.value, gradient, *(slot.value for slot in state))
         ]
-        found = iter(adam_updates(rate, step, *arrays, **self._options))
-        for row in cells:
-            for cell in row:
-                cell.assign(next(found))
+        found = adam_updates(rate, step, *arrays, **self._options)
+        cells = [cell for row in rows for cell in row]
+        return super()._changed(large, rate, step) | dict(zip(cells, found, strict=True))
 
 
 class AdamW(Adam):

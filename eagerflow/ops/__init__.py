@@ -29,7 +29,9 @@ from eagerflow.ops import (
     methods,
     normalization,
     norms,
+    numpy_calls,
     optimizer_updates,
+    other_names,
     padding,
     pooling,
     powers,
@@ -129,6 +131,7 @@ _MODULES = (
     methods,
     normalization,
     norms,
+    numpy_calls,
     optimizer_updates,
     padding,
     pooling,
@@ -155,3 +158,5 @@ _MODULES = (
 )
 
 __all__ = sorted(name for module in _MODULES for name in module.__all__)
+
+other_names.explain_methods(__all__)

@@ -38,8 +38,8 @@ def cast_first(x: Any, *args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[
 
 
 def accumulator(dtype: Any) -> Any:
-    """``dtype`` for the library's function: only integers depart from what it does itself."""
-    return dtype if dtype in INTEGERS else None
+    """``dtype`` for the library's function: only what floats are not departs from its own."""
+    return dtype if dtype in BOOL | INTEGERS else None
 
 
 def conjugate(x: Any) -> Any:

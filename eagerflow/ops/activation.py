@@ -105,6 +105,7 @@ def relu(xp: Any, x: Any, /) -> Any:
 
 @slope(
     into=_step_into,
+    step=True,
     body=lambda s, y: s.greater(y, 0),
     second=lambda y: zeros_like(y),
     number=lambda y: 1 if y > 0 else 0,
@@ -120,7 +121,7 @@ def relu_gradient(xp: Any, value: Any, g: Any, /) -> Any:
     >>> relu_gradient(ef.tensor([0.0, 2.0]), ef.tensor([3.0, 3.0]))
     Tensor([0., 3.], float32, cpu:0)
     """
-    return xp.where(value > 0, g, 0 * g)
+    return xp.where(value > 0, g, xp.zeros_like(g))
 
 
 def _relu6_into(x: Any, out: Any) -> None:

@@ -19,6 +19,7 @@ from eagerflow.ops.contraction import matmul, sum_to, transposed
 from eagerflow.ops.creation import eye
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import max as largest
 from eagerflow.ops.reduction import sum as total
 from eagerflow.ops.samples import make
@@ -176,11 +177,7 @@ def _attention_numpy(
                 scores[j, :, start:] += bias(at.start + j)[part, start:end]
         _normalise(scores, values[at, :end], out[at, part], bias is not None and not plain)
 
-    tiles = -(-stack // wide) * pieces
-    if tiles == 1:
-        work(0)
-    else:
-        threads.run(work, tiles)
+    threads.run(work, -(-stack // wide) * pieces)
     return out.reshape(batch, heads, length, width)
 
 
@@ -393,7 +390,7 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
         "infer": _attention_spec,
         "trusted": True,
         "overrides": {"numpy": _attention_numpy},
-        "vjp": _attention_vjp,
+        "vjp": in_float32(_attention_vjp),
         "saves": "q k v mask",
         "batch": _attention_batch,
         "split": _attention_split,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.family import define, elements, refused_objects
+from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
 from eagerflow.ops.normalization import check_epsilon, projected, second_order, standardized
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -67,14 +67,14 @@ def batch_norm(
 def _with_given(
     x: Any, scale: Any, offset: Any, mean: Any, variance: Any, axis: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    x, mean, variance = as_tensor(x), as_tensor(mean), as_tensor(variance)
+    x, mean, variance = as_operands(x, mean, variance)
     at = normalize_axis(axis, x.ndim)
     check_epsilon(epsilon)
     parameters = {"mean": mean, "variance": variance}
     if scale is not None:
-        parameters["scale"] = as_tensor(scale)
+        parameters["scale"] = as_operand(scale, x)
     if offset is not None:
-        parameters["offset"] = as_tensor(offset)
+        parameters["offset"] = as_operand(offset, x)
     for name, value in parameters.items():
         _check_parameter(name, value, x, at, "batch_norm")
     factor = (variance + epsilon) ** -0.5
@@ -377,7 +377,7 @@ def _gradient_reference(
                 *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
             )
         },
-        "vjp": _gradient_rules,
+        "vjp": in_float32(_gradient_rules),
         "saves": "x g g_variance scale",
         "batch": _batched(2),
         "cost": lambda *specs, **attributes: elements(*specs, flops=15),

@@ -10,6 +10,7 @@ from eagerflow.devices import as_device
 from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
@@ -69,9 +70,8 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
             [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
         ).reshape(x.shape),
     },
-    method=True,
 )
-def astype(xp: Any, x: Any, /, dtype: Any) -> Any:
+def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
     """The values in another dtype; a tensor that has it already is shared.
 
     ``x`` is a tensor, ``dtype`` a name or dtype. Floats lose their fraction on the way to

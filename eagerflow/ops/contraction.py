@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.dtypes import is_complex
 from eagerflow.errors import ShapeError
@@ -19,7 +18,7 @@ from eagerflow.kernels import threads
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.arithmetic import multiply
 from eagerflow.ops.complexes import conj
-from eagerflow.ops.family import NUMERIC, batch_elementwise, define, refused_objects
+from eagerflow.ops.family import NUMERIC, as_operands, batch_elementwise, define, refused_objects
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import permute_dims, reshape
@@ -87,9 +86,12 @@ def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
     return x1.like((*batch, *rows, *columns))
 
 
-# So many multiplications are worth waking other threads (measured: about 0.2 ms of them).
+# So many multiplications are worth waking other threads (measured: about 0.2 ms of them). Smaller
+# products are left to one thread, so that their bits do not depend on how many BLAS has.
 WORTH_SHARING = 2**23
-SMALLEST_SHARED = 2**18  # from here on OpenBLAS shares a product among threads
+# From here on OpenBLAS shares the work among threads in a way that changes the bits:
+SMALLEST_SHARED = 2**18
+SMALLEST_SHARED_VECTOR = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_PRODUCT = 256**3
 # Stacks are shared in this many parts, whatever the number of threads.
@@ -99,14 +101,15 @@ PARTS = 8
 def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
     if a.ndim == 2 == b.ndim:
         return matrix_product(a, b)
-    if not a.ndim or not b.ndim or (a.ndim < 3 and b.ndim > 2):
+    if not a.ndim or not b.ndim:
         return np.matmul(a, b)
     if b.ndim > 2:
-        return _stacked(a, b)
-    if a.ndim == 1:
-        return a.dot(b)
+        return _stacked(a, b) if a.ndim > 1 else _stacked(a[None], b)[..., 0, :]
+    if a.ndim < 3:
+        work = max(a.size, b.size)
+        return _product_of(np.dot, work, a, b, a.ndim == b.ndim)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
-    return rows.dot(b).reshape(a.shape[:-1] + b.shape[1:])
+    return _matmul_numpy(xp, rows, b).reshape(a.shape[:-1] + b.shape[1:])
 
 
 def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
@@ -114,10 +117,24 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
 
     ``out`` is C-contiguous memory for it, of its dtype.
     """
-    if SMALLEST_SHARED < a.size * b.shape[1] < WORTH_SHARING:
+    work = a.size * b.shape[1]
+    if work < SMALLEST_SHARED_VECTOR or work >= WORTH_SHARING:
+        return a.dot(b, out)
+    return _product_of(np.dot, work, a, b, False, out)
+
+
+def _product_of(
+    multiply: Any, work: int, a: Any, b: Any, vectors: bool = False, out: Any = None
+) -> Any:
+    """A product of so many multiplications, with bits that depend on the shapes alone.
+
+    Where BLAS computes several, ``work`` is that of each.
+    """
+    least = SMALLEST_SHARED_VECTOR if vectors or a.dtype.kind == "c" else SMALLEST_SHARED
+    if least < work < WORTH_SHARING:
         with threads.single_threaded_blas():
-            return a.dot(b, out)
-    return a.dot(b, out)
+            return multiply(a, b, out)
+    return multiply(a, b, out)
 
 
 def _stacked(a: Any, b: Any) -> Any:
@@ -127,8 +144,10 @@ def _stacked(a: Any, b: Any) -> Any:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
-    if count < PARTS or count * each < WORTH_SHARING or each >= LARGE_PRODUCT:
+    if each >= LARGE_PRODUCT or (each >= WORTH_SHARING and count < PARTS):
         return np.matmul(a, b)
+    if count * each < WORTH_SHARING:
+        return _product_of(np.matmul, each, a, b)
     out = np.empty((*batch, m, n), a.dtype)
     a, b = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b))
     axis = batch.index(max(batch))
@@ -422,6 +441,11 @@ def _vecdot_samples(rng: Any, dtype: Any) -> list[Sample]:
     ]
 
 
+def _vecdot_numpy(xp: Any, a: Any, b: Any, axis: int) -> Any:
+    along = max(a.shape[axis], b.shape[axis])
+    return _product_of(lambda a, b, out: xp.vecdot(a, b, axis=axis), along, a, b, True)
+
+
 def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
     a, b = np.broadcast_arrays(x1, x2)
     at = axis if axis < 0 else axis - x1.ndim
@@ -458,7 +482,7 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
             ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
         ],
         # CuPy has no vecdot of its own.
-        "overrides": {"numpy": lambda xp, x1, x2, axis: xp.vecdot(x1, x2, axis=axis)},
+        "overrides": {"numpy": _vecdot_numpy},
         "reference": _vecdot_reference,
         "ulp": 16,
     },
@@ -490,7 +514,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     Tensor([[ 1., 10.],
             [ 2., 20.]], shape=(2, 2), float32, cpu:0)
     """
-    a, b = as_tensor(x1), as_tensor(x2)
+    a, b = as_operands(x1, x2)
     for name, x in (("x1", a), ("x2", b)):
         if x.ndim != 1:
             raise ShapeError(
@@ -511,7 +535,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     >>> ef.tensordot(ef.ones((2, 3, 4)), ef.ones((4, 3)), axes=((2, 1), (0, 1)))
     Tensor([12., 12.], float32, cpu:0)
     """
-    a, b = as_tensor(x1), as_tensor(x2)
+    a, b = as_operands(x1, x2)
     summed1, summed2 = _contracted(a, b, axes)
     free1 = [i for i in range(a.ndim) if i not in summed1]
     free2 = [i for i in range(b.ndim) if i not in summed2]

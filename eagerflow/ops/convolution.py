@@ -10,12 +10,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.kernels.convolution import filter_gradient, forward, input_gradient
 from eagerflow.kernels.windows import padding_of, per_axis, taps
 from eagerflow.op import Missing, Split
+from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.convolution_samples import (
     conv_errors,
     conv_reference,
@@ -39,7 +39,7 @@ from eagerflow.ops.convolution_shapes import (
     input_windows,
     spatial_rank,
 )
-from eagerflow.ops.family import FLOATS, define
+from eagerflow.ops.family import FLOATS, as_operands, define
 from eagerflow.ops.shape import broadcast_to, permute_dims, reshape
 from eagerflow.spec import TensorSpec
 
@@ -174,9 +174,9 @@ def conv(
     x: Any,
     w: Any,
     /,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Convolution of channels-last images, or of signals or volumes, with a bank of filters.
@@ -227,10 +227,10 @@ def conv_input_gradient(
     g: Any,
     w: Any,
     /,
-    size: Any,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    size: Sizes,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Gradient of ``conv`` with respect to its images.
@@ -276,10 +276,10 @@ def conv_filter_gradient(
     x: Any,
     g: Any,
     /,
-    size: Any,
-    strides: Any = 1,
-    padding: Any = "same",
-    dilation: Any = 1,
+    size: Sizes,
+    strides: Sizes = 1,
+    padding: Padding = "same",
+    dilation: Sizes = 1,
     groups: int = 1,
 ) -> Any:
     """Gradient of ``conv`` with respect to its filters.
@@ -330,7 +330,7 @@ def conv_transpose(
     Tensor([1., 1., 2., 2.], float32, cpu:0)
     """
     try:
-        images, weights = as_tensor(x), as_tensor(w)
+        images, weights = as_operands(x, w)
         rank = spatial_rank(images, "x")
         if weights.ndim != images.ndim or weights.shape[-1] != images.shape[-1]:
             raise ShapeError(

@@ -12,10 +12,12 @@ from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import FLOAT8, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.ops.shape import broadcast_to, sized
 from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Operators
 
 __all__ = [
     "empty",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 ANY = STANDARD | FLOAT8
+_ARRAYS = (Operators, np.ndarray)
 _NO_INPUT = Missing("there is no input")
 
 
@@ -72,7 +75,7 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
 )
-def zeros(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of zeros.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -91,7 +94,7 @@ def zeros(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
 )
-def ones(xp: Any, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of ones.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -127,16 +130,30 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
     errors=_full_errors,
     reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
 )
-def full(xp: Any, shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor filled with one number.
-
-    ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number; ``dtype``
-    defaults to that of the number (float32, int64, bool or complex64).
-
-    >>> ef.full((2,), 7)
-    Tensor([7, 7], int64, cpu:0)
-    """
+def _full(
+    xp: Any,
+    shape: Sizes,
+    fill_value: NumberLike,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
+) -> Any:
+    """A tensor filled with one Python number."""
     return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor filled with one number, or with the values of a tensor repeated.
+
+    ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number, or a tensor or
+    array that broadcasts to the shape; ``dtype`` defaults to its own (of numbers float32, int64,
+    bool or complex64). Gradients reach a tensor. Raises ShapeError, DTypeError or DeviceError.
+
+    >>> ef.full((2,), 7), ef.full((2, 2), ef.tensor([1.0, 2.0]))[1]
+    (Tensor([7, 7], int64, cpu:0), Tensor([1., 2.], float32, cpu:0))
+    """
+    if isinstance(fill_value, _ARRAYS):
+        return broadcast_to(as_tensor(fill_value, dtype, device), shape)
+    return _full(shape, fill_value, dtype, device)
 
 
 def _fill_like(value: int) -> Callable[[Any], Any]:
@@ -175,7 +192,7 @@ def _like(value: int) -> Callable[[Any], Any]:
 
 
 @_like(0)
-def zeros_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+def zeros_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
@@ -185,7 +202,7 @@ def zeros_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
 
 
 @_like(1)
-def ones_like(xp: Any, x: Any, /, dtype: Any = None) -> Any:
+def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.ones_like(ef.tensor([1.0, 2.0]))
@@ -247,7 +264,12 @@ def _eye_spec(
     ),
 )
 def eye(
-    xp: Any, n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
+    xp: Any,
+    n_rows: Size,
+    n_cols: Size = None,
+    k: int = 0,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """A matrix with ones on a diagonal and zeros elsewhere.
 

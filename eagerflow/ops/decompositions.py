@@ -7,7 +7,7 @@ real and positive. So results are the same on all devices, and derivatives are u
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from eagerflow.ops.comparison import equal
 from eagerflow.ops.contraction import adjoint, conjugate, matmul, vecdot
 from eagerflow.ops.family import INEXACT, define, refused_objects
 from eagerflow.ops.joining import concat
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import max as largest
 from eagerflow.ops.reduction import sum as total
 from eagerflow.ops.samples import make
@@ -143,7 +144,7 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     {
         "dtypes": INEXACT,
         "infer": lambda x, upper=False: square(x).like(),
-        "vjp": (_cholesky_vjp,),
+        "vjp": (in_float32(_cholesky_vjp),),
         "saves": "y",
         "batch": lambda args, batched, size, **more: cholesky(args[0], **more),
         "split": along_stack,
@@ -260,7 +261,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     {
         "dtypes": INEXACT,
         "infer": _qr_spec,
-        "vjp": _qr_vjp,
+        "vjp": in_float32(_qr_vjp),
         "saves": "x y",
         "outputs": 2,
         "batch": lambda args, batched, size, **more: tuple(qr(args[0], **more)),
@@ -276,7 +277,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
         "ulp": 256,
     },
 )
-def _qr(xp: Any, x: Any, /, *, mode: str = "reduced") -> Any:
+def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
     return tuple(xp.linalg.qr(x, mode=mode))
 
@@ -371,7 +372,7 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     {
         "dtypes": INEXACT,
         "infer": lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
-        "vjp": _eigh_vjp,
+        "vjp": in_float32(_eigh_vjp),
         "saves": "y",
         "outputs": 2,
         "batch": lambda args, batched, size: tuple(eigh(args[0])),
@@ -448,7 +449,7 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     {
         "dtypes": INEXACT,
         "infer": lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
-        "vjp": (_eigvalsh_vjp,),
+        "vjp": (in_float32(_eigvalsh_vjp),),
         "saves": "x",
         "batch": lambda args, batched, size: eigvalsh(args[0]),
         "split": along_stack,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.ops.arithmetic import subtract
 from eagerflow.ops.comparison import not_equal
-from eagerflow.ops.inspection import result_type
+from eagerflow.ops.family import as_operand
 from eagerflow.ops.joining import concat
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import normalize_axis
-from eagerflow.tensor import Operators
 
 __all__ = ["diff"]
 
@@ -62,10 +61,7 @@ def _edge(value: Any, argument: str, x: Any, axis: int) -> Any:
     """What goes to one end of ``x``, with as many axes."""
     if value is None:
         return None
-    if type(value) in SCALARS:
-        value = as_tensor(value, result_type(x, value), x.device)
-    elif not isinstance(value, Operators):
-        value = as_tensor(value, device=x.device)
+    value = as_operand(value, x)
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
     if value.ndim == 0:
         return broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))

@@ -20,6 +20,7 @@ from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels import generated, philox
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.spec import TensorSpec, as_shape
 
@@ -195,7 +196,7 @@ def _bits_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
         lambda own, count, dtype: philox.slow_words(own, count)
     )(state, shape, "uint64"),
 )
-def random_bits(xp: Any, state: Any, /, shape: Any, device: Any = None) -> Any:
+def random_bits(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
     """Random 64-bit words.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a
@@ -215,7 +216,7 @@ def _slow_uniform(own: Any, count: int, dtype: Any) -> list[float]:
 
 @_random(reference=_each_state(_slow_uniform))
 def random_uniform(
-    xp: Any, state: Any, /, shape: Any, dtype: Any = None, device: Any = None
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Any:
     """Numbers from 0 up to, not including, 1, all equally likely.
 
@@ -242,7 +243,9 @@ def _short(state: Any, count: int, dtype: Any) -> Any:
     ulp=2**16,
     reference=_each_state(philox.slow_normal),
 )
-def random_normal(xp: Any, state: Any, /, shape: Any, dtype: Any = None, device: Any = None) -> Any:
+def random_normal(
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
     """Numbers of the standard normal distribution.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
@@ -258,7 +261,7 @@ def random_normal(xp: Any, state: Any, /, shape: Any, dtype: Any = None, device:
 
 @_random(reference=_each_state(philox.slow_truncated), ulp=16)
 def random_truncated_normal(
-    xp: Any, state: Any, /, shape: Any, dtype: Any = None, device: Any = None
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Any:
     """Numbers of the standard normal distribution cut off at -2 and 2.
 
@@ -279,7 +282,7 @@ def random_truncated_normal(
     )
 )
 def random_exponential(
-    xp: Any, state: Any, /, shape: Any, dtype: Any = None, device: Any = None
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
 ) -> Any:
     """Numbers of the exponential distribution with mean 1.
 
@@ -350,7 +353,14 @@ def _integer_errors(rng: Any) -> list[ErrorSample]:
     )(state, shape, dtype or "int64"),
 )
 def random_integers(
-    xp: Any, state: Any, /, shape: Any, low: int, high: int, dtype: Any = None, device: Any = None
+    xp: Any,
+    state: Any,
+    /,
+    shape: Sizes,
+    low: int,
+    high: int,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """Integers from ``low`` up to, not including, ``high``, all equally likely.
 
@@ -418,7 +428,13 @@ def _kept(state: Any, count: int, rate: Any, factor: Any) -> Any:
     reference=_each_state(_keep_reference),
 )
 def random_keep(
-    xp: Any, state: Any, /, shape: Any, rate: float, dtype: Any = None, device: Any = None
+    xp: Any,
+    state: Any,
+    /,
+    shape: Sizes,
+    rate: float,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """Factors of dropout: 0 with probability ``rate``, else ``1 / (1 - rate)``.
 
@@ -463,7 +479,7 @@ def _slow_permutations(state: Any, shape: Any, device: Any) -> Any:
     ],
     reference=_slow_permutations,
 )
-def random_permutation(xp: Any, state: Any, /, shape: Any, device: Any = None) -> Any:
+def random_permutation(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
     """The integers from 0 up to the size of the last axis, in random order along it.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a

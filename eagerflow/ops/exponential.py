@@ -6,9 +6,10 @@ import cmath
 import math
 from typing import Any
 
-from eagerflow.ops.arithmetic import over
+from eagerflow.ops.arithmetic import over, reciprocal
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.ops.selection import where
 
@@ -171,20 +172,24 @@ def log10(xp: Any, x: Any, /) -> Any:
     return xp.log10(x)
 
 
-def _weight(x: Any, y: Any) -> Any:
-    """exp(x - y), where two equal infinities have no distance."""
-    return exp(where(equal(x, y), 0, x - y))
+@in_float32
+def _weight(_: Any, x: Any, other: Any) -> Any:
+    """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); half of two equal infinities."""
+    return reciprocal(exp(where(equal(x, other), 0, other - x)) + 1)
+
+
+def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
+    distance = s.select(s.equal(a, b), 0, s.abs(s.subtract(a, b)))  # also of two infinities
+    return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
 
 
 @elementwise(
     ufunc="logaddexp",
-    partials=(lambda y, a, b: _weight(a, y), lambda y, a, b: _weight(b, y)),
-    saves="x1 x2 y",
+    partials=(_weight, lambda y, a, b: _weight(y, b, a)),
+    saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
-    scalar=lambda s, a, b: s.add(
-        s.maximum(a, b), s.log1p(s.exp(s.negative(s.abs(s.subtract(a, b)))))
-    ),
+    scalar=_logaddexp_body,
     onnx=Missing("exported as the ops that it consists of"),
     samples=pairs(0, 3),
     reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),

@@ -14,8 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from eagerflow.dispatch import bind
-from eagerflow.dtypes import BOOL, FLOAT8, FLOATS, INEXACT, NUMERIC, STANDARD, as_dtype, real_dtype
+from eagerflow.convert import as_tensor, number_type
+from eagerflow.dispatch import bind, bind_operator
+from eagerflow.dtypes import (
+    BOOL,
+    FLOAT8,
+    FLOATS,
+    INEXACT,
+    NUMERIC,
+    STANDARD,
+    as_dtype,
+    default_dtype,
+    join_scalar,
+    promote,
+    real_dtype,
+)
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.kernels.scalar import INSTRUCTIONS
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
@@ -87,7 +100,7 @@ def define(
         op = register(kernel, own)
         call = bind(op)
         if operator:
-            _attach_operator(call, operator)
+            _attach_operator(op, operator)
         if method:
             setattr(Operators, op.name if method is True else method, call)
         return call
@@ -99,11 +112,12 @@ def _per_argument(dtypes: Any) -> tuple[Any, ...]:
     return dtypes if isinstance(dtypes, tuple) else (dtypes,)
 
 
-def _attach_operator(call: Call, name: str) -> None:
+def _attach_operator(op: Op, name: str) -> None:
+    call, method = op.call, bind_operator(op)
     if name in ("eq", "ne"):
-        setattr(Operators, f"__{name}__", _comparison(call))
+        setattr(Operators, f"__{name}__", _comparison(method))
         return
-    setattr(Operators, f"__{name}__", call)
+    setattr(Operators, f"__{name}__", method)
     if name in _REFLECTED:
         setattr(Operators, f"__r{name}__", lambda self, other: call(other, self))
 
@@ -148,6 +162,30 @@ def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
         return found
 
     return errors
+
+
+def as_operand(obj: Any, like: Tensor) -> Tensor:
+    """``obj`` as a Tensor that is to meet ``like``, on its device.
+
+    Numbers, in lists or not, become in one step what they are to be; integers in lists stay
+    integers.
+    """
+    kind, dtype = number_type(obj), None
+    if kind is not None and not isinstance(obj, list | tuple):
+        dtype = join_scalar(like.dtype, kind)
+    elif kind is not None and {default_dtype(kind), like.dtype} <= INEXACT:
+        dtype = promote(like.dtype, default_dtype(kind))
+    return as_tensor(obj, dtype, None if isinstance(obj, Operators) else like.device)
+
+
+def as_operands(*items: Any) -> list[Tensor]:
+    """What is to meet as Tensors; numbers join the first that is none, as in ``as_operand``."""
+    found = [None if number_type(x) is not None else as_tensor(x) for x in items]
+    like = next((x for x in found if x is not None), None)
+    return [
+        t if t is not None else as_tensor(x) if like is None else as_operand(x, like)
+        for x, t in zip(items, found, strict=True)
+    ]
 
 
 def first_tensor(specs: Any) -> TensorSpec:
@@ -299,7 +337,7 @@ def reduction(
         axes = normalize_axes(axis, x.ndim)
         kept = [i for i in range(x.ndim) if keepdims or i not in axes]
         found = [Split((i,), kept.index(i)) for i in range(x.ndim) if i not in axes]
-        if combine:
+        if combine and more.get("dtype") not in BOOL:  # no op adds bools as sums do
             found += [Split((i,), None, combine) for i in axes]
         return found
 

@@ -10,6 +10,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indices import ALL, check_values, integer_argument, signed
@@ -123,7 +124,7 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
     },
     method=True,
 )
-def take(xp: Any, x: Any, indices: Any, /, axis: Any = None) -> Any:
+def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
     """The elements, or slices, of a tensor at given places along an axis.
 
     ``indices`` is an integer or a tensor of integers of any shape, which takes the place of
@@ -351,7 +352,7 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _scatter_along_reference,
     },
 )  # fmt: skip
-def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Any, axis: int = -1) -> Any:
+def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
     """Zeros of a shape with each update added at its index along an axis.
 
     It is the transpose of ``take_along_axis``: ``updates`` has the shape of that result.
@@ -487,7 +488,7 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _gather_reference,
     },
 )
-def gather(xp: Any, x: Any, indices: Any, /, axis: Any = None, batch_dims: int = 0) -> Any:
+def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
     """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.
 
     ``indices`` is a tensor of integers from 0, of any shape, which takes the place of

@@ -8,8 +8,9 @@ import numpy as np
 
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.family import FLOAT8, define, op_of
 from eagerflow.ops.indices import (
     ALL,
@@ -248,7 +249,7 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
         "reference": lambda x, *indices, index: _select(x, index, indices),
     },
 )
-def getitem(xp: Any, x: Any, /, *indices: Any, index: Any) -> Any:
+def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
     """The part of a tensor that an index selects: ``x[index]``.
 
     ``index`` is what Python puts between the brackets: integers, slices, ``None``, ``...``,
@@ -268,8 +269,6 @@ def getitem(xp: Any, x: Any, /, *indices: Any, index: Any) -> Any:
         return x[filled(index, indices)]
     except IndexError as error:
         raise located(xp, error, index, x.shape, indices) from None
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the selected part does not fit into memory: {error}") from error
 
 
 _PLAIN = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
@@ -411,7 +410,7 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     },
 )
-def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Any, index: Any) -> Any:
+def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.
 
     ``updates`` broadcasts to the part that ``index`` selects of a tensor of shape ``shape``;

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from eagerflow.convert import SCALARS
+from eagerflow.convert import join_numbers, number_type
 from eagerflow.devices import Device, as_device, current_device, devices
 from eagerflow.dtypes import (
     BOOL,
@@ -22,7 +22,6 @@ from eagerflow.dtypes import (
     DType,
     as_dtype,
     default_dtype,
-    join_scalar,
     promote,
     real_dtype,
 )
@@ -58,9 +57,9 @@ def _dtype_of(obj: Any, op: str, argument: str) -> DType:
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The dtype in which arrays, dtypes and Python numbers meet in an op such as ``ef.add``.
 
-    Each argument is a tensor or another array, a dtype or its name, or a Python number, which
-    never widens a dtype of its own kind or a higher one. Raises ArgumentError without
-    arguments, DTypeError for anything else and for float8, which meets only itself.
+    Each argument is a tensor or another array, a dtype or its name, or a number of Python's or
+    NumPy's, which never widens a dtype of its own kind or a higher one. Raises ArgumentError
+    without arguments, DTypeError for anything else and for float8, which meets only itself.
 
     >>> ef.result_type(ef.float32, ef.int64), ef.result_type(ef.tensor([1, 2]), 0.5)
     (dtype('float32'), dtype('float32'))
@@ -70,13 +69,13 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
             "there is nothing to find a dtype for", op="result_type", expected="arrays or dtypes"
         )
     dtype: DType | None = None
+    numbers = [x for x in arrays_and_dtypes if not isinstance(x, list) and number_type(x)]
+    known = set(map(id, numbers))
     for i, x in enumerate(arrays_and_dtypes):
-        if type(x) not in SCALARS:
+        if id(x) not in known:
             own = _dtype_of(x, "result_type", f"arrays_and_dtypes[{i}]")
             dtype = own if dtype is None else _meet(dtype, own)
-    for x in arrays_and_dtypes:
-        if type(x) in SCALARS:
-            dtype = default_dtype(type(x)) if dtype is None else join_scalar(dtype, type(x))
+    dtype = join_numbers(dtype, numbers)
     assert dtype is not None  # there is at least one argument, and each of them has set it
     return dtype
 

@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indices import ALL, refuse_none
 from eagerflow.ops.samples import make
@@ -156,7 +157,7 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _joined,
     },
 )
-def concat(xp: Any, /, *arrays: Any, axis: Any = 0) -> Any:
+def concat(xp: Any, /, *arrays: Any, axis: Axis = 0) -> Any:
     """Tensors one after another along an axis that they have.
 
     ``arrays`` is a list or tuple of tensors whose shapes agree in all other axes; dtypes are
@@ -401,7 +402,7 @@ def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     },
 )
-def split(xp: Any, x: Any, /, indices_or_sections: Any, axis: int = 0) -> Any:
+def split(xp: Any, x: Any, /, indices_or_sections: Sizes, axis: int = 0) -> Any:
     """The tensor cut along an axis into a tuple of parts.
 
     ``indices_or_sections`` is a number of equal parts, or a tuple of the positions to cut at

@@ -7,6 +7,7 @@ from eagerflow.ops.decompositions import cholesky, eigh, eigvalsh, qr
 from eagerflow.ops.diagonals import diagonal
 from eagerflow.ops.matrices import cross, matrix_power, matrix_rank, trace
 from eagerflow.ops.norms import matrix_norm, norm, vector_norm
+from eagerflow.ops.other_names import members
 from eagerflow.ops.shape import matrix_transpose
 from eagerflow.ops.singular_values import svd, svdvals
 from eagerflow.ops.systems import det, inv, pinv, slogdet, solve
@@ -37,3 +38,5 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+__getattr__, __dir__ = members(__name__, __all__)

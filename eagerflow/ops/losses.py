@@ -14,6 +14,7 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
 from eagerflow.ops.family import Rows, define, elementwise
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import each, make, pairs
 from eagerflow.ops.shape import broadcast_to
@@ -210,7 +211,7 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
         "dtypes": FLOATS,
         "infer": _dense_gradient_spec,
         "overrides": {"numpy": _dense_gradient_numpy},
-        "vjp": _dense_gradient_rules,
+        "vjp": in_float32(_dense_gradient_rules),
         "saves": "logits labels g",
         "batch": _batched_dense,
         "split": _dense_split,
@@ -419,7 +420,7 @@ def _sparse_gradient_rules(
         "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
         "infer": _sparse_gradient_spec,
         "overrides": {"numpy": _sparse_gradient_numpy},
-        "vjp": _sparse_gradient_rules,
+        "vjp": in_float32(_sparse_gradient_rules),
         "saves": "logits labels g",
         "onnx": Missing("exported as Softmax, OneHot, Sub and Mul"),
         "samples": lambda rng, dtype: [
@@ -471,7 +472,7 @@ def _loss_of(x: float, z: float) -> float:
 
 @elementwise(
     partials=(
-        lambda y, logits, labels: sigmoid(logits) - labels,
+        in_float32(lambda y, logits, labels: sigmoid(logits) - labels),
         lambda y, logits, labels: negative(logits),
     ),
     saves="logits labels",

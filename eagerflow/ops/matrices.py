@@ -15,6 +15,7 @@ from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import greater
 from eagerflow.ops.contraction import matmul
 from eagerflow.ops.einstein import einsum
+from eagerflow.ops.family import as_operands
 from eagerflow.ops.joining import concat
 from eagerflow.ops.reduction import max as largest
 from eagerflow.ops.reduction import sum as total
@@ -116,7 +117,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     >>> ef.linalg.cross(ef.tensor([1.0, 0.0, 0.0]), ef.tensor([0.0, 1.0, 0.0]))
     Tensor([0., 0., 1.], float32, cpu:0)
     """
-    tensors = as_tensor(x1), as_tensor(x2)
+    tensors = as_operands(x1, x2)
     at = axis if axis < 0 else axis - tensors[0].ndim
     for name, x in zip(("x1", "x2"), tensors, strict=True):
         if not -x.ndim <= at < 0 or x.shape[at] != 3 or (axis >= 0 and axis != at + x.ndim):

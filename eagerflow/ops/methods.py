@@ -13,10 +13,11 @@ from eagerflow.devices import as_device
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
 from eagerflow.ops.arithmetic import abs, divide, multiply
-from eagerflow.ops.cast import to_device
+from eagerflow.ops.cast import astype, to_device
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.contraction import matmul, tensordot
 from eagerflow.ops.diagonals import diagonal
+from eagerflow.ops.keywords import check_same
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.rounding import round
 from eagerflow.ops.scan import cumulative_prod, cumulative_sum
@@ -31,19 +32,35 @@ __all__: list[str] = []
 _MOST_DECIMALS = 300  # the powers of ten up to there are float64
 
 
-def _copy(self: Any) -> Any:
+def _astype(
+    self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+    copy: bool = True,
+) -> Any:  # fmt: skip
+    """The tensor in another dtype; fractions are cut off, integers wrap around."""
+    if order != "K" or casting != "unsafe":
+        check_same("astype", order=order, casting=casting)
+    return astype(self, dtype)
+
+
+def _copy(self: Any, order: str = "C") -> Any:
     """A tensor of the same values; since tensors do not change, it may be the same one."""
+    if order != "C":
+        check_same("copy", order=order)
     return as_tensor(self)
 
 
-def _cumprod(self: Any, axis: Any = None, dtype: Any = None) -> Any:
+def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     """Products of all elements up to each one along an axis; None: of the flattened tensor."""
+    if out is not None:
+        check_same("cumprod", out=out)
     x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
     return cumulative_prod(x, axis=axis, dtype=dtype)
 
 
-def _cumsum(self: Any, axis: Any = None, dtype: Any = None) -> Any:
+def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
     """Sums of all elements up to each one along an axis; None: of the flattened tensor."""
+    if out is not None:
+        check_same("cumsum", out=out)
     x, axis = (reshape(self, (-1,)), 0) if axis is None else (self, axis)
     return cumulative_sum(x, axis=axis, dtype=dtype)
 
@@ -53,8 +70,10 @@ def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any
     return diagonal(self, offset, axis1, axis2)
 
 
-def _dot(self: Any, other: Any) -> Any:
+def _dot(self: Any, other: Any, out: None = None) -> Any:
     """Sums of products over the last axis and the last but one of ``other`` (or its only one)."""
+    if out is not None:
+        check_same("dot", out=out)
     if type(other) not in SCALARS and not isinstance(other, Operators):
         other = as_tensor(other, device=self.device)
     if type(other) in SCALARS or self.ndim == 0 or other.ndim == 0:
@@ -70,13 +89,17 @@ def _itemsize(self: Any) -> int:
     return size
 
 
-def _ravel(self: Any) -> Any:
+def _ravel(self: Any, order: str = "C") -> Any:
     """The same values along one axis, in row-major order."""
+    if order != "C":
+        check_same("ravel", order=order)
     return reshape(self, (-1,))
 
 
-def _round(self: Any, decimals: int = 0) -> Any:
+def _round(self: Any, decimals: int = 0, out: None = None) -> Any:
     """Each element to so many decimals (negative: to tens, hundreds, ...), halves to even."""
+    if out is not None:
+        check_same("round", out=out)
     if isinstance(decimals, bool) or not isinstance(decimals, int):
         _refuse_decimals(decimals, "an integer")
     if decimals == 0 or (decimals > 0 and self.dtype not in INEXACT):
@@ -118,14 +141,19 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     return _to(self, device)
 
 
-def _trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
+def _trace(
+    self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
+) -> Any:
     """Sum along each diagonal of the matrices in two axes: as in NumPy, the first two."""
+    if out is not None:
+        check_same("trace", out=out)
     return sum(diagonal(self, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 _METHODS = {
     "abs": abs,
     "argsort": argsort,
+    "astype": _astype,
     "clip": clip,
     "conjugate": conj,
     "copy": _copy,

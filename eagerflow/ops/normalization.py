@@ -14,7 +14,9 @@ from eagerflow.errors import ShapeError
 from eagerflow.kernels.normalization import gradient_body, norm, norm_body
 from eagerflow.kernels.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
-from eagerflow.ops.family import Rows, define, elements, refused_objects
+from eagerflow.ops.attributes import Axes
+from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -263,7 +265,7 @@ def layer_norm(
     offset: Any = None,
     /,
     *,
-    axis: Any = -1,
+    axis: Axes = -1,
     epsilon: float = 1e-5,
 ) -> Any:
     """Each example brought to mean 0 and variance 1 over axes, then scaled and shifted.
@@ -287,7 +289,7 @@ def layer_norm(
     onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
 def rms_norm(
-    xp: Any, x: Any, scale: Any = None, /, *, axis: Any = -1, epsilon: float = 1e-6
+    xp: Any, x: Any, scale: Any = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
 ) -> Any:
     """Each example divided by the root of its mean square over axes, then scaled.
 
@@ -337,8 +339,8 @@ def group_norm(
     axes = tuple(i for i in range(1, apart.ndim) if i != at)
     y = layer_norm(apart, axis=axes, epsilon=epsilon).reshape(x.shape)
     if scale is not None:
-        y = y * aligned(as_tensor(scale), x, (at,))
-    return y if offset is None else y + aligned(as_tensor(offset), x, (at,))
+        y = y * aligned(as_operand(scale, x), x, (at,))
+    return y if offset is None else y + aligned(as_operand(offset, x), x, (at,))
 
 
 # The gradient ------------------------------------------------------------------------------------
@@ -452,7 +454,7 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
         "infer": _gradient_spec,
         "outputs": 3,
         "overrides": {"numpy": _numpy_gradient},
-        "vjp": _gradient_rules,
+        "vjp": in_float32(_gradient_rules),
         "saves": "x g scale",
         "batch": _batched_gradient,
         "cost": lambda *specs, **attributes: elements(*specs, flops=15),
@@ -473,7 +475,7 @@ def norm_gradient(
     scale: Any = None,
     /,
     *,
-    axis: Any = -1,
+    axis: Axes = -1,
     epsilon: float = 1e-5,
     center: bool = True,
 ) -> Any:

@@ -11,11 +11,13 @@ from eagerflow.errors import DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.arithmetic import abs as magnitude
 from eagerflow.ops.arithmetic import divide, multiply, sign
+from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.decompositions import safe_reciprocal
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction, refused_objects
 from eagerflow.ops.powers import power
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import along
 from eagerflow.ops.reduction import max as largest
 from eagerflow.ops.reduction import min as smallest
@@ -82,7 +84,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     dtypes=INEXACT,
     result="real",
     method=False,
-    vjp=(_vector_norm_vjp,),
+    vjp=(in_float32(_vector_norm_vjp),),
     saves="x y",
     onnx=Missing("exported as ReduceL2, ReduceL1 or the ops that it consists of"),
     samples=_vector_norm_samples,
@@ -98,7 +100,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     ulp=16,
 )
 def vector_norm(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: NumberLike = 2
 ) -> Any:
     """Norm of the vectors along axes.
 
@@ -135,8 +137,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); ``keepdims`` keeps the
     two axes with size 1. ``ord`` is ``"fro"`` for the root of the sum of squares, ``"nuc"``
     for the sum of singular values, 2 and -2 for the largest and smallest of them, 1 and -1
-    for the largest and smallest sum of magnitudes of a column, inf and -inf of a row. Raises
-    ShapeError for tensors with less than two axes, EagerflowError for another ``ord``.
+    for the largest and smallest sum of magnitudes of a column, inf and -inf of a row. That of
+    an empty matrix is 0. Raises ShapeError for tensors with less than two axes and where there
+    is no smallest, EagerflowError for another ``ord``.
 
     >>> float(ef.linalg.matrix_norm(ef.tensor([[3.0, 0.0], [0.0, 4.0]])))
     5.0
@@ -144,21 +147,35 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     tensor = _matrices_of(x, "matrix_norm")
     if ord == "fro":
         return vector_norm(tensor, axis=(-2, -1), keepdims=keepdims)
-    choose = smallest if isinstance(ord, int | float) and ord < 0 else largest
+    choose = _smallest if isinstance(ord, int | float) and ord < 0 else _largest
     if ord == "nuc":
         found = total(svdvals(tensor), axis=-1)
     elif ord in (2, -2):
-        found = choose(svdvals(tensor), axis=-1)
+        found = choose(svdvals(tensor))
     elif ord in (1, -1):
-        found = choose(total(magnitude(tensor), axis=-2), axis=-1)
+        found = choose(total(magnitude(tensor), axis=-2))
     elif ord in (math.inf, -math.inf):
-        found = choose(total(magnitude(tensor), axis=-1), axis=-1)
+        found = choose(total(magnitude(tensor), axis=-1))
     else:
         raise EagerflowError(
             f"{ord!r} is not an order of a matrix norm", op="matrix_norm", argument="ord",
             expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
         )  # fmt: skip
     return reshape(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+def _largest(x: Any) -> Any:
+    """The largest of numbers that are not negative; 0 of none."""
+    return total(x, axis=-1) if x.shape[-1] == 0 else largest(x, axis=-1)
+
+
+def _smallest(x: Any) -> Any:
+    if x.shape[-1] == 0:
+        raise ShapeError(
+            "an empty matrix has no smallest sum or singular value", op="matrix_norm", argument="x",
+            expected="at least one row and one column", hint="another ord",
+        )  # fmt: skip
+    return smallest(x, axis=-1)
 
 
 def _matrices_of(x: Any, op: str) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels import buffers, generated, threads
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import define, refused_objects
@@ -42,12 +42,22 @@ def _check(arrays: tuple[Any, ...], names: tuple[str, ...]) -> None:
             )  # fmt: skip
 
 
+def _check_rates(beta_1: float = 0.0, beta_2: float = 0.0, **others: Any) -> None:
+    """The running means of Adam forget; ArgumentError for rates that mean nothing."""
+    for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
+        if not 0 <= value <= 1:
+            raise ArgumentError(
+                f"{value} is no rate", argument=name, expected="a number from 0 to 1"
+            )
+
+
 def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[Any], Any]:
     """An op of arrays of one shape, followed by ``numbers`` that broadcast to it."""
     arrays = tuple(names.split())
 
     def infer(*specs: TensorSpec, **attributes: Any) -> tuple[TensorSpec, ...]:
         _check(specs[: len(arrays)], arrays)
+        _check_rates(**attributes)
         return tuple(specs[0].like() for _ in range(outputs))
 
     def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
@@ -285,6 +295,7 @@ def _adam_numpy(
         options = (beta_1, beta_2, epsilon, weight_decay)
         return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
     _check((parameter, gradient, mean, square), _ADAM)
+    _check_rates(beta_1, beta_2)
     t = step.item()
     rate = learning_rate.item()
     scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
@@ -394,6 +405,7 @@ def adam_update(
     (Tensor([0.9], float32, cpu:0), Tensor([0.2], float32, cpu:0))
     """
     _check((parameter, gradient, mean, square), _ADAM)
+    _check_rates(beta_1, beta_2)
     options = (beta_1, beta_2, epsilon, weight_decay)
     return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
 
@@ -413,6 +425,11 @@ def _groups(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     for group in groups:
         _check(group, _ADAM)
     return groups
+
+
+def _joined_specs(rate: Any, step: Any, *arrays: Any, **options: Any) -> tuple[TensorSpec, ...]:
+    _check_rates(**options)
+    return tuple(p.like() for p, *_ in _groups(arrays) for _ in range(3))
 
 
 def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
@@ -477,9 +494,7 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
     "control",
     {
         "dtypes": FLOATS,
-        "infer": lambda rate, step, *arrays, **options: tuple(
-            p.like() for p, *_ in _groups(arrays) for _ in range(3)
-        ),
+        "infer": _joined_specs,
         "outputs": 0,  # three for each parameter
         "trusted": True,  # the kernels check the shapes
         "overrides": {"numpy": _joined_numpy},

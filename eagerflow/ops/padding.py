@@ -6,20 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim, product
-from eagerflow.dtypes import COMPLEX, FLOATS
+from eagerflow.display import summary
+from eagerflow.dtypes import COMPLEX, FLOATS, promote
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
+from eagerflow.ops.creation import ones_like
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL
 from eagerflow.ops.samples import make, values
+from eagerflow.ops.selection import where
 from eagerflow.ops.shape import reshape, sized
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
+from eagerflow.tensor import Operators
 
 __all__ = ["flip", "pad", "roll"]
 
 ANY = STANDARD | FLOAT8
+_ARRAYS = (Operators, np.ndarray)
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
@@ -179,20 +186,10 @@ def _pad_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     },
 )
-def pad(
-    xp: Any, x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0
+def _pad(
+    xp: Any, x: Any, /, pad_width: Widths, mode: str = "constant", constant_values: NumberLike = 0
 ) -> Any:
-    """The tensor with elements added before and behind its axes.
-
-    ``pad_width`` is an integer for all sides, a pair (before, behind) for all axes, or one
-    pair for each axis. ``mode`` says what is added: ``"constant"`` the number
-    ``constant_values``, ``"edge"`` the last element, ``"reflect"`` the elements mirrored at
-    the last one, ``"symmetric"`` with it repeated, ``"wrap"`` those of the other end. Raises
-    ShapeError for widths that are negative or do not fit the axes.
-
-    >>> ef.pad(ef.tensor([1, 2, 3]), (1, 2)), ef.pad(ef.tensor([1, 2, 3]), 2, mode="reflect")
-    (Tensor([0, 1, 2, 3, 0, 0], int64, cpu:0), Tensor([3, 2, 1, 2, 3, 2, 1], int64, cpu:0))
-    """
+    """The tensor with elements added before and behind its axes."""
     widths = _widths(pad_width, x.ndim)
     if mode == "constant":
         shape = tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))
@@ -203,6 +200,32 @@ def pad(
         if pair != (0, 0):
             x = xp.take(x, xp.asarray(_sources(x.shape[axis], pair, mode)), axis=axis)
     return x
+
+
+def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    """The tensor with elements added before and behind its axes.
+
+    ``pad_width`` is an integer for all sides, a pair (before, behind) for all axes, or one
+    pair for each axis. ``mode`` says what is added: ``"constant"`` the number (or tensor without
+    axes) ``constant_values``, ``"edge"`` the last element, ``"reflect"`` the elements mirrored at
+    the last one, ``"symmetric"`` with it repeated, ``"wrap"`` those of the other end. Raises
+    ShapeError for widths that are negative or do not fit the axes, DTypeError for a constant
+    that the dtype cannot hold.
+
+    >>> ef.pad(ef.tensor([1, 2, 3]), (1, 2)), ef.pad(ef.tensor([1, 2, 3]), 2, mode="reflect")
+    (Tensor([0, 1, 2, 3, 0, 0], int64, cpu:0), Tensor([3, 2, 1, 2, 3, 2, 1], int64, cpu:0))
+    """
+    if mode != "constant" or not isinstance(constant_values, _ARRAYS):
+        return _pad(x, pad_width, mode, constant_values)
+    x = as_tensor(x)
+    value = as_tensor(constant_values, device=x.device)
+    if value.ndim or promote(x.dtype, value.dtype) != x.dtype:
+        raise DTypeError(
+            "this is not one value of the tensor's dtype", op="pad", argument="constant_values",
+            received=summary(value), expected=f"a number, or a {x.dtype.name} tensor without axes",
+        )  # fmt: skip
+    inside = _pad(ones_like(x, dtype="bool"), pad_width)
+    return where(inside, _pad(x, pad_width), value)
 
 
 # Turning round and shifting -----------------------------------------------------------------------
@@ -247,7 +270,7 @@ def _same_axes(x: TensorSpec, axis: Any, **more: Any) -> list[Split]:
     },
     method=True,
 )
-def flip(xp: Any, x: Any, /, axis: Any = None) -> Any:
+def flip(xp: Any, x: Any, /, axis: Axes = None) -> Any:
     """The tensor with the order along axes reversed.
 
     ``axis`` is an integer, a tuple of integers, or None for all axes. Raises ShapeError for
@@ -332,7 +355,7 @@ def _roll_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": lambda x, shift, axis: np.roll(x, shift, axis),
     },
 )
-def roll(xp: Any, x: Any, /, shift: Any, axis: Any = None) -> Any:
+def roll(xp: Any, x: Any, /, shift: Sizes, axis: Axes = None) -> Any:
     """The tensor shifted along axes; what leaves at one end comes in at the other.
 
     ``shift`` is an integer, or one for each axis; ``axis`` an integer or a tuple. Without it

@@ -26,6 +26,7 @@ from eagerflow.kernels.windows import (
     window_of,
 )
 from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape
@@ -370,7 +371,9 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     reference=_reference(np.max),
     overrides={"numpy": lambda xp, x, **where: kernels.max_pool(x, _windows(x.shape, **where))},
 )
-def max_pool(xp: Any, x: Any, /, window: Any, strides: Any = None, padding: Any = "valid") -> Any:
+def max_pool(
+    xp: Any, x: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+) -> Any:
     """Largest element of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
@@ -400,7 +403,7 @@ def max_pool(xp: Any, x: Any, /, window: Any, strides: Any = None, padding: Any 
     overrides={"numpy": _scatter_numpy},
 )
 def max_pool_gradient(
-    xp: Any, x: Any, g: Any, /, window: Any, strides: Any = None, padding: Any = "valid"
+    xp: Any, x: Any, g: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
 ) -> Any:
     """Gradient of ``max_pool``: for each window its element of ``g``, where the maximum is.
 
@@ -430,7 +433,7 @@ def max_pool_gradient(
     overrides={"numpy": _gather_numpy},
 )
 def max_pool_gather(
-    xp: Any, x: Any, t: Any, /, window: Any, strides: Any = None, padding: Any = "valid"
+    xp: Any, x: Any, t: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
 ) -> Any:
     """Elements of ``t`` from where each window of ``x`` has its maximum.
 
@@ -456,7 +459,9 @@ def max_pool_gather(
     reference=_reference(np.mean),
     overrides={"numpy": lambda xp, x, **where: kernels.avg_pool(x, _windows(x.shape, **where))},
 )
-def avg_pool(xp: Any, x: Any, /, window: Any, strides: Any = None, padding: Any = "valid") -> Any:
+def avg_pool(
+    xp: Any, x: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+) -> Any:
     """Mean of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
@@ -482,7 +487,13 @@ def avg_pool(xp: Any, x: Any, /, window: Any, strides: Any = None, padding: Any 
     reference=_transpose_reference,
 )
 def avg_pool_gradient(
-    xp: Any, g: Any, /, size: Any, window: Any, strides: Any = None, padding: Any = "valid"
+    xp: Any,
+    g: Any,
+    /,
+    size: Sizes,
+    window: Sizes,
+    strides: Sizes = None,
+    padding: Padding = "valid",
 ) -> Any:
     """Gradient of ``avg_pool``: each element of ``g``, shared by the elements of its window.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
+from eagerflow.dtypes import NARROW
 from eagerflow.ops.indices import ALL, Layout, expanded, layout
 
 __all__ = [
@@ -81,15 +82,10 @@ def stretched(xp: Any, values: Any, shape: Any) -> Any:
 def summed_at(xp: Any, shape: Any, index: Any, updates: Any) -> Any:
     """Zeros of a shape with ``updates`` added at an index; 16-bit floats are added in float32."""
     dtype = updates.dtype
-    if not narrow(dtype):
+    if dtype not in NARROW:
         return add_at(xp, xp.zeros(shape, dtype=dtype), index, updates)
     wide = add_at(xp, xp.zeros(shape, dtype=xp.float32), index, updates.astype(xp.float32))
     return wide.astype(dtype)
-
-
-def narrow(dtype: Any) -> bool:
-    """Whether sums of a dtype are taken in float32: float16 and bfloat16."""
-    return bool(dtype.itemsize == 2 and dtype.kind not in "iu")
 
 
 # Flat positions -----------------------------------------------------------------------------------

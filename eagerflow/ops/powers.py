@@ -13,6 +13,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.comparison import equal, greater_equal, logical_and
 from eagerflow.ops.exponential import log
 from eagerflow.ops.family import FLOATS, INEXACT, ErrorSample, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, make, pairs, reals
 from eagerflow.ops.selection import where
 
@@ -61,7 +62,7 @@ def sqrt(xp: Any, x: Any, /) -> Any:
 
 
 @elementwise(
-    partials=(lambda y, x: y * y * y * -0.5,),
+    partials=(in_float32(lambda y, x: y * y * y * -0.5),),
     saves="y",
     singular=True,
     dtypes=INEXACT,
@@ -138,7 +139,7 @@ def _bases_and_exponents(rng: Any, dtype: Any) -> list[Sample]:
 
 @elementwise(
     overrides={"numpy": _power_numpy},
-    partials=(_by_base, _by_exponent),
+    partials=(in_float32(_by_base), in_float32(_by_exponent)),
     saves="x1 x2 y",
     singular=True,
     operator="pow",

@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels.philox import WORDS
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
+from eagerflow.ops.family import as_operand
+from eagerflow.ops.other_names import members
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
@@ -154,7 +156,7 @@ class Generator:
         Tensor([8.0153, 6.841 ], float32, cpu:0)
         """
         z = draws.random_normal(self.advance(), shape, dtype, device)
-        return _moved(z, mean, stddev)
+        return _moved(z, mean, stddev, dtype)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, device: Any = None
@@ -168,7 +170,7 @@ class Generator:
         True
         """
         z = draws.random_truncated_normal(self.advance(), shape, dtype, device)
-        return _moved(z, mean, stddev)
+        return _moved(z, mean, stddev, dtype)
 
     def uniform(
         self, shape: Any, low: Any = 0.0, high: Any = 1.0, dtype: Any = None, device: Any = None
@@ -182,8 +184,9 @@ class Generator:
         Tensor([ 0.5798, -0.8255], float32, cpu:0)
         """
         u = draws.random_uniform(self.advance(), shape, dtype, device)
-        width = subtract(high, low) if isinstance(high, Operators) else high - low
-        return _moved(u, low, width)
+        low, high = _fitting(low, u, "low"), _fitting(high, u, "high")
+        plain = not isinstance(low, Operators) and not isinstance(high, Operators)
+        return _moved(u, low, high - low if plain else subtract(high, low), dtype)
 
     def integers(
         self, low: int, high: int | None = None, shape: Any = (), dtype: Any = "int64",
@@ -226,7 +229,8 @@ class Generator:
         >>> ef.random.Generator(0).exponential((2,))
         Tensor([1.5601, 0.0913], float32, cpu:0)
         """
-        return _moved(draws.random_exponential(self.advance(), shape, dtype, device), 0.0, scale)
+        z = draws.random_exponential(self.advance(), shape, dtype, device)
+        return _moved(z, 0.0, scale, dtype)
 
     def categorical(self, logits: Any, num_samples: int | None = None) -> Tensor:
         """Indices along the last axis, drawn with probabilities ``softmax(logits)``.
@@ -347,10 +351,10 @@ def _restored(state: Any) -> Generator:
 
 
 def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
-    """``value`` as it is, if it is a number or broadcasts to the drawn numbers."""
-    if isinstance(value, int | float):
-        return value
-    tensor = as_tensor(value)
+    """A number as Python's, or a tensor that broadcasts to the drawn numbers."""
+    if isinstance(value, int | float | np.number):
+        return plain_number(value)
+    tensor = as_operand(value, numbers)
     if broadcast(tensor.shape, numbers.shape) != numbers.shape:
         raise ShapeError(
             "the value does not broadcast to the shape to draw", op="random", argument=argument,
@@ -359,14 +363,17 @@ def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
     return tensor
 
 
-def _moved(numbers: Tensor, offset: Any, scale: Any) -> Tensor:
-    """``numbers * scale + offset``, without the steps that change nothing."""
+def _moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
+    """``numbers * scale + offset``, without the steps that change nothing.
+
+    Tensors may widen the dtype, unless it is given.
+    """
     scale, offset = _fitting(scale, numbers, "scale"), _fitting(offset, numbers, "offset")
     if isinstance(scale, Operators) or scale != 1:
         numbers = multiply(numbers, scale)
     if isinstance(offset, Operators) or offset != 0:
         numbers = add(numbers, offset)
-    return numbers
+    return numbers if dtype is None else numbers.astype(dtype)
 
 
 # The global generator ----------------------------------------------------------------------
@@ -481,3 +488,6 @@ def choice(x: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: i
     (2, 2)
     """
     return default_generator.choice(x, shape, replace, p, axis)
+
+
+__getattr__, __dir__ = members(__name__, __all__)

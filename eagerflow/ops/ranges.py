@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import reduce, wraps
 from typing import Any
 
 import numpy as np
 
+from eagerflow.convert import as_tensor, join_numbers, number_type, own_dtype
 from eagerflow.dims import Dim
+from eagerflow.dispatch import check
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, COMPLEX, INEXACT, INTEGERS, NUMERIC, as_dtype, default_dtype
+from eagerflow.dtypes import (
+    BOOL,
+    COMPLEX,
+    INEXACT,
+    INTEGERS,
+    NUMERIC,
+    as_dtype,
+    default_dtype,
+    promote,
+)
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.number import Number
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.arithmetic import add, divide, multiply, subtract
+from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
+from eagerflow.ops.cast import astype
+from eagerflow.ops.comparison import equal
 from eagerflow.ops.creation import creation
 from eagerflow.ops.family import FLOAT8
-from eagerflow.ops.shape import sized
+from eagerflow.ops.rounding import floor
+from eagerflow.ops.selection import where
+from eagerflow.ops.shape import reshape, sized
 from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["arange", "linspace"]
 
@@ -24,6 +45,8 @@ def _plain_number(value: Any, op: str, name: str) -> Any:
     """A Python number (or symbolic size) of what may be a number of NumPy's or a tensor."""
     if type(value) in (int, float, complex, Dim):
         return value
+    if type(value) is Number:
+        value.refuse("int()")
     if isinstance(value, bool | np.bool_ | str | bytes) or not hasattr(value, "item"):
         raise DTypeError(
             f"a {type(value).__name__} is not a number", op=op, argument=name,
@@ -59,7 +82,7 @@ def _range_dtype(*numbers: Any) -> Any:
 
 
 def _range_size(start: Any, stop: Any, step: Any) -> Any:
-    """Number of elements; the ends may be symbolic sizes."""
+    """NumberLike of elements; the ends may be symbolic sizes."""
     numbers = (start, stop, step)
     if any(isinstance(n, complex) for n in numbers):
         raise DTypeError("a range has no complex ends", argument="stop", expected="real numbers")
@@ -134,14 +157,21 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     dtypes=NUMERIC | FLOAT8,
 )  # fmt: skip
 def arange(
-    xp: Any, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None
+    xp: Any,
+    start: NumberLike | Size,
+    stop: NumberLike | Size = None,
+    step: NumberLike = 1,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
 ) -> Any:
     """Numbers from ``start`` up to and without ``stop``, ``step`` apart.
 
     With one number that is ``stop``, and ``start`` is 0. Integers give int64, others
     float32, unless ``dtype`` is given. Element i is ``start + i * step``, computed in
-    float64. Raises ShapeError for a step of 0 and for sizes that no memory holds, DTypeError
-    for numbers that do not fit into ``dtype``.
+    float64. Where ``start`` or ``step`` are tensors of one element, gradients pass to them, and
+    the dtype is theirs; that of ``stop`` decides the size alone. Raises ShapeError for a step of
+    0 and for sizes that no memory holds, DTypeError for numbers that do not fit into ``dtype``,
+    CaptureError for tensors whose values are not known while tracing.
 
     >>> ef.arange(3), ef.arange(1.0, 2.0, 0.25)
     (Tensor([0, 1, 2], int64, cpu:0), Tensor([1.  , 1.25, 1.5 , 1.75], float32, cpu:0))
@@ -213,14 +243,15 @@ def _line_dtype(start: Any, stop: Any) -> Any:
     dtypes=INEXACT,
 )
 def linspace(
-    xp: Any, start: Any, stop: Any, num: Any = 50, dtype: Any = None, device: Any = None,
-    endpoint: bool = True,
+    xp: Any, start: NumberLike, stop: NumberLike, num: Size = 50, dtype: DTypeLike = None,
+    device: DeviceName = None, endpoint: bool = True,
 ) -> Any:  # fmt: skip
     """Evenly spaced numbers from ``start`` to ``stop``.
 
     ``num`` is how many; ``stop`` is the last of them, or with ``endpoint=False`` the one
-    after. ``dtype`` defaults to float32, complex64 for complex ends. Raises ShapeError for a
-    ``num`` that is no size, DTypeError for ends that do not fit.
+    after. ``dtype`` defaults to float32, complex64 for complex ends, and to the dtype of ends
+    that are tensors of one element: gradients pass to these. Raises ShapeError for a ``num``
+    that is no size, DTypeError for ends that do not fit.
 
     >>> ef.linspace(0, 1, 5)
     Tensor([0.  , 0.25, 0.5 , 0.75, 1.  ], float32, cpu:0)
@@ -233,3 +264,93 @@ def linspace(
     if made in INTEGERS:
         points = xp.floor(points)
     return xp.astype(points, made)
+
+
+# Ends that are tensors ----------------------------------------------------------------------------
+
+
+def _or_of_tensors(call: Any, rule: Callable[..., Tensor]) -> Any:
+    """``call`` where all ends are numbers, ``rule`` where one of them is a tensor or an array."""
+
+    @wraps(call)
+    def either(*args: Any, **named: Any) -> Any:
+        ends = (*args[:3], named.get("start"), named.get("stop"), named.get("step"))
+        if any(isinstance(x, Operators | np.ndarray) for x in ends):
+            return rule(*args, **named)
+        return call(*args, **named)
+
+    return either
+
+
+def _met(op: str, dtype: Any, **ends: Any) -> Any:
+    """The dtype of a range between such ends."""
+    for name, x in ends.items():
+        if not isinstance(x, Operators | np.ndarray):
+            _plain_number(x, op, name)  # which refuses all but numbers
+    if dtype is not None:
+        return as_dtype(dtype)
+    firm = [own_dtype(x) for x in ends.values() if number_type(x) is None]
+    numbers = [x for x in ends.values() if number_type(x) is not None]
+    return join_numbers(reduce(promote, firm) if firm else None, numbers)
+
+
+def _wide(value: Any, made: Any, op: str, name: str) -> Tensor:
+    """An end without axes, in the widest dtype of the kind that ``made`` is."""
+    if own_dtype(value) in COMPLEX and made not in COMPLEX:
+        raise DTypeError(
+            f"complex ends do not fit into {made.name}", op=op, argument=name,
+            received=summary(value), expected="a complex dtype, or real ends",
+        )  # fmt: skip
+    tensor = as_tensor(value, "complex128" if made in COMPLEX else "float64")
+    if tensor.size != 1:
+        raise ShapeError(
+            "one number is needed", op=op, argument=name, received=summary(value),
+            expected="a number, or a tensor of one element",
+        )  # fmt: skip
+    return tensor if tensor.ndim == 0 else reshape(tensor, ())
+
+
+def _line_of_tensors(
+    start: Any, stop: Any, num: Any = 50, dtype: Any = None, device: Any = None,
+    endpoint: bool = True,
+) -> Tensor:  # fmt: skip
+    made = _met("linspace", dtype, start=start, stop=stop)
+    if dtype is None and made not in INEXACT:
+        made = default_dtype(float)
+    spec = check(
+        _line.op, (), {"start": 0, "stop": 1, "num": num, "dtype": made, "endpoint": endpoint}
+    )
+    a, b = _wide(start, made, "linspace", "start"), _wide(stop, made, "linspace", "stop")
+    (size,) = spec.shape
+    count = arange(size, dtype="float64", device=str(a.device))
+    steps = max(1, size - bool(endpoint))
+    points = add(a, multiply(count, divide(subtract(b, a), steps)))
+    if endpoint and size > 1:
+        points = where(equal(count, size - 1), b, points)  # rounding may miss it
+    found = astype(floor(points) if made in INTEGERS else points, made)
+    return as_tensor(found, None, device)
+
+
+def _range_of_tensors(
+    start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, device: Any = None
+) -> Tensor:
+    if stop is None:
+        start, stop = 0, start
+    numbers = {"start": start, "stop": stop, "step": step}
+    made = _met("arange", dtype, **numbers)
+    known = {name: _plain_number(x, "arange", name) for name, x in numbers.items()}
+    place = device or next(
+        (str(x.device) for x in numbers.values() if isinstance(x, Operators)), None
+    )
+    if made not in INEXACT or (own_dtype(start) not in INEXACT and own_dtype(step) not in INEXACT):
+        found: Tensor = _range(**known, dtype=made, device=place)
+        return found
+    (size,) = check(_range.op, (), {**known, "dtype": made}).shape
+    first, by = _wide(start, made, "arange", "start"), _wide(step, made, "arange", "step")
+    count = arange(size, dtype="float64", device=str(first.device))
+    return as_tensor(astype(add(first, multiply(count, by)), made), None, device)
+
+
+_range, _line = arange, linspace
+arange = _or_of_tensors(_range, _range_of_tensors)
+linspace = _or_of_tensors(_line, _line_of_tensors)

@@ -21,7 +21,9 @@ from eagerflow.ops.accumulation import (
     part_of,
     wide_dtype,
 )
+from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.scan import cumulative_prod
 from eagerflow.ops.shape import broadcast_to, permute_dims
@@ -103,11 +105,19 @@ def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
     return x if wide.name == x.dtype else s.convert(x, wide.name)
 
 
+def _sum_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.any(x, "n") if dtype in BOOL else s.sum(_wide(s, x, dtype), "n")
+
+
+def _product_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.all(x, "n") if dtype in BOOL else s.product(_wide(s, x, dtype), "n")
+
+
 @reduction(
     dtypes=STANDARD,
     result=wide_dtype,
     combine="add",
-    scalar=Rows(lambda s, x, dtype=None: s.sum(_wide(s, x, dtype), "n"), columns=True),
+    scalar=Rows(_sum_body, columns=True),
     direct=reduce_with("add"),
     arrange=cast_first,
     vjp=(
@@ -120,13 +130,15 @@ def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
     samples=reduced_with_dtype(),
     reference=along(builtins.sum),
 )
-def sum(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def sum(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
     """Sum of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
     axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are summed in 64
-    bits; with ``dtype`` the elements are cast to it first. The sum of nothing is 0. Raises
-    ShapeError for an axis that does not exist.
+    bits; with ``dtype`` the elements are cast to it first, and bools added as ``or`` does. The
+    sum of nothing is 0. Raises ShapeError for an axis that does not exist.
 
     >>> ef.sum(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=-1, keepdims=True)
     Tensor([[3.],
@@ -160,16 +172,18 @@ def _product_of_others(x: Any, axis: int) -> Any:
     dtypes=STANDARD,
     result=wide_dtype,
     combine="multiply",
-    scalar=Rows(lambda s, x, dtype=None: s.product(_wide(s, x, dtype), "n"), columns=True),
+    scalar=Rows(_product_body, columns=True),
     direct=reduce_with("multiply"),
     arrange=cast_first,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Onnx("ReduceProd"),
     samples=reduced_with_dtype(),
     reference=along(math.prod),
 )
-def prod(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def prod(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
     """Product of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -235,7 +249,7 @@ def _extreme_errors(rng: Any) -> list[ErrorSample]:
 
 
 @_extreme("maximum", "ReduceMax", builtins.max)
-def max(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def max(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The largest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -249,7 +263,7 @@ def max(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_extreme("minimum", "ReduceMin", builtins.min)
-def min(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def min(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The smallest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -286,7 +300,7 @@ def _logical(ufunc: str, reference: Any) -> Any:
 
 
 @_logical("logical_or", builtins.any)
-def any(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def any(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether any element over axes is true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -300,7 +314,7 @@ def any(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @_logical("logical_and", builtins.all)
-def all(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def all(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether all elements over axes are true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -330,7 +344,7 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     samples=reduced(-1, 1),
     reference=along(lambda row: len(row) - row.count(0), "int64"),
 )
-def count_nonzero(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Number of elements over axes that are not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -394,7 +408,7 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
 
 
 @_arg_extreme("argmax", "ArgMax", builtins.max)
-def argmax(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def argmax(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Index of the largest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -408,7 +422,7 @@ def argmax(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> A
 
 
 @_arg_extreme("argmin", "ArgMin", builtins.min)
-def argmin(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def argmin(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Index of the smallest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in

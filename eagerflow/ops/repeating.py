@@ -10,6 +10,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing import index_scatter
 from eagerflow.ops.indices import ALL
@@ -82,7 +83,7 @@ def _tile_samples(rng: Any, dtype: Any) -> list[Sample]:
     },
     method=True,
 )
-def tile(xp: Any, x: Any, /, repetitions: Any) -> Any:
+def tile(xp: Any, x: Any, /, repetitions: Sizes) -> Any:
     """The tensor laid out several times along its axes.
 
     ``repetitions`` is an integer or a tuple, counted from the last axis. Raises ShapeError
@@ -203,7 +204,7 @@ def _repeat_samples(rng: Any, dtype: Any) -> list[Sample]:
     },
     method=True,
 )
-def repeat(xp: Any, x: Any, /, repeats: Any, axis: Any = None) -> Any:
+def repeat(xp: Any, x: Any, /, repeats: Sizes, axis: Axis = None) -> Any:
     """Each element repeated, next to itself.
 
     ``repeats`` is an integer, or one integer for each element along ``axis`` (a tuple, or an

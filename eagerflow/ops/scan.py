@@ -13,9 +13,11 @@ from eagerflow.dtypes import INEXACT, STANDARD
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.accumulation import accumulator, cast_first, conjugate, part_of, wide_dtype
+from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, refused_objects
 from eagerflow.ops.joining import concat
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
@@ -123,6 +125,7 @@ def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
         found.append(Sample((x[:0],), {"axis": 0, "include_initial": True}))
         found.append(Sample((x[:0],), {"axis": 2}))
         found.append(Sample((x[1],), {"axis": -2, "dtype": wide}))
+        found.append(Sample((x[1].real > 0,), {"axis": 1, "dtype": "bool"}))
         return found
 
     return samples
@@ -211,10 +214,10 @@ def cumulative_sum(
     x: Any,
     /,
     *,
-    axis: Any = None,
+    axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Sums of all elements up to each one, along an axis.
 
@@ -259,7 +262,7 @@ def _delayed(x: Any, axis: int) -> Any:
     np.multiply,
     1,
     operator.mul,
-    vjp=(_prod_rule,),
+    vjp=(in_float32(_prod_rule),),
     saves="x",
     onnx=Missing("ONNX has no running product"),
 )
@@ -268,10 +271,10 @@ def cumulative_prod(
     x: Any,
     /,
     *,
-    axis: Any = None,
+    axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
-    dtype: Any = None,
+    dtype: DTypeLike = None,
 ) -> Any:
     """Products of all elements up to each one, along an axis.
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, OutOfMemoryError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
 from eagerflow.ops.gathering import gather
 from eagerflow.ops.indexing import getitem
@@ -125,7 +126,7 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _scatter_reference,
     },
 )  # fmt: skip
-def scatter(xp: Any, indices: Any, updates: Any, /, shape: Any) -> Any:
+def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
 
     Each row of ``indices`` (its last axis) holds the integers, from 0, of one position in the
@@ -254,7 +255,7 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
         "reference": _segment_reference,
     },
 )  # fmt: skip
-def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Any) -> Any:
+def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
     """Sums of the rows of a tensor that have the same number.
 
     ``segment_ids`` is a tensor of integers from 0, in any order, with the sizes of the first
@@ -325,7 +326,7 @@ def _batched_one_hot(
         ),
     },
 )  # fmt: skip
-def one_hot(xp: Any, x: Any, /, num_classes: Any, axis: int = -1, dtype: Any = None) -> Any:
+def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
     """Class numbers as rows of zeros with a one at the place of the class.
 
     ``x`` holds integers from 0 to ``num_classes - 1``; the new axis of size ``num_classes``
@@ -392,10 +393,7 @@ def nonzero(xp: Any, x: Any, /) -> Any:
     """
     if not x.ndim:
         raise ValueError("no axes")
-    try:
-        return tuple(xp.nonzero(x))
-    except MemoryError as error:
-        raise OutOfMemoryError(f"the positions do not fit into memory: {error}") from error
+    return tuple(xp.nonzero(x))
 
 
 # Compositions -------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
-from eagerflow.ops.family import FLOAT8, STANDARD, Cost, define, refused_objects
+from eagerflow.ops.attributes import Axes, Sizes
+from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
+from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
@@ -105,7 +107,7 @@ def _reshape_errors(rng: Any) -> list[ErrorSample]:
     reference=lambda x, shape: x.ravel().reshape(shape),
     method=False,
 )
-def reshape(xp: Any, x: Any, /, shape: Any) -> Any:
+def reshape(xp: Any, x: Any, /, shape: Sizes) -> Any:
     """The same values, in row-major order, in another shape.
 
     ``shape`` is a tuple of sizes whose product is ``x.size``; one size may be -1 and is
@@ -122,8 +124,10 @@ def _batched_reshape(x: Any, size: int, shape: Any) -> Any:
     return reshape(x, (size, *known_shape(logical, shape)))
 
 
-def _reshape_method(self: Any, *shape: Any) -> Any:
+def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Any:
     """The same values in another shape, given as a tuple or as several sizes."""
+    if order is not None:
+        check_same("reshape", order=order)
     return reshape(self, shape[0] if len(shape) == 1 else shape)
 
 
@@ -185,7 +189,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     ],
     reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
 )
-def permute_dims(xp: Any, x: Any, /, axes: Any = None) -> Any:
+def permute_dims(xp: Any, x: Any, /, axes: Axes = None) -> Any:
     """The axes in another order.
 
     ``axes`` is a tuple that names each axis once; without it the order is reversed. Raises
@@ -249,7 +253,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
     ],
     reference=lambda x, shape: x + np.zeros(shape, x.dtype),
 )
-def broadcast_to(xp: Any, x: Any, /, shape: Any) -> Any:
+def broadcast_to(xp: Any, x: Any, /, shape: Sizes) -> Any:
     """The values repeated along axes of size 1, and along new axes in front.
 
     ``shape`` is a tuple of sizes. Raises ShapeError where ``x.shape`` does not broadcast to it.
@@ -314,7 +318,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     ],
     reference=lambda x, axis: np.expand_dims(x, axis),
 )  # fmt: skip
-def expand_dims(xp: Any, x: Any, /, axis: Any = 0) -> Any:
+def expand_dims(xp: Any, x: Any, /, axis: Axes = 0) -> Any:
     """The tensor with new axes of size 1.
 
     ``axis`` says where the new axis stands in the result: an integer, or a tuple of them.
@@ -383,7 +387,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         ]
     ),
 )  # fmt: skip
-def squeeze(xp: Any, x: Any, /, axis: Any = None) -> Any:
+def squeeze(xp: Any, x: Any, /, axis: Axes = None) -> Any:
     """The tensor without axes of size 1.
 
     ``axis`` is an integer or a tuple of integers; None removes all axes of size 1. Raises
@@ -473,7 +477,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     >>> [x.shape for x in ef.broadcast_arrays(ef.zeros((2, 1)), ef.zeros((3,)))]
     [(2, 3), (2, 3)]
     """
-    tensors = [as_tensor(x) for x in arrays]
+    tensors = as_operands(*arrays)
     shape = broadcast(*(x.shape for x in tensors))
     return [x if x.shape == shape else broadcast_to(x, shape) for x in tensors]
 
@@ -481,8 +485,10 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 # Methods ------------------------------------------------------------------------------------------
 
 
-def _flatten(self: Any) -> Any:
+def _flatten(self: Any, order: str = "C") -> Any:
     """The same values along one axis, in row-major order."""
+    if order != "C":
+        check_same("flatten", order=order)
     return reshape(self, (-1,))
 
 

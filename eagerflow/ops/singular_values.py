@@ -23,6 +23,7 @@ from eagerflow.ops.decompositions import (
     with_positive_tops,
 )
 from eagerflow.ops.family import INEXACT, define, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.systems import along_stack, as_column, cubic, matrices, on_each
 from eagerflow.spec import TensorSpec
 
@@ -128,7 +129,7 @@ def _svd_errors(rng: Any) -> list[ErrorSample]:
     {
         "dtypes": INEXACT,
         "infer": _svd_spec,
-        "vjp": _svd_vjp,
+        "vjp": in_float32(_svd_vjp),
         "saves": "x y",
         "outputs": 3,
         "batch": lambda args, batched, size, **more: tuple(svd(args[0], **more)),
@@ -187,7 +188,7 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
     {
         "dtypes": INEXACT,
         "infer": lambda x: _svd_spec(x)[1],
-        "vjp": (_svdvals_vjp,),
+        "vjp": (in_float32(_svdvals_vjp),),
         "saves": "x",
         "batch": lambda args, batched, size: svdvals(args[0]),
         "split": along_stack,

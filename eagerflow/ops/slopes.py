@@ -20,6 +20,7 @@ from eagerflow.kernels import generated
 from eagerflow.kernels.tiling import tiled
 from eagerflow.op import Missing, Sample
 from eagerflow.ops.family import elementwise
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, pairs
 
 __all__ = ["pulls", "slope"]
@@ -35,20 +36,21 @@ def slope(
     number: Callable[..., float],
     low: float,
     high: float,
+    step: bool = False,
     attributes: Iterable[dict[str, Any]] = ({},),
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op ``(xp, x, g, /, **attributes)``: g times the derivative of a function of x.
 
     ``into(x, out)`` and ``body(s, x)`` compute the derivative, on NumPy and in scalar
-    instructions, ``number(x)`` on a Python number; a body that gives a bool says where it is 1
-    and not 0. ``second(x)`` is the derivative of that, of Tensors. Samples of x are between
-    ``low`` and ``high``. All of them take the op's attributes.
+    instructions, ``number(x)`` on a Python number; of a ``step`` they say where it is 1 and not 0.
+    ``second(x)`` is the derivative of that, of Tensors. Samples of x are between ``low`` and
+    ``high``. All of them take the op's attributes.
     """
 
     def pulled(s: Any, x: Any, g: Any, **more: Any) -> Any:
         factor = body(s, x, **more)
-        if factor.dtype in ("bool", np.bool_):
+        if step:
             return s.select(factor, g, 0)
         return s.select(s.equal(g, 0), g, s.multiply(g, factor))
 
@@ -60,7 +62,8 @@ def slope(
             )
         if x.shape == g.shape and generated.takes(x):
             return generated.elementwise(pulled, x, g, **more)
-        return np.where(g, tiled(into, x, **more) * g, g)
+        factor = tiled(into, x, **more)
+        return np.where(factor, g, g.dtype.type(0)) if step else np.where(g, factor * g, g)
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         found = [
@@ -84,7 +87,7 @@ def slope(
         } | facts
         call: Any = elementwise(
             partials=(
-                lambda _, x, g, **more: second(x, **more) * g,
+                in_float32(lambda _, x, g, **more: second(x, **more) * g),
                 lambda _, x, g, **more: call(x, 1.0, **more),
             ),
             **own,

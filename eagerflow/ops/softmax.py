@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS
+from eagerflow.dtypes import FLOATS, NARROW, float32
 from eagerflow.errors import ShapeError
 from eagerflow.kernels import buffers, generated
 from eagerflow.kernels.cross_entropy import softmax_body
 from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch, split_rows
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
+from eagerflow.ops.cast import astype
 from eagerflow.ops.comparison import isfinite
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (
@@ -25,6 +27,7 @@ from eagerflow.ops.family import (
     reduction,
     refused_objects,
 )
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.selection import where
@@ -212,7 +215,7 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     2,
     lambda: softmax_gradient,
     vjp=(
-        _softmax_gradient_rule,
+        in_float32(_softmax_gradient_rule),
         lambda c, _, y, g, axis: softmax_gradient(y, c, axis=axis),
     ),
     saves="y g",
@@ -299,8 +302,8 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
     2,
     lambda: log_softmax_gradient,
     vjp=(
-        lambda c, _, y, g, axis: -c * exp(y) * sum(g, axis=axis, keepdims=True),
-        lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True),
+        in_float32(lambda c, _, y, g, axis: -c * exp(y) * sum(g, axis=axis, keepdims=True)),
+        in_float32(lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True)),
     ),
     saves="y g",
     onnx=Missing("exported as Exp, ReduceSum, Mul and Sub"),
@@ -342,9 +345,13 @@ def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any
 
 
 def _logsumexp_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    dtype = g.dtype
+    if dtype in NARROW:  # an error of half a unit of y would be that of all shares
+        x, g = astype(x, float32), astype(g, float32)
+        y = logsumexp(x, axis=axis, keepdims=keepdims)
     y, g = expand_reduced(y, x, axis, keepdims), expand_reduced(g, x, axis, keepdims)
     # Where y is -inf all of x is, and exp(x) is the right share: 0.
-    return exp(x - where(isfinite(y), y, 0.0)) * g
+    return astype(exp(x - where(isfinite(y), y, 0.0)) * g, dtype)
 
 
 def _logsumexp_of(row: list[float]) -> float:
@@ -367,7 +374,7 @@ def _logsumexp_of(row: list[float]) -> float:
     samples=reduced(),
     reference=along(_logsumexp_of),
 )
-def logsumexp(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def logsumexp(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for

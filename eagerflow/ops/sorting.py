@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -403,7 +403,9 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
         "reference": _places_reference,
     },
 )
-def searchsorted(xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: str = "left") -> Any:
+def searchsorted(
+    xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"
+) -> Any:
     """Where values would have to be put to keep sorted values in order.
 
     ``x1`` is a tensor with one axis in ascending order, or brought into it by the indices in

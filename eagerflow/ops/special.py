@@ -14,6 +14,7 @@ from eagerflow.kernels.tiling import horner, in_tiles, scratch
 from eagerflow.op import ErrorSample
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, reals, values
 from eagerflow.spec import TensorSpec
 
@@ -55,7 +56,7 @@ def _erf_into(x: Any, out: Any) -> None:
 
 @elementwise(
     overrides={"numpy": in_tiles(_erf_into)},
-    partials=(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI),),
     saves="x",
     dtypes=FLOATS,
     onnx=Onnx("Erf"),
@@ -76,7 +77,7 @@ def erf(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     overrides=_tiles(special.erfc),
-    partials=(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI),),
     saves="x",
     dtypes=FLOATS,
     onnx=Missing("exported as 1 - Erf(x), which loses digits for large x"),
@@ -107,7 +108,7 @@ def _bisected(x: float) -> float:
 
 @elementwise(
     overrides=_tiles(special.erfinv),
-    partials=(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI,),
+    partials=(in_float32(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI),),
     saves="y",
     singular=True,
     dtypes=FLOATS,
@@ -174,8 +175,8 @@ def _digamma_of_number(x: float) -> float:
 def digamma(xp: Any, x: Any, /) -> Any:
     """Derivative of the logarithm of the gamma function at each element.
 
-    ``x`` is a real tensor of any shape; integers are taken as float32. -infinity at 0, NaN at
-    -1, -2 and so on. Computed in float64. Raises DTypeError for complex.
+    ``x`` is a real tensor of any shape; integers are taken as float32. -infinity at 0, infinity
+    at -0, NaN at -1, -2 and so on. Computed in float64. Raises DTypeError for complex.
 
     >>> ef.digamma(ef.tensor([1.0, 2.0]))
     Tensor([-0.5772,  0.4228], float32, cpu:0)
@@ -225,8 +226,8 @@ def polygamma(xp: Any, x: Any, /, n: int) -> Any:
     """The n-th derivative of digamma at each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 (digamma itself) to 30.
-    Computed in float64 by Euler and Maclaurin's sum. Raises DTypeError for complex ``x`` and
-    for other ``n``.
+    Infinite at 0; at -1, -2 and so on infinity for odd ``n``, NaN for even ones. Computed in
+    float64 by Euler and Maclaurin's sum. Raises DTypeError for complex ``x`` and other ``n``.
 
     >>> ef.polygamma(ef.tensor(1.0), 1), np.pi**2 / 6
     (Tensor(1.6449, float32, cpu:0), 1.6449340668482264)

@@ -13,8 +13,10 @@ from eagerflow.dtypes import FLOATS, INEXACT
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.kernels.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation import ones
 from eagerflow.ops.family import Rows, expand_reduced, reduction
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shape import broadcast_to
@@ -63,7 +65,7 @@ def _mean_of(row: list[Any]) -> Any:
     samples=reduced(),
     reference=along(_mean_of),
 )
-def mean(xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
     """Arithmetic mean of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -189,12 +191,12 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
 
 @_spread(
     _fast_var,
-    vjp=(_var_rule,),
+    vjp=(in_float32(_var_rule),),
     saves="x",
     onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Variance of the elements over axes.
 
@@ -212,12 +214,12 @@ def var(
 
 @_spread(
     _fast_std,
-    vjp=(_std_rule,),
+    vjp=(in_float32(_std_rule),),
     saves="x y",
     onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
-    xp: Any, x: Any, /, *, axis: Any = None, keepdims: bool = False, correction: float = 0.0
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
 ) -> Any:
     """Standard deviation of the elements over axes: the square root of their variance.
 

@@ -20,6 +20,7 @@ from eagerflow.ops.arithmetic import multiply, negative, subtract
 from eagerflow.ops.contraction import adjoint, conjugate, matmul, sum_to, transposed
 from eagerflow.ops.creation import eye
 from eagerflow.ops.family import INEXACT, define, refused_objects
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import permute_dims, reshape
 from eagerflow.spec import TensorSpec, broadcast
@@ -249,7 +250,7 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
     {
         "dtypes": INEXACT,
         "infer": _solve_spec,
-        "vjp": _solve_vjp,
+        "vjp": in_float32(_solve_vjp),
         "saves": "x1 y",
         "batch": _solve_batch,
         "split": _solve_split,
@@ -292,7 +293,7 @@ def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
     {
         "dtypes": INEXACT,
         "infer": lambda x: square(x).like(),
-        "vjp": (lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y))),),
+        "vjp": (in_float32(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y)))),),
         "saves": "y",
         "jvp": lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
         "batch": lambda args, batched, size: inv(args[0]),
@@ -375,7 +376,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     {
         "dtypes": INEXACT,
         "infer": _pinv_spec,
-        "vjp": _pinv_vjp,
+        "vjp": in_float32(_pinv_vjp),
         "saves": "x y",
         "batch": lambda args, batched, size, **more: pinv(args[0], **more),
         "split": along_stack,
@@ -390,7 +391,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
         "ulp": 1024,
     },
 )
-def pinv(xp: Any, x: Any, /, *, rtol: Any = None) -> Any:
+def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape
@@ -422,12 +423,16 @@ def _expanded(rows: list[list[Any]]) -> Any:
     return total
 
 
+def _det_vjp(g: Any, y: Any, x: Any) -> Any:
+    return multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))
+
+
 @define(
     "contraction",
     {
         "dtypes": INEXACT,
         "infer": lambda x: square(x).like(x.shape[:-2]),
-        "vjp": (lambda g, y, x: multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x))),),
+        "vjp": (in_float32(_det_vjp),),
         "saves": "x y",
         "batch": lambda args, batched, size: det(args[0]),
         "split": along_stack,
@@ -483,7 +488,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
             square(x).like(x.shape[:-2]),
             x.like(x.shape[:-2], real_dtype(x.dtype)),
         ),
-        "vjp": _slogdet_vjp,
+        "vjp": in_float32(_slogdet_vjp),
         "saves": "x y",
         "outputs": 2,
         "batch": lambda args, batched, size: tuple(slogdet(args[0])),

@@ -13,6 +13,7 @@ from eagerflow.ops.comparison import equal
 from eagerflow.ops.exponential import plain
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise
 from eagerflow.ops.powers import rsqrt
+from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.ops.selection import where
 
@@ -87,7 +88,7 @@ def tan(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="asin",
-    partials=(lambda y, x: rsqrt(1 - x * x),),
+    partials=(in_float32(lambda y, x: rsqrt(1 - x * x)),),
     saves="x",
     singular=True,
     dtypes=INEXACT,
@@ -110,7 +111,7 @@ def asin(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="acos",
-    partials=(lambda y, x: negative(rsqrt(1 - x * x)),),
+    partials=(in_float32(lambda y, x: negative(rsqrt(1 - x * x))),),
     saves="x",
     singular=True,
     dtypes=INEXACT,
@@ -133,7 +134,7 @@ def acos(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="atan",
-    partials=(lambda y, x: over(x * x + 1),),
+    partials=(in_float32(lambda y, x: over(x * x + 1)),),
     saves="x",
     dtypes=INEXACT,
     onnx=Onnx("Atan"),
@@ -248,7 +249,7 @@ def tanh(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="asinh",
-    partials=(lambda y, x: rsqrt(x * x + 1),),
+    partials=(in_float32(lambda y, x: rsqrt(x * x + 1)),),
     saves="x",
     dtypes=INEXACT,
     onnx=Onnx("Asinh"),
@@ -269,7 +270,7 @@ def asinh(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="acosh",
-    partials=(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1),),
+    partials=(in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),),
     saves="x",
     singular=True,
     dtypes=INEXACT,
@@ -291,7 +292,7 @@ def acosh(xp: Any, x: Any, /) -> Any:
 
 @elementwise(
     ufunc="atanh",
-    partials=(lambda y, x: over(1 - x * x),),
+    partials=(in_float32(lambda y, x: over(1 - x * x)),),
     saves="x",
     singular=True,
     dtypes=INEXACT,

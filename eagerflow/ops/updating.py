@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NUMERIC, REAL, STANDARD, default_dtype
+from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NARROW, NUMERIC, REAL, STANDARD, default_dtype
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index
 from eagerflow.ops.complexes import conj
 from eagerflow.ops.creation import full, zeros, zeros_like
 from eagerflow.ops.family import FLOAT8, define
@@ -25,7 +26,7 @@ from eagerflow.ops.indexing import (
     written,
 )
 from eagerflow.ops.indices import check_arrays, filled, layout, located, recorded, refuse_none
-from eagerflow.ops.positions import add_at, combine_at, narrow, native, one_by_one, positions
+from eagerflow.ops.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.ranges import arange
 from eagerflow.ops.samples import make
 from eagerflow.ops.shape import broadcast_to, reshape, unbroadcast
@@ -57,11 +58,10 @@ def _arrange_write(op: str) -> Any:
 def _as_value(value: Any, x: Any, op: str) -> Any:
     if type(value) is Tensor and value._kind.dtype == x.dtype:
         return value
-    if type(value) in SCALARS:
-        own = default_dtype(type(value))
-    else:
+    kind = number_type(value)
+    if kind is None:
         value = as_tensor(value)
-        own = value.dtype
+    own = value.dtype if kind is None else default_dtype(kind)
     if _rank(own) > _rank(x.dtype):
         raise DTypeError(
             f"{own.name} values do not fit into a tensor of {x.dtype.name}", op=op,
@@ -152,7 +152,7 @@ def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str 
             out[at] = combine(out[at], value) if function else value
         elif function != "add":
             combine_at(xp, combine, out, at, value)
-        elif narrow(x.dtype):
+        elif x.dtype in NARROW:
             wide = add_at(xp, out.astype(xp.float32), at, value.astype(xp.float32))
             out = wide.astype(x.dtype)
         else:
@@ -197,7 +197,7 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
         *_both(tangents, x, value), *indices, index=index
     ),
 )
-def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value at an index: ``x.at[index].set(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Where
@@ -223,7 +223,7 @@ def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> 
         *_both(tangents, x, value), *indices, index=index
     ),
 )
-def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value added at an index: ``x.at[index].add(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -272,7 +272,7 @@ def _multiply_back(
     vjp=_multiply_back,
     saves="x value indices",
 )
-def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` multiplied by a value at an index: ``x.at[index].multiply(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -303,7 +303,7 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     vjp=_extreme_back,
     saves="x value indices y",
 )
-def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that
@@ -323,7 +323,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
     vjp=_extreme_back,
     saves="x value indices y",
 )
-def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Any) -> Any:
+def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that

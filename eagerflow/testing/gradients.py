@@ -236,7 +236,9 @@ def _reverse(problem: _Problem) -> Array:
 def _forward(problem: _Problem) -> Array:
     columns = []
     for tangents in _directions(problem.at):
-        ys, moved = jvp(lambda *xs: problem.f(xs), tuple(problem.at), tuple(tangents))
+        ys, moved = jvp(
+            lambda *xs: problem.f(xs), tuple(problem.at), tuple(tangents), unconnected="zero"
+        )
         for name, y, t in zip(problem.outputs, ys, moved, strict=True):
             if t.shape != y.shape or t.dtype != y.dtype:
                 raise GradientError(

@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 
 from eagerflow.capture.saving import file
+from tests.capture.plan_trees import ODD
 from tests.capture.saved_programs import (
     branch,
     changed,
@@ -380,6 +381,7 @@ def programs():
     yield "no tensors", joined({"__metadata__": header["__metadata__"]})
     step = file.encode(training_step())
     yield "two Variables of one tensor", changed(step, put("variables", 1, 1, "w"))
+    yield "two Variables of one name", changed(step, put("graphs", 0, "cells", 1, 0, "steps"))
     truth = file.encode(flags())
     yield (
         "constant of a Variable's tensor",
@@ -396,6 +398,27 @@ def programs():
     yield "a billion parts", changed(base, unstacked(10**9))
     yield "a billion pieces", changed(base, pieced)
     yield "pieces of nothing", changed(base, lambda tables: pieced(tables, None))
+
+
+def places():
+    """Files that are right, but for the places and names in them, which nobody may run or show."""
+    base = file.encode(dense())
+    for number, odd in enumerate(ODD):
+        for how in range(3):
+            yield (
+                f"odd place {number} {how}",
+                changed(base, lambda t, o=odd, h=how: odd_place(t, o, h)),
+            )
+
+
+def odd_place(tables, odd, how):
+    if how == 0:
+        tables["sources"] = [[f"a.py{odd}", 1, odd] for _ in tables["sources"]]
+    elif how == 1:
+        tables["nodes"][1][1] = f"dense/{odd}tanh"
+        tables["graphs"][0]["name"] = odd
+    else:
+        tables["graphs"][0]["inputs"][0][:2] = [odd, odd or "x"]
 
 
 def share(tables):

@@ -1,18 +1,22 @@
 """Loads hostile files in a process of its own: watches what is done, or what memory it takes.
 
 hostile_worker.py watch FIRST COUNT FOLDER    mutants and crafted files under an audit hook
+hostile_worker.py run FIRST COUNT FOLDER      the same, and what loads is run as well
 hostile_worker.py memory NAME FOLDER          one crafted file, with its growth of memory
 """
 
 import json
 import os
+import resource
 import sys
 import threading
 import time
+import warnings
 
+from eagerflow.capture.plan import plan
 from eagerflow.capture.saving import file
 from eagerflow.errors import EagerflowError
-from tests.capture import crafted, mutation
+from tests.capture import crafted, mutation, plan_trees, running
 from tests.capture.nested_op import test_call
 
 FORBIDDEN = (
@@ -21,6 +25,8 @@ FORBIDDEN = (
     "socket.__new__", "ctypes.dlopen", "marshal.loads", "code.__new__", "object.__setattr__",
     "os.remove", "os.rename", "os.mkdir", "os.chmod", "os.truncate", "shutil.rmtree",
 )  # fmt: skip
+
+MOST_MEMORY = 12 << 30  # bytes of addresses
 
 
 class Watch:
@@ -40,13 +46,58 @@ class Watch:
             self.bad.append((event, repr(args)[:200]))
 
     def load(self, path):
+        """The graph in a file, None where it is refused."""
         self.path = path
         try:
-            file.load(path)
+            return file.load(path)
         except EagerflowError:
-            pass
+            return None
         finally:
             self.path = None
+
+    def run(self, graph):
+        """Run a graph in all ways; gives how many gave a result, and errors of other kinds."""
+        self.path = "a run opens none"
+        try:
+            return running.untyped(graph)
+        finally:
+            self.path = None
+
+
+class RunWatch(Watch):
+    """Watches runs too: Python may compile and run the programs of plans, and nothing else."""
+
+    def __init__(self):
+        self.checked = set()  # identities of code that came out of the check
+        self.kept = []
+        real = plan.compiled
+
+        def compiled(text, *more):
+            code = real(text, *more)
+            if not plan_trees.foreign(text):
+                self.checked.add(id(code))
+                self.kept.append(code)
+            return code
+
+        plan.compiled = compiled
+        super().__init__()
+
+    def is_plan(self, source):
+        """Whether something that is parsed or compiled is the program of a plan."""
+        path, self.path = self.path, None  # to look at it is an event too
+        try:
+            return plan_trees.foreign(bytes(source).decode()) == []
+        finally:
+            self.path = path
+
+    def hook(self, event, args):
+        if self.path is not None and (
+            (event == "compile" and self.is_plan(args[0]))
+            or (event == "exec" and id(args[0]) in self.checked)
+        ):  # fmt: skip
+            self.events += 1
+            return
+        super().hook(event, args)
 
 
 def watch(first, count, folder):
@@ -66,6 +117,35 @@ def watch(first, count, folder):
     planted = [event for event, _ in seen.bad[caught:]]
     del seen.bad[caught:]
     print(json.dumps({"bad": seen.bad[:5], "events": seen.events, "planted": planted}))
+
+
+def run(first, count, folder):
+    """Load and run mutants and crafted files; what goes wrong is told as JSON."""
+    os.environ["EAGERFLOW_CACHE"] = "off"  # so that a run opens no file
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    warnings.simplefilter("ignore")
+    path = os.path.join(folder, "watched.ef")
+    for data in mutation.bases():  # so that what is imported when it is needed first is there
+        running.untyped(file.decode(data))
+    seen = RunWatch()
+    ran, bad = 0, []
+    small = [data for _, data in every_crafted() if len(data) < 10**6]
+    placed = [data for _, data in crafted.places()]
+    for data in (*small, *placed, *map(mutation.mutant, range(first, first + count))):
+        with open(path, "wb") as stream:
+            stream.write(data)
+        graph = seen.load(path)
+        if graph is not None:
+            errors, ways = seen.run(graph)
+            ran += bool(ways)
+            bad += [f"{way}: {error!r}" for way, error in errors.items()]
+    seen.path, caught = path, len(seen.bad)
+    exec(compile("b = 'a'", "<eagerflow plan 0>", "exec"))
+    seen.path = None
+    planted = [event for event, _ in seen.bad[caught:]]
+    del seen.bad[caught:]
+    found = {"ran": ran, "untyped": bad[:20], "bad": seen.bad[:5], "planted": planted}
+    print(json.dumps(found | {"programs": len(seen.kept)}))
 
 
 def every_crafted():
@@ -120,7 +200,7 @@ def grown(path):
 
 if __name__ == "__main__":
     with test_call():
-        if sys.argv[1] == "watch":
-            watch(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+        if sys.argv[1] in ("watch", "run"):
+            {"watch": watch, "run": run}[sys.argv[1]](*map(int, sys.argv[2:4]), sys.argv[4])
         else:
             memory(json.loads(sys.argv[2]), sys.argv[3])

@@ -264,6 +264,11 @@ def output_names_twice(graph):
     graph.outputs = Values(graph.outputs, ["a", "a", "b"])
 
 
+def variable_names_twice(graph):
+    (cell,) = graph.cells
+    graph.cells += (Cell(cell.name, None, Value("other", (3, 2), np.dtype("float32"))),)
+
+
 def result_without_output(graph):
     graph.results = graph.results[:2]
 
@@ -296,7 +301,7 @@ FAULTS = [
     (deep_attribute, "too deep", "sum"),
     (no_attributes, "its attributes are None", "sum"),
     (wrong_axis, "axis 7 does not exist", "sum"),
-    (senseless_attribute, "slice", "sum"),
+    (senseless_attribute, "the attribute axis is not what the op takes", "sum"),
     (wrong_shape, "its outputs are not what the op gives", "tanh"),
     (wrong_size_name, "its outputs are not what the op gives", "tanh"),
     (wrong_result_dtype, "its outputs are not what the op gives", "tanh"),
@@ -323,6 +328,7 @@ FAULTS = [
     (odd_assigned, "an output or an assigned value is 3.0", "f"),
     (odd_output, "an output or an assigned value is 3.0", "f"),
     (foreign_output, "the output best is not a value", "f"),
+    (variable_names_twice, "its Variables do not have a name each", "f"),
     (output_names_twice, "outputs do not have a name each", "f"),
     (result_without_output, "values in its result are not its outputs", "f"),
     (other_structure, "3 leaves, and its structure 4", "f"),

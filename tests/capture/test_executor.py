@@ -4,9 +4,11 @@ import faulthandler
 import gc
 import itertools
 import json
+import linecache
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -34,7 +36,7 @@ from tests.capture.several_devices import (
 
 __all__ = ["far", "three_cpus"]
 
-LIMIT = 60  # seconds after which a test is thought to hang
+LIMIT = 300  # seconds after which a test is thought to hang, also on a busy machine
 
 
 @pytest.fixture(autouse=True)
@@ -131,38 +133,36 @@ def test_devices_have_one_thread_each_on_their_own_device(three_cpus):
     assert all(name == f"eagerflow {place}" for name, place in seen)
 
 
-def test_independent_tasks_overlap(three_cpus):
-    nap = lambda given: [time.sleep(0.1)]
-    program = program_of(three_cpus, [[], [], []], calls=dict.fromkeys(range(3), nap))
-    _, events = program.run([0])
-    assert overlap(*events)
-
-
-def overlap(*events):
-    """Whether there was a moment at which all of them were at work."""
-    return max(e.begin for e in events) < min(e.end for e in events)
+@pytest.mark.parametrize("mode", [FREE, SHARED])
+def test_independent_tasks_overlap(three_cpus, mode):
+    met = threading.Barrier(3)  # those that ran one by one would never meet
+    meet = lambda given: [met.wait(LIMIT / 2)]
+    modes = dict.fromkeys(range(3), mode)
+    program = program_of(three_cpus, [[], [], []], calls=dict.fromkeys(range(3), meet), modes=modes)
+    values, events = program.run([0])
+    assert sorted(values) == [0, 1, 2]
+    assert max(e.begin for e in events) < min(e.end for e in events)
 
 
 def test_tasks_that_want_to_be_alone_are(three_cpus):
     inside = []
-    crowds = []
 
     def note(given):
         inside.append(1)
-        crowds.append(len(inside))
         time.sleep(0.003)
         inside.pop()
         return [0]
 
-    alone = lambda given: note(given) if not inside else pytest.fail("not alone")
+    def alone(given):
+        crowd = [len(inside), note(given), len(inside)]
+        return [0] if crowd == [0, [0], 0] else pytest.fail("not alone")
+
     after = [[] for _ in range(12)]
     calls = {i: alone if i % 3 == 0 else note for i in range(12)}
     modes = {i: ALONE if i % 3 == 0 else SHARED for i in range(12)}
     # The number of a task decides its device; here each kind is on all of them.
     places = [three_cpus[i // 3 % 3] for i in range(12)]
-    program = Program(tasks_of(places, after, calls, modes), 13, [0], [1])
-    program.run([0])
-    assert max(crowds) > 1  # the others ran side by side
+    Program(tasks_of(places, after, calls, modes), 13, [0], [1]).run([0])
 
 
 def test_a_share_of_the_cores_is_one_thread_where_there_are_as_many_devices(three_cpus):
@@ -250,23 +250,49 @@ def test_random_failures_never_hang(three_cpus):
             program_of(three_cpus, after, calls=calls, modes=modes).run([0])
 
 
-def test_an_interrupt_waits_for_what_has_begun(three_cpus):
-    ended = []
+def waits_for_its_tasks(thread):
+    """Whether a thread is inside of the call in which a run waits for its end."""
+    frame = sys._current_frames()[thread.ident]
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return frame.f_code is executor._Run.wait.__code__ and "acquire()" in line
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
+def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
+    runs, ended, main = [], [], threading.main_thread()
+    left = threading.Event()
+
+    class Watched(executor._Run):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            runs.append(self)
 
     def slow(given):
-        signal_main()
-        time.sleep(0.1)
-        ended.append(1)
+        while not waits_for_its_tasks(main):
+            time.sleep(0.001)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        while runs[0].error is None and not left.is_set():
+            # One that comes just before the system call that waits is seen with the next one.
+            signal.pthread_kill(main.ident, signal.SIGUSR1)
+            time.sleep(0.001)
+        left.wait(0.1)
+        ended.append("after run" if left.is_set() else "in time")
         return [0]
 
-    def signal_main():
-        threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-
-    after = [[], [0], [1]]
-    program = program_of(three_cpus, after, calls={0: slow, 2: lambda given: [ended.append(2)]})
-    with pytest.raises(KeyboardInterrupt):
-        program.run([0])
-    assert ended == [1]
+    monkeypatch.setattr(executor, "_Run", Watched)
+    calls = {0: slow, 2: lambda given: [ended.append("begun later")]}
+    program = program_of(three_cpus, [[], [0], [1]], calls=calls)
+    # Notebooks run by tests before leave a handler of their own.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    poked = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            program.run([0])
+        left.set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGUSR1, poked)
+    assert ended == ["in time"]
 
 
 # Threads -----------------------------------------------------------------------------------------
@@ -375,28 +401,20 @@ def test_values_are_copied_once_where_no_memory_is_shared(far):
 
 
 def test_transfers_overlap_with_compute(far, monkeypatch):
-    monkeypatch.setattr(far, "seconds", 0.1)
     _, plan, x = two_memories(far)
+    met = threading.Barrier(2)  # one after the other they would never meet
+    monkeypatch.setattr(far, "before", lambda: met.wait(LIMIT / 2))
     tasks = plan._own.program.tasks
-
-    def slowly(call):
-        def run(given):
-            time.sleep(0.1)
-            return call(given)
-
-        return run
-
     for task in tasks:
         if str(task.device) == "cpu:1":
-            task.call = slowly(task.call)
-    plan(x)
-    ran = {tasks[e.task].label: e for e in plan._last[1]}
-    computed = next(e for e in plan._last[1] if str(tasks[e.task].device) == "cpu:1")
-    assert overlap(ran["transfer of x"], computed)
+            task.call = lambda given, call=task.call: (met.wait(LIMIT / 2), call(given))[1]
+    assert bits([plan(x)]) == bits([ef.sin(x) + ef.cos(x)])
+    assert "transfer of x" in {tasks[e.task].label for e in plan._last[1]}
 
 
 def test_pieces_on_one_device_wait_for_their_own_transfers_only(far, monkeypatch):
-    monkeypatch.setattr(far, "seconds", 0.1)
+    computed, in_time = threading.Event(), []
+    monkeypatch.setattr(far, "before", lambda: in_time.append(computed.wait(LIMIT / 2)))
 
     def f(x, y):
         with ef.device("far:0"):
@@ -410,10 +428,14 @@ def test_pieces_on_one_device_wait_for_their_own_transfers_only(far, monkeypatch
         ef.capture.trace(f, spec, spec), ["cpu:0", "cpu:1", "far:0"], numerics="exact",
         costs=CostModel({"*": Rates()}, 1e-6, {("cpu:0", "far:0"): 1e3}),
     )  # fmt: skip
+    for task in plan._own.program.tasks:
+        if str(task.device) == "cpu:1" and not task.after:
+            task.call = lambda given, call=task.call: (call(given), computed.set())[0]
     plan(ef.ones((4, 4)), ef.ones((4, 4)))
+    assert in_time == [True]  # what waits for no transfer has run before it ended
     trace = plan.timeline()["traceEvents"]
     boxes = {n: e for e in trace if e["ph"] == "X" for n in e["args"]["nodes"]}
-    assert boxes["cos"]["ts"] + boxes["cos"]["dur"] < boxes["sin"]["ts"]
+    assert boxes["cos"]["ts"] < boxes["sin"]["ts"]
 
 
 # Timeline ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from tests.capture.saved_programs import PROGRAMS, branch, dense
 from tests.structure.sources import ROOT
 
 MUTANTS = 20_000
+RUN = 5_000  # of them are run as well
 SECONDS = 1.0  # of one core, for one file
 MEMORY = 64 << 20  # beside twice the file
 WRITING = {"pack", "encode_plain", "_encode_dim", "encode_structure", "_encode_key"}
@@ -168,6 +169,27 @@ def test_loading_runs_nothing_and_opens_one_file(tmp_path):
 def test_loading_runs_nothing_in_all_mutants(tmp_path):
     (found,) = worker("watch", 0, MUTANTS, tmp_path)
     assert found["bad"] == []
+
+
+def run_under_watch(first, count, folder):
+    """Load and run mutants: nothing happens that a run has no need of, and errors are ours."""
+    (found,) = worker("run", first, count, folder)
+    print(f"{found['ran']:,} ran, {found['programs']:,} programs")
+    assert found["bad"] == []
+    assert found["untyped"] == []
+    assert {"compile", "exec"} <= set(found["planted"])
+    assert found["ran"] > count // 20
+    assert found["programs"] > count // 10
+
+
+def test_what_loads_runs_nothing_but_its_plan(tmp_path):
+    run_under_watch(MUTANTS, RUN, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("part", range(50))
+def test_half_a_million_mutants_run(part, tmp_path):
+    run_under_watch(2 * MUTANTS + part * 10_000, 10_000, tmp_path)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")

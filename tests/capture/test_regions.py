@@ -434,9 +434,9 @@ def test_time_is_linear_in_the_number_of_nodes():
         graph = long_program(count)
         runs = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()  # what other programs do meanwhile does not count
             grow(graph)
-            runs.append(time.perf_counter() - start)
+            runs.append(time.thread_time() - start)
         taken.append(min(runs) / len(graph.nodes))
     assert taken[1] < 3 * taken[0]
 

@@ -12,7 +12,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.capture import Session
-from eagerflow.errors import DTypeError, IndexRangeError, SessionError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, SessionError, ShapeError
 
 SPEC = ef.TensorSpec((3,), "float32")
 X = ef.tensor([1.0, 2.0, 3.0])
@@ -247,6 +247,20 @@ def test_two_graphs_that_update_one_variable_in_one_run():
     found = session.run(["g1.0:output", "g2.0:output"], {"x": x}, targets=graphs)
     assert [float(t[0, 0]) for t in found] == [1.5, 2.5]
     assert float(w.value[0, 0]) in (1.5, 2.5)
+
+
+def test_one_graph_with_two_variables_of_one_name():
+    """Neither is read in the other's place, where machine code would read beyond its memory."""
+    v, w = ef.Variable(np.ones(1000, "float32"), name="v"), ef.Variable(2, name="w")
+    graph = ef.capture.trace(lambda x: x * v + w, ef.TensorSpec((1000,), "float32"))
+    for order in (1, -1):
+        for cell, name in zip(graph.cells[::order], ("v", "v"), strict=True):
+            cell.name = name
+        graph.cells = graph.cells[::order]
+        with pytest.raises(SessionError, match="there is a Variable 'v' already"):
+            Session(graph)
+        with pytest.raises(CaptureError, match="its Variables do not have a name each"):
+            graph.check()
 
 
 # Names ------------------------------------------------------------------------------------------

@@ -40,6 +40,13 @@ def dtypes_of(op, among=FAMILIES):
     return [dtype for dtype in among if dtype in allowed]
 
 
+def no_small_floats(op):
+    """An excuse: no 16-bit floats are taken, or not where float32 is."""
+    if op.on_tensors:
+        return "its graphs say of which dtype each operand is"
+    return None if dtypes_of(op, SMALL) else "takes no 16-bit floats"
+
+
 def main_dtype(op):
     """float64 where the op takes it, else some dtype that it takes."""
     return next(iter(dtypes_of(op, (FLOAT64, *FAMILIES))), None) or min(op.allowed(0), key=str)

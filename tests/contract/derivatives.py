@@ -1,17 +1,23 @@
 """Checks of gradients: against differences, in both modes, twice, and where they vanish."""
 
+import ml_dtypes
 import numpy as np
 
 import eagerflow as ef
+from eagerflow.errors import DTypeError
 from eagerflow.testing import check_gradients
 from tests.contract.cases import (
     COMPLEX128,
     FLOAT64,
+    SMALL,
     SOAK,
     about,
+    check_close,
+    computable,
     dtypes_of,
     inexact,
     moving,
+    no_small_floats,
     run,
     samples,
     spread,
@@ -119,7 +125,7 @@ def complex_step(op):
                 moved = [x + h * 1j if j == i else other for j, other in enumerate(xs)]
                 expected = f(*moved).numpy().imag / h
                 tangents = tuple(np.ones(o.shape) * (j == i) for j, o in enumerate(xs))
-                actual = ef.jvp(f, xs, tangents)[1].numpy()
+                actual = ef.jvp(f, xs, tangents, unconnected="zero")[1].numpy()
                 np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-14)
                 checked += 1
     if not checked:
@@ -172,3 +178,29 @@ def zero_cotangents(op):
             with about(op, sample._replace(args=args)):
                 for g in gradients_at(op, args, sample, 0.0):
                     assert np.all(g == 0), f"zero output gradients give {g} at {args}"
+
+
+UNITS = 3
+"""Units in the last place of the largest gradient, or of 1, that 16-bit gradients may be off."""
+
+
+@check(excuse=either(not_differentiable, takes(FLOAT64), no_small_floats))
+def small_gradients(op):
+    """Gradients in float16 and bfloat16 are those in float64 of the same values, rounded."""
+    for dtype in dtypes_of(op, SMALL):
+        unit = float(ml_dtypes.finfo(dtype).eps)
+        for sample in samples(op, dtype):
+            wide = tuple(widened(x, dtype) for x in sample.args)
+            with about(op, sample):
+                try:
+                    expected = gradients_at(op, wide, sample, 0.75)
+                except DTypeError:  # a cast from what float64 is not
+                    continue
+                actual = gradients_at(op, sample.args, sample, 0.75)
+                for g, wanted in zip(actual, expected, strict=True):
+                    check_close(computable(g), wanted, UNITS * unit, "the gradient")
+
+
+def widened(x, dtype):
+    """An array of ``dtype`` in float64, anything else as it is."""
+    return x.astype(FLOAT64) if isinstance(x, np.ndarray) and x.dtype == dtype else x

@@ -43,6 +43,11 @@ def conjugate(position):
     return lambda y, *args: ef.conj(args[position])
 
 
+def coarse(position):
+    """The right partial derivative of a product, by a sum that takes digits of small floats."""
+    return lambda y, *args: (args[position] + 64) - 64
+
+
 def mute(xp, x, /):
     """A kernel whose error does not say enough."""
     error = ShapeError("negative wants none of this")
@@ -147,6 +152,7 @@ PLANTED = [
     ("complex_step", "multiply", partials(lambda y, a, b: b * (1 + 1e-8), lambda y, a, b: a),
      "rtol=1e-10"),
     ("zero_cotangents", "negative", vjp(lambda g, y, x: 1 - g), "zero output gradients give"),
+    ("small_gradients", "multiply", partials(coarse(1), coarse(0)), "the gradient: "),
     ("batch", "sum", {"batch": forgets_the_batch_axis}, "batched arguments"),
     ("batch", "negative", {"batch": lambda args, batched, size: args[0]}, "batched arguments"),
     ("nested_batch", "negative", {"batch": negates_in_flat_batches}, "two levels"),

@@ -24,6 +24,7 @@ from tests.contract.cases import (
     forget,
     inexact,
     main_dtype,
+    no_small_floats,
     prepared,
     results,
     run,
@@ -84,13 +85,6 @@ def accuracy(op):
                 off = np.where(np.isfinite(off), off, 0)
                 worst = off.max(initial=0)
                 assert worst <= op.ulp, f"off by {worst:.1f} units in the last place, not {op.ulp}"
-
-
-def no_small_floats(op):
-    """An excuse: no 16-bit floats are taken, or not where float32 is."""
-    if op.on_tensors:
-        return "its graphs say of which dtype each operand is"
-    return None if dtypes_of(op, SMALL) else "takes no 16-bit floats"
 
 
 @check(excuse=either(no_data, no_small_floats))

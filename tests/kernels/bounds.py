@@ -406,12 +406,13 @@ def _select(dtype, condition, a, b):
 
 
 def _saturated(value, dtype):
-    ends = np.iinfo(dtype)
+    ends, exact = np.iinfo(dtype), np.dtype(dtype).type
     whole = np.trunc(value)
     inside = (whole >= float(ends.min)) & (whole < float(ends.max) + 1 - (ends.bits < 53) * 0.5)
     inside &= whole < 2.0 ** (ends.bits - (ends.min < 0))
     found = np.where(inside, whole, 0).astype(dtype)
-    return np.where(inside | np.isnan(value), found, np.where(value > 0, ends.max, ends.min))
+    beyond = np.where(value > 0, exact(ends.max), exact(ends.min))
+    return np.where(inside | np.isnan(value), found, beyond)
 
 
 def _convert(x, source, target):

@@ -223,7 +223,7 @@ def test_malformed_regions_are_refused(name):
     assert type(caught.value) is error
     assert words in message
     marked = [text for text in message.splitlines() if text.endswith("   <-- here")]
-    assert len(marked) == 1 and marked[0].startswith(f"> {line}")
+    assert len(marked) == 1 and marked[0].startswith(f"    > {line}")
 
 
 def test_the_error_shows_the_whole_region():
@@ -231,12 +231,12 @@ def test_the_error_shows_the_whole_region():
         region(X, B, ABS, make("select", X, "1", X, name="2"), outputs=[write("2")])
     assert str(caught.value) == (
         "region bad: select needs a condition of bool, not float32\n"
-        "region bad[m, n]\n"
-        "  in x: float32[m, n]\n"
-        "  in b: bool[m, n]\n"
-        "  %1: float32[m, n] = abs %x\n"
-        "> %2: float32[m, n] = select %x, %1, %x   <-- here\n"
-        "  out y: float32[m, n] = %2"
+        "    region bad[m, n]\n"
+        "      in x: float32[m, n]\n"
+        "      in b: bool[m, n]\n"
+        "      %1: float32[m, n] = abs %x\n"
+        "    > %2: float32[m, n] = select %x, %1, %x   <-- here\n"
+        "      out y: float32[m, n] = %2"
     )
 
 

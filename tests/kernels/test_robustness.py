@@ -43,7 +43,7 @@ def start(code, cache="off", before="", **environment):
 def ended(process):
     """(what it printed, what it complained of) of a process, which must end well and in time."""
     try:
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=300)  # also on a busy machine
     finally:
         process.kill()
     assert process.returncode == 0, f"ended by {process.returncode}: {errors}"

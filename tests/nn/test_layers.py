@@ -1,6 +1,7 @@
 """Layers: values against PyTorch, building, freezing, configuration, errors."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -298,3 +299,34 @@ def test_initializers_have_keras_variances():
         assert x.shape == shape
         assert abs(x.mean()) < 4 * np.sqrt(variance / x.size)
         assert x.var() == pytest.approx(variance, rel=0.03), name
+
+
+def test_names_of_activations_mean_what_they_mean_in_keras():
+    """Formulas of Keras 3.10's documentation, at its defaults."""
+    x = np.linspace(-4, 4, 41)
+    sigmoid = 1 / (1 + np.exp(-x))
+    hard = np.clip(x + 3, 0, 6) / 6
+    softplus = np.log1p(np.exp(x))
+    selu = 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))
+    expected = {
+        "relu": np.maximum(x, 0), "relu6": np.clip(x, 0, 6),
+        "leaky_relu": np.where(x > 0, x, 0.2 * x),
+        "elu": np.where(x > 0, x, np.expm1(x)), "selu": selu, "exponential": np.exp(x),
+        "gelu": x / 2 * np.array([math.erfc(-v / math.sqrt(2)) for v in x]), "linear": x,
+        "hard_sigmoid": hard, "hard_silu": x * hard, "hard_swish": x * hard,
+        "mish": x * np.tanh(softplus), "sigmoid": sigmoid, "silu": x * sigmoid,
+        "swish": x * sigmoid, "log_sigmoid": np.log(sigmoid),
+        "softplus": softplus, "softsign": x / (1 + np.abs(x)), "tanh": np.tanh(x),
+        "softmax": np.exp(x) / np.exp(x).sum(), "log_softmax": x - np.log(np.exp(x).sum()),
+    }  # fmt: skip
+    for name, wanted in expected.items():
+        found = ef.nn.activations.get(name)(ef.tensor(x))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("activation", ["gelu", ef.gelu, ef.relu, ef.nn.activations.gelu, "swish"])
+def test_activations_come_back_from_configurations(activation):
+    x = np.linspace(-4, 4, 41)
+    layer = ef.nn.Dense(2, activation)
+    again = ef.nn.Dense.from_config(layer.get_config())
+    np.testing.assert_array_equal(again.activation(x), layer.activation(x))

@@ -30,13 +30,19 @@ def classifier():
     return model
 
 
-def test_digits_are_learned():
+# A processor's own bits, like the seed, lead to other networks: 350 to 356 of the 360 digits are
+# right over 16 trainings, so a threshold of 342 fails for another reason only.
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_digits_are_learned(seed):
     sklearn = pytest.importorskip("sklearn.datasets")
     images, labels = sklearn.load_digits(return_X_y=True)
     x = (images.reshape(-1, 8, 8, 1) / 16).astype(np.float32)
     order = np.random.default_rng(0).permutation(len(x))
     x, y = x[order], labels[order]
-    ef.random.seed(0)
+    ef.random.seed(seed)
     layers = ef.nn
     model = layers.Sequential(
         [
@@ -53,7 +59,7 @@ def test_digits_are_learned():
     model.fit(x[360:], y[360:], batch_size=64, epochs=9, verbose=0)
     _, accuracy = model.evaluate(x[:360], y[:360], batch_size=120, verbose=0)
     print(f"{accuracy:.2%} of the held-out digits are right")
-    assert accuracy >= 0.98
+    assert accuracy >= 0.95
     predicted = model.predict(x[:360], batch_size=100).argmax(1)
     assert (predicted == y[:360]).mean() == pytest.approx(accuracy, abs=1e-6)
 
@@ -64,7 +70,7 @@ def test_a_batch_normalized_network_learns():
                               ef.nn.Activation("relu"), ef.nn.Dense(1, "sigmoid")])  # fmt: skip
     model.compile(optimizers.Adam(0.05), "binary_crossentropy", ["accuracy"])
     model.fit(X, LABELS, epochs=20, verbose=0)
-    assert model.evaluate(X, LABELS, verbose=0)[1] > 0.95
+    assert model.evaluate(X, LABELS, verbose=0)[1] > 0.9  # 62 to 64 of 64 over 20 seeds
 
 
 def test_history_has_each_epoch_and_validation():

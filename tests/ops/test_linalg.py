@@ -1,5 +1,9 @@
 """Linear algebra by its identities, for what has no single reference, and the compositions."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -140,3 +144,88 @@ def test_attention_in_tiles_is_attention():
         np.testing.assert_allclose(whole, weights @ v.repeat(2, 1), atol=1e-12)
         own = ef.dot_product_attention(q[:, :2], k, v, is_causal=causal).numpy()
         np.testing.assert_allclose(own[:, 0], whole[:, 0], atol=1e-12)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.01), ("float16", 0.002)])
+def test_gradients_of_attention_in_16_bits_have_scores_in_float32(dtype, bound, captured):
+    arrays = [matrix("float64", 2, 2, 16, 32, seed=i) for i in range(4)]
+    small = [ef.tensor(x, dtype=dtype) for x in arrays]
+
+    def gradients(q, k, v, weight):
+        attend = lambda q, k, v: (ef.dot_product_attention(q, k, v, scale=2.0) * weight).sum()
+        return ef.grad(attend, argnums=(0, 1, 2))(q, k, v)
+
+    expected = gradients(*(x.astype("float64") for x in small))
+    found = (ef.function(gradients) if captured else gradients)(*small)
+    for g, wanted in zip(found, expected, strict=True):
+        off = np.abs(g.astype("float64").numpy() - wanted.numpy()).max()
+        assert off < bound * np.abs(wanted.numpy()).max()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3), (0, 2, 2)])
+@pytest.mark.parametrize("ord", ["fro", "nuc", 1, 2, np.inf])
+def test_norms_of_empty_matrices_are_0(shape, ord):
+    x = np.zeros(shape)
+    np.testing.assert_array_equal(ef.linalg.matrix_norm(x, ord=ord), np.zeros(shape[:-2]))
+    kept = ef.linalg.matrix_norm(x, ord=ord, keepdims=True)
+    assert kept.shape == (*shape[:-2], 1, 1)
+    if len(shape) == 2:
+        assert float(ef.linalg.norm(x, ord)) == 0
+        captured = ef.function(lambda x: ef.linalg.norm(x, ord))
+        assert float(captured(ef.tensor(x))) == 0
+
+
+@pytest.mark.parametrize("ord", [-1, -2, -np.inf])
+def test_an_empty_matrix_has_no_smallest(ord):
+    with pytest.raises(ef.errors.ShapeError, match="matrix_norm: x: an empty matrix"):
+        ef.linalg.matrix_norm(np.zeros((0, 0)), ord=ord)
+
+
+PRODUCTS = """
+import hashlib
+import numpy as np
+import eagerflow as ef
+
+rng = np.random.default_rng(0)
+draw = lambda dtype, *shape: ef.tensor(rng.standard_normal(shape).astype(dtype))
+found = hashlib.sha256()
+for dtype in ("float32", "float64"):
+    for a, b in [
+        ((200, 200), (200, 200)), ((5, 256), (256, 513)), ((2, 513), (513, 513)),
+        ((31, 1000), (1000, 64)), ((1, 513), (513, 1000)), ((513, 1000), (1000, 1)),
+        ((1000, 513), (513,)), ((513,), (513, 1000)), ((20001,), (20001,)),
+        ((3, 64, 300), (300, 64)), ((3, 64, 300), (3, 300, 64)), ((300,), (3, 300, 900)),
+        ((12, 90, 90), (12, 90, 90)), ((6, 150, 150), (6, 150, 150)), ((2, 100, 400), (400,)),
+    ]:
+        x, y = draw(dtype, *a), draw(dtype, *b)
+        captured = ef.function(lambda x, y: ef.tanh(x @ y))
+        for result in (x @ y, captured(x, y), captured(x, y)):
+            found.update(result.numpy().tobytes())
+    images = draw(dtype, 2, 12, 12, 24)
+    for result in (
+        ef.vecdot(draw(dtype, 2, 30001), draw(dtype, 30001)),
+        ef.einsum("bij,bkj->ik", draw(dtype, 4, 60, 90), draw(dtype, 4, 70, 90)),
+        ef.dot_product_attention(*(draw(dtype, 1, 2, 120, 48) for _ in range(3))),
+        ef.conv(images, draw(dtype, 3, 3, 24, 40)),
+        ef.grad(lambda w: (ef.conv(images, w) ** 2).sum())(draw(dtype, 3, 3, 24, 40)),
+    ):
+        found.update(result.numpy().tobytes())
+z = draw("float32", 300, 31) * (1 + 2j)
+found.update((z @ draw("float32", 31)).numpy().tobytes() + (z.mT @ z).numpy().tobytes())
+print(found.hexdigest())
+"""
+
+
+@pytest.mark.parametrize("machine_code", ["1", "0"])
+def test_bits_of_products_do_not_depend_on_the_threads_of_blas(machine_code):
+    """Of fewer than 2**23 multiplications each, as docs/capture.md has it."""
+    found = set()
+    for count in ("1", "2", "3"):
+        more = {"OPENBLAS_NUM_THREADS": count, "EAGERFLOW_LLVM": machine_code}
+        run = subprocess.run(
+            [sys.executable, "-c", PRODUCTS], env=os.environ | more, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        found.add(run.stdout)
+    assert len(found) == 1

@@ -286,7 +286,7 @@ def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
         with Forward() as forward:
             for x, tangent in zip(xs, tangents, strict=True):
                 if tangent is not None:
-                    forward.seed(x, tangent)
+                    forward.seed(x, tangent, 1)
             ys = replay(graph, xs)
         found = [forward.tangent(y) for y in ys]
         found = [

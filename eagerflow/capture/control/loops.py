@@ -46,6 +46,7 @@ from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeErr
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.arithmetic import add
+from eagerflow.ops.attributes import Size
 from eagerflow.ops.comparison import less, logical_and
 from eagerflow.ops.creation import zeros_like
 from eagerflow.ops.family import define, op_of
@@ -262,7 +263,7 @@ def _reference(
 )
 def _while_loop(
     xp: Any, /, *operands: Any, cond: Graph, body: Graph, states: int,
-    maximum_iterations: Any = None,
+    maximum_iterations: Size = None,
 ) -> Any:  # fmt: skip
     """A graph run again and again on its own results, while another one gives True.
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from eagerflow import tree
-from eagerflow.convert import SCALARS, as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
-from eagerflow.number import Number
 from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -182,17 +181,16 @@ class Form:
         wanted = structure.container.__name__
         if type(nest) is not structure.container:
             self._other_structure(f"a {type(nest).__name__}", f"a {wanted}", what, at, other)
-        if isinstance(nest, dict):
-            if set(nest) != set(structure.keys):
-                self._other_structure(
-                    f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
-                )
-            nest = {key: nest[key] for key in structure.keys}
-        shallow = tree.Structure(
-            structure.container, structure.keys, (_LEAF,) * len(structure.children)
-        )
+        if isinstance(nest, dict) and set(nest) != set(structure.keys):
+            self._other_structure(
+                f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
+            )
+        shallow = structure._replace(children=(_LEAF,) * len(structure.children))
         try:
-            parts = tree.flatten_up_to(shallow, nest)
+            ordered = isinstance(nest, dict)
+            parts = [nest[key] for key in structure.keys] if ordered else tree.flatten_up_to(
+                shallow, nest
+            )  # fmt: skip
         except ValueError:
             count = len(structure.children)
             came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
@@ -215,9 +213,8 @@ class Form:
     def _fitting(
         self, leaf: Any, like: Tensor, label: str, at: str | None, weak: bool, other: str
     ) -> Tensor:
-        if weak and type(leaf) is Number and join_scalar(like.dtype, leaf.python) == like.dtype:
-            leaf = leaf.cast(like.dtype)
-        if weak and type(leaf) in SCALARS and join_scalar(like.dtype, type(leaf)) == like.dtype:
+        kind = number_type(leaf) if weak else None
+        if kind is not None and join_scalar(like.dtype, kind) == like.dtype:
             leaf = as_tensor(leaf, like.dtype, like.device)
         tensor = _as_leaf(leaf, self.op, label, at)
         expected = str(TensorSpec(like.shape, like.dtype))

@@ -45,6 +45,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
+from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation import zeros, zeros_like
 from eagerflow.ops.family import define, op_of
 from eagerflow.ops.joining import stack
@@ -347,7 +348,7 @@ def _reference(
     },
 )
 def _scan(
-    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Any = None,
+    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Size = None,
     reverse: bool = False,
 ) -> Any:  # fmt: skip
     """A graph run for each row of sequences, with what one step hands on to the next.

@@ -14,7 +14,7 @@ from types import MethodType
 from typing import Any
 
 from eagerflow.capture.ledger.remembering import ABSENT, Remembered, in_rows, same
-from eagerflow.errors import short_repr
+from eagerflow.errors import printable, short_repr
 
 __all__ = ["Fact", "Ledger"]
 
@@ -162,7 +162,7 @@ class Fact:
         return f"{what} {name} changed from {short_repr(was)} to {short_repr(now)}{place}".strip()
 
     def __repr__(self) -> str:
-        return f"<Fact {self.kind} {self.name}: {self.value}>"
+        return printable(f"<Fact {self.kind} {self.name}: {self.value}>")
 
 
 class Ledger:
@@ -270,7 +270,7 @@ class Ledger:
         for fact in self.facts:
             place = f"{fact.file}:{fact.line}" if fact.file else ""
             note = " (changed by the function itself)" if fact.by_itself else ""
-            rows.append((fact.kind, fact.name, fact.value, place + note))
+            rows.append((fact.kind, printable(fact.name), printable(fact.value), place + note))
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         return "\n".join(
             "  ".join(

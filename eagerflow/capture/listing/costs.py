@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from eagerflow.capture.concrete import concrete
 from eagerflow.capture.listing.text import line_name, nested
 from eagerflow.dims import Dim
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ShapeError, printable
 from eagerflow.graph import Graph, Node, Value, graph_method
 from eagerflow.op import Cost
 from eagerflow.spec import TensorSpec
@@ -112,14 +112,14 @@ class Costs:
                     for name, c in list(costs.items())[:_SHOWN]
                 ]
                 lines += _table(("operations", "share", "bytes", title, ""), rows)
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _share(self, flops: Any) -> str:
         total = _number(self.flops)
         return f"{_number(flops) / total:.1%}" if total else "-"
 
     def __repr__(self) -> str:
-        return (
+        return printable(
             f"<Costs of {self.name}: {_count(self.flops)} operations, {_bytes(self.bytes)} moved, "
             f"{_bytes(self.peak)} at the peak>"
         )

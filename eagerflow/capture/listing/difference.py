@@ -23,6 +23,7 @@ from eagerflow.capture.listing.text import (
     nested,
     type_text,
 )
+from eagerflow.errors import printable
 from eagerflow.graph import Cell, Graph, Node, Value, graph_method
 from eagerflow.tensor import Tensor
 
@@ -124,7 +125,7 @@ def difference(old: Graph, new: Graph) -> Difference:
         changes += pair.changes
         waiting += reversed(pair.bodies)
     head = [f"--- {old.name}", f"+++ {new.name}"] if changes else []
-    return Difference(changes, "\n".join(head + lines))
+    return Difference(changes, "\n".join(map(printable, head + lines)))
 
 
 @graph_method

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.capture.listing.picture import KINDS, Picture, escape
+from eagerflow.capture.listing.picture import KINDS, Picture
 from eagerflow.capture.listing.text import constant_text, line_text, nested, text, type_text
-from eagerflow.errors import EagerflowError, MissingExtraError
+from eagerflow.display import escape
+from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph import Graph, Node, Value, graph_method
 
 __all__ = ["draw", "to_dot", "to_svg"]
@@ -162,8 +163,8 @@ def _look(kind: str) -> str:
 
 def _quoted(words: str) -> str:
     """A text as Graphviz reads it; a backslash would begin a code of its own."""
-    plain = words.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return '"' + "".join(c if c.isprintable() else "?" for c in plain) + '"'
+    plain = printable(words, "\n").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain.replace(chr(10), chr(92) + "n")}"'
 
 
 def _graphviz(dot: str, kind: str) -> bytes | None:

@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import Any
 
 from eagerflow.capture.listing.text import constant_text, line_text, type_text
+from eagerflow.display import escape
+from eagerflow.errors import printable
 from eagerflow.graph import Graph, Node, Value
 
-__all__ = ["KINDS", "Picture", "escape"]
+__all__ = ["KINDS", "Picture"]
 
 KINDS = {  # of boxes: fill and border
     "input": ("#e3f2e1", "#3b7d3a"),
@@ -101,7 +103,7 @@ class Picture:
                 self.boxes.append(box)
             self._connect(value, entries, home, box)
         for box in self.boxes:
-            box.lines = [_cut(line) for line in box.lines]
+            box.lines = [_cut(printable(line)) for line in box.lines]
             box.width = max(map(len, box.lines)) * _LETTER + 18
             box.height = len(box.lines) * _LINE + 8
 
@@ -293,14 +295,6 @@ class Picture:
 
 
 # Words -------------------------------------------------------------------------------------------
-
-
-def escape(words: str) -> str:
-    """Text for SVG and HTML, without the control characters that no XML may hold."""
-    plain = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in words)
-    for sign, code in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
-        plain = plain.replace(sign, code)
-    return plain
 
 
 def _story(lines: Sequence[str]) -> str:

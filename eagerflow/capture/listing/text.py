@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.errors import short_repr
+from eagerflow.errors import printable, short_repr
 from eagerflow.graph import Graph, Node, Value, graph_method
 from eagerflow.tensor import Tensor
 
@@ -103,7 +103,8 @@ def line_text(node: Node, source: Source | None = None) -> str:
     """All of a node in one line, with full names."""
     made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
     where = node.source if source is None else source
-    return f"{made} = {call_text(node)}" + (f"  # {line_name(where)}" if where else "")
+    end = f"  # {line_name(where)}" if where else ""
+    return printable(f"{made} = {call_text(node)}{end}")
 
 
 def constant_text(value: Value) -> str:
@@ -189,7 +190,7 @@ def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
         if part is None:
             todo.pop()
         elif isinstance(part, str):
-            written.append(indent + part if part else "")
+            written.append(indent + printable(part) if part else "")
         else:
             extra, label, graph = part
             deeper = indent + extra if len(todo) < _DEEP else indent

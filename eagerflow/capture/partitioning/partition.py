@@ -24,10 +24,11 @@ from eagerflow.capture.partitioning.placement import Placement, as_devices, move
 from eagerflow.capture.partitioning.timeline import timeline, write
 from eagerflow.capture.replay import Replay, call_watched, replay_of
 from eagerflow.devices import Device
-from eagerflow.errors import ArgumentError, SessionError
+from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import assign_together, read_together
 
 __all__ = ["Partition", "partition"]
 
@@ -80,7 +81,7 @@ class Partition:
         self.sizes = {name: (sizes or {}).get(name, ASSUMED) for name in names}
         self._assumed = [name for name in names if name not in (sizes or {})]
         self._programs: dict[tuple[int, ...], _Ready] = {}
-        self._making = threading.Lock()
+        self._making = threading.RLock()
         self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=REMEMBERED)
         self._last: tuple[_Ready, list[Event]] | None = None
         self._graph = self._concrete(self.sizes)
@@ -223,7 +224,8 @@ class Partition:
         return "\n".join(parts)
 
     def __str__(self) -> str:
-        return "\n".join([*_listing(self), "", "bill", str(self.bill), *self._notes()])
+        listed = map(printable, [*_listing(self), "", "bill"])
+        return "\n".join([*listed, str(self.bill), *self._notes()])
 
     def _notes(self) -> list[str]:
         if not self.sizes:
@@ -234,7 +236,8 @@ class Partition:
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self.devices))
-        return f"<Partition of {self.graph.name} over {places}: {len(self.pieces)} pieces>"
+        name = printable(self.graph.name)
+        return f"<Partition of {name} over {places}: {len(self.pieces)} pieces>"
 
     # Running ---------------------------------------------------------------------------------
 
@@ -249,7 +252,7 @@ class Partition:
         not begun is not begun, the Variables stay as they were, and the error names the line.
         """
         cells = self.graph.cells
-        tensors = [cell.variable.current for cell in cells]
+        tensors = read_together([cell.variable for cell in cells])
         # Arrays of the user's own may change later, and a result may share their memory.
         arrays = [x._array if type(x) is Tensor else x.copy() for x in inputs]
         arrays += [t._array for t in tensors]
@@ -268,10 +271,9 @@ class Partition:
                 found, ready.division.homes, self.graph.finals(), strict=True
             )
         ]
-        assigned = [cell for cell in cells if cell.assigned is not None]
+        assigned = [cell.variable for cell in cells if cell.assigned is not None]
         count = len(made) - len(assigned)
-        for cell, tensor in zip(assigned, made[count:], strict=True):
-            cell.variable.current = tensor
+        assign_together(dict(zip(assigned, made[count:], strict=True)))
         return made[:count]
 
     def _receive(self, arrays: list[Any]) -> None:

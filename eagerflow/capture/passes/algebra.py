@@ -23,6 +23,7 @@ from eagerflow.capture.passes.rewriting import (
     swept,
     takes_numbers,
 )
+from eagerflow.capture.powers import SMALL_POWERS, small_power
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import FLOATS, INTEGERS
 from eagerflow.graph import Graph, Node, Value
@@ -67,21 +68,13 @@ def _number(sweep: Sweep, node: Node, x: Any) -> Any:
 def _small_power(sweep: Sweep, node: Node) -> Any:
     x, exponent = node.inputs
     n = sweep.uniform(exponent)
-    if n not in (-2, -1, 0, 1, 2, 3, 4) or not _fits(node, x):
+    if n not in (0, *SMALL_POWERS) or not _fits(node, x):
         return None
     if n == 2:
         return sweep.make("square", x)
     if not is_float(x) and (x.dtype not in INTEGERS or n < 0):
         return None
-    if n == 0:
-        return sweep.make("ones_like", x)
-    if n == 1:
-        return x
-    if n < 0:  # the reciprocal first: the square of a large number would overflow
-        over = sweep.make("reciprocal", x)
-        return over if n == -1 else sweep.make("square", over)
-    square = sweep.make("square", x)
-    return sweep.make("multiply", square, x) if n == 3 else sweep.make("square", square)
+    return sweep.make("ones_like", x) if n == 0 else small_power(sweep.make, x, n)
 
 
 @rule(NAME, "divide", "1 / sqrt(x) -> rsqrt(x)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.passes.lent import is_lent, owned
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, bodies_of, swept
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
@@ -32,7 +33,8 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
     than ``LARGEST`` bytes, grow by more than ``GROWTH``, or take more than ``WORK`` operations
-    stays, and so does what fails: it fails when the graph runs, with its line.
+    stays; so does what fails, as it fails when the graph runs, with its line, and what depends on
+    memory shared with somebody else's array, which is read each time that the graph runs.
 
     >>> f = lambda x: x * ef.exp(ef.zeros((3,)))
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
@@ -47,7 +49,7 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 class _Folding(Sweep):
     def look(self, node: Node) -> bool:
         for x in node.inputs:
-            if type(x) is Value and x.constant is None:
+            if type(x) is Value and (x.constant is None or is_lent(x.constant)):
                 if node.op.name in _LIKE:
                     break
                 return False
@@ -98,7 +100,7 @@ class _Folding(Sweep):
         for value, tensor in zip(node.outputs, results, strict=True):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and the graph says otherwise
-        return results
+        return tuple(map(owned, results))
 
 
 def _is_constant(x: Any) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
-from eagerflow.errors import CaptureError
+from eagerflow.errors import CaptureError, printable
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.recorder import under
@@ -34,7 +35,7 @@ class Rewrite(NamedTuple):
     def __str__(self) -> str:
         source = self.node.source
         at = "" if source is None else f", {source[0].rpartition('/')[2]}:{source[1]}"
-        return f"{self.name}: {self.words}{at}"
+        return printable(f"{self.name}: {self.words}{at}")
 
 
 Rule = Callable[["Sweep", Node], Any]
@@ -279,7 +280,7 @@ def _fill(node: Node, value: Value) -> Any:
 
 def _element(constant: Any) -> Any:
     """The number that all elements of a constant are, of one sign, else None."""
-    if not 0 < constant.size <= _LOOK:
+    if not 0 < constant.size <= _LOOK or is_lent(constant):
         return None
     array = constant.numpy()
     first = array.ravel()[0]

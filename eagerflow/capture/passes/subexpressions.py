@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph import Graph, Node, Value
 
@@ -35,7 +36,8 @@ class _Merging(Sweep):
         self._known: dict[Any, Node] = {}
         constants: dict[Any, Value] = {}
         for value in self.graph.constants:
-            if value.size * value.dtype.itemsize <= _SMALL:
+            small = value.size * value.dtype.itemsize <= _SMALL
+            if small and not is_lent(value.constant):
                 first = constants.setdefault(_content(value), value)
                 if first is not value:
                     self.new[value] = first

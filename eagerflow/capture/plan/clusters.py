@@ -208,6 +208,13 @@ class Call:
         if self._fixed(inputs, outputs):
             self._other(inputs, outputs)
 
+    def deferred(self) -> Any:
+        """What makes calls ready that are run later, all in one; None where that cannot be."""
+        fixed = self._fixed
+        if self.cluster.checks or not kernel.can_wait(fixed):
+            return None
+        return fixed
+
     def _other(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on arrays with other strides than expected."""
         key = tuple([a.strides for a in inputs])

@@ -80,7 +80,9 @@ def _while_loop(lowering: Any, node: Node, number: int) -> None:
     state = [program.local(v) for v in node.outputs]
     _same(lowering, node, state, given[:states], depth)
     most = more["maximum_iterations"]
-    step = "while True:" if most is None else f"for _ in range({most}):"
+    step = "while True:"
+    if most is not None:
+        step = f"for {program.name('i')} in range({lowering.attribute('most', most)}):"
     program.write(step, node, depth)
     (test,) = _body(lowering, more["cond"], [*state, *given[states:]], depth + 1)
     program.write(f"if not {test}:", node, depth + 1)
@@ -95,14 +97,13 @@ def _scan(lowering: Any, node: Node, number: int) -> None:
     given = [lowering.text(x) for x in node.inputs]
     made = [program.local(v) for v in node.outputs]
     rows = node.outputs[carries:]
-    steps = more["length"]
-    if sequences:
-        steps = node.inputs[carries].shape[0]
+    steps = node.inputs[carries].shape[0] if sequences else more["length"]
     _same(lowering, node, made[:carries], given[:carries], depth) if carries else None
     for value, name in zip(rows, made[carries:], strict=True):
         program.write(f"{name} = {lowering.new(value)}", node, depth)
     i = program.name("i")
-    order = f"range({steps - 1}, -1, -1)" if more["reverse"] else f"range({steps})"
+    steps, last = lowering.attribute("steps", steps), lowering.attribute("last", steps - 1)
+    order = f"range({last}, -1, -1)" if more["reverse"] else f"range({steps})"
     program.write(f"for {i} in {order}:", node, depth)
     parts = []
     body = more["body"]

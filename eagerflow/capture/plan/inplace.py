@@ -1,140 +1,183 @@
-"""Variables updated in place: which steps of a plan may write over a Variable's old value.
+"""Variables updated in place: all of a step's, in one call that nothing can come between.
 
-A step may if nothing reads the old value after it, and no step that can fail comes after it: an
-error must leave every Variable as it was. So such steps are moved back that far, and no farther:
-what they read has just been computed. Whether an old
-value is really free, because no Tensor or view of it is held elsewhere, shows at each run.
+Everything that can fail, or that anybody may look at, comes first: a plan runs to its end, and
+the kernels that are to write over Variables' values are only made ready. Then one call asks whether
+nobody else holds these values, runs the kernels, and gives all Variables their new values. For
+whoever looks, from a signal handler, a finalizer, another thread or a forked child, that is one
+moment. A value that somebody holds is copied first, and the copy is written over.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from eagerflow.capture.plan.lifetimes import Lifetimes
-from eagerflow.graph import Cell, Graph, Node, Value
+from eagerflow.graph import Graph, Node, Value
+from eagerflow.kernels import kernel, threads
+from eagerflow.kernels.buffers import empty
+from eagerflow.variable import Variable, replace_values, writing
 
-__all__ = ["Replaced", "Update", "arrange"]
+__all__ = ["Commit", "Update", "arrange"]
 
-_SURE = frozenset({"communication", "creation", "elementwise", "random", "reduction", "shape"})
-_MIXED = frozenset({"contraction", "control", "rows"})
-_SURE_OPS = frozenset(
-    {
-        "adam_update", "batch_norm_gradient", "batch_norm_training", "conv", "conv_filter_gradient",
-        "conv_input_gradient", "dot_product_attention", "einsum", "layer_norm", "log_softmax",
-        "log_softmax_gradient", "matmul", "momentum_update", "norm_gradient", "rms_norm", "softmax",
-        "softmax_cross_entropy", "softmax_cross_entropy_gradient", "softmax_gradient", "vecdot",
-    }
-)  # fmt: skip
 SMALL = 1 << 14  # bytes up to which new memory costs less than the question who holds the old
 
-
-class Replaced(NamedTuple):
-    """A Variable that a step may update in place, as numbers of the step's output and input."""
-
-    cell: Cell
-    output: int
-    input: int
+# References to an updated value at the moment of the question, if nobody else has any:
+TENSORS = 4  # the Variable, and the lists and the table of old values in the calls on the way
+ARRAYS = 5  # its Tensor, the arguments of the run, those of the kernel, the results, the new Tensor
 
 
 class Update:
-    """A region's call in two forms: in place where outputs are inputs, and into other memory."""
+    """A step that computes new values of Variables from the old ones, place by place.
 
-    __slots__ = ("_cluster", "_inputs", "_outputs", "_plain", "inplace")
+    It is called with a ``Commit`` and the step's inputs, and gives the arrays in which its
+    outputs will stand when that is made. ``pairs`` are numbers of outputs and inputs that are
+    one array.
+    """
 
-    def __init__(self, cluster: Any, replaced: Sequence[Replaced]) -> None:
-        pairs = [(r.output, r.input) for r in replaced]
-        self._cluster = cluster
-        self._plain: Any = None
-        self.inplace = cluster.prepare(inplace=pairs)
-        self._outputs, self._inputs = zip(*pairs, strict=True)
+    __slots__ = ("_call", "_made", "number", "pairs")
 
-    def get_ready(self) -> Any:
-        """The form for other memory, compiled when it is needed first, before anything runs."""
-        if self._plain is None:
-            self._plain = self._cluster.prepare()
-        return self._plain
+    def __init__(self, cluster: Any, pairs: dict[int, int], call: Any) -> None:
+        self.pairs = pairs
+        self.number = -1
+        self._call = call
+        self._made = [(v.shape, v.dtype) for v in cluster.outputs]
 
-    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Fill ``outputs``; all of the Variables' arrays are inputs too, or none is."""
-        if outputs[self._outputs[0]] is inputs[self._inputs[0]]:
-            self.inplace(inputs, outputs)
-        else:
-            self.get_ready()(inputs, outputs)
+    def __call__(self, commit: Commit, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs' arrays, which are filled later."""
+        return commit.ready(self, list(inputs))
+
+    def new_job(self) -> Any:
+        """What one run at a time needs."""
+        return self._call.deferred().new_job()
+
+    def fill(self, job: Any, inputs: list[Any]) -> list[Any]:
+        """Make a job ready for these inputs; gives the outputs' arrays."""
+        outputs = [
+            inputs[self.pairs[k]] if k in self.pairs else empty(shape, dtype)
+            for k, (shape, dtype) in enumerate(self._made)
+        ]
+        return [] if self._call.deferred().fill(job, inputs, outputs) else outputs
 
     def source(self) -> str:
         """The region as text."""
-        return str(self.inplace.source())
+        return str(self._call.source())
 
 
-def arrange(
-    graph: Graph, steps: Sequence[Any]
-) -> tuple[list[Any], dict[Any, tuple[Replaced, ...]]]:
-    """The steps, with updates in place where they may stand, and what these replace."""
-    candidates = {
-        step: found
+class Commit:
+    """The end of one run at a time: kernels that are ready, and the Variables that they update."""
+
+    def __init__(self, updates: Sequence[Update]) -> None:
+        self._updates = updates
+        self._jobs = [update.new_job() for update in updates]
+        self._team, self._holders = kernel.team(
+            self._jobs, sum(len(u.pairs) for u in updates), TENSORS, ARRAYS
+        )
+        self._helpers = max([job.threads for job in self._jobs]) - 1
+        self._inputs: list[list[Any]] = [[] for _ in updates]
+        self.copies = False  # whether all values are copied first, as without Variables
+
+    def ready(self, update: Update, inputs: list[Any]) -> list[Any]:
+        """Make an update's kernel ready, and hold its inputs."""
+        replaced = update.pairs.values()
+        for i in replaced:
+            if self.copies or not inputs[i].flags.writeable:
+                inputs[i] = inputs[i].copy()
+        outputs = update.fill(self._jobs[update.number], inputs)
+        if not outputs:  # some lie otherwise in memory than the kernel expects
+            inputs = [np.array(x, order="C", subok=False) for x in inputs]
+            outputs = update.fill(self._jobs[update.number], inputs)
+        self._inputs[update.number] = inputs
+        return outputs
+
+    def run(self) -> None:
+        """Run the kernels on copies: no Variable has a new value."""
+        self._team.run(min(self._helpers, threads.helpers()))
+        self.clear()
+
+    def replace(self, old: dict[Variable, Any], new: dict[Variable, Any]) -> None:
+        """Run the kernels and give Variables their new Tensors, in one moment for all others.
+
+        ``old`` are the Tensors that the run began with, ``new`` stand around the arrays that
+        will hold the new values.
+        """
+        self._ask(old, new)
+        self._team.invite(min(self._helpers, threads.helpers()))
+        begin = (self._holders.ask, writing.begin(), self._team.work)
+        while replace_values(new, begin, (writing.end,)):
+            if writing.thread:
+                writing.wait()
+            else:
+                self._copy(new)
+                self._ask({}, {})
+        self.clear()
+
+    def _ask(self, old: dict[Variable, Any], new: dict[Variable, Any]) -> None:
+        """Let the question be about the values that are written over where they are."""
+        pairs = [(t, v) for v, t in old.items() if v in new and new[v]._array is t._array]
+        self._holders.look_at([t for t, _ in pairs], [t._array for t, _ in pairs])
+
+    def _copy(self, new: dict[Variable, Any]) -> None:
+        """Write over copies: somebody has taken hold of a value since the run began."""
+        places = {id(t._array): t for t in new.values()}
+        for update in self._updates:
+            inputs = self._inputs[update.number]
+            for i in update.pairs.values():
+                tensor = places[id(inputs[i])]
+                inputs[i] = tensor._array = inputs[i].copy()
+            update.fill(self._jobs[update.number], inputs)
+
+    def clear(self) -> None:
+        """Let go of arrays."""
+        self._inputs = [[] for _ in self._updates]
+
+
+def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Update]]:
+    """The steps with those at the end that update Variables in place, and how they are called.
+
+    A step may if nothing else reads its results or, after it, the old values, and if these do not
+    leave the plan.
+    """
+    found = {
+        step: pairs
         for step in steps
-        if not isinstance(step, Node) and (found := _pairs(graph, step))
+        if not isinstance(step, Node) and (pairs := _pairs(graph, step))
     }
-    if not candidates:
-        return list(steps), {}
     used = {v for step in steps for v in step.inputs if type(v) is Value}
-    late = {s: r for s, r in candidates.items() if used.isdisjoint(s.outputs)}
-    order = _placed(graph, steps, late)
+    late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
+    order = [*(s for s in steps if s not in late), *late]
     lifetimes = Lifetimes(order, graph.entries(), graph.finals())
     leaving = {lifetimes.root(v) for v in graph.finals()}
-    number = {step: i for i, step in enumerate(order) if step in late}
-    replaced = {}
-    for step, found in late.items():
-        free = tuple(
-            r for r in found
-            if (root := lifetimes.root(r.cell.value)) not in leaving
-            and lifetimes.last[root] == number[step]
-            and sum(lifetimes.root(v) is root for v in step.inputs) == 1  # no view of it besides
-        )  # fmt: skip
-        if free:
-            replaced[step] = free
-    return order, replaced
+    updates: dict[Any, Update] = {}
+    for step, pairs in late.items():
+        free = {
+            k: i
+            for k, i in pairs.items()
+            if (root := lifetimes.root(step.inputs[i])) not in leaving
+            # Only this step reads it at the end, and no view of it besides.
+            and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
+        }
+        call = step.prepare(inplace=list(free.items())) if free else None
+        if call is not None and call.deferred() is not None:
+            updates[step] = Update(step, free, call)
+    return ([s for s in steps if s not in updates] + list(updates)) if updates else [
+        *steps
+    ], updates
 
 
-def _placed(graph: Graph, steps: Sequence[Any], late: dict[Any, Any]) -> list[Any]:
-    """The steps with each of ``late`` as early as it may come, while its arguments are at hand.
-
-    That is when they are computed, when nobody reads the old values any more, and when what
-    comes after it cannot fail.
-    """
-    others = [s for s in steps if s not in late]
-    lifetimes = Lifetimes(others, graph.entries(), graph.finals())
-    made = {v: i for i, s in enumerate(others) for v in s.outputs}
-    sure = 1 + max((i for i, s in enumerate(others) if _can_fail(s)), default=-1)
-    after: list[list[Any]] = [[] for _ in range(len(others) + 1)]
-    for step, replaced in late.items():
-        ready = [1 + made[v] for v in step.inputs if v in made]
-        read = [1 + lifetimes.last.get(lifetimes.root(r.cell.value), -1) for r in replaced]
-        after[max([sure, *ready, *read])].append(step)
-    return after[0] + [s for i, o in enumerate(others) for s in (o, *after[i + 1])]
-
-
-def _can_fail(step: Any) -> bool:
-    """Whether a step may raise an error by the values that it gets, not by shapes alone."""
-    if not isinstance(step, Node):
-        return bool(step.checks)
-    op = step.op
-    if op.family == "indexing":
-        return len(list(step.values())) > 1
-    return op.name not in _SURE_OPS if op.family in _MIXED else op.family not in _SURE
-
-
-def _pairs(graph: Graph, cluster: Any) -> list[Replaced]:
-    """The Variables whose new values a cluster computes from the old ones, place by place."""
-    made = {v: k for k, v in enumerate(cluster.outputs)}
-    found = []
+def _pairs(graph: Graph, cluster: Any) -> dict[int, int]:
+    """Outputs that are new values of Variables, and the inputs that are the old ones."""
+    finals = Counter(graph.finals())  # a new value that is a result too stays as it is
+    made = {v: k for k, v in enumerate(cluster.outputs) if finals[v] == 1}
+    found = {}
     for cell in graph.cells:
         k = None if cell.assigned is None else made.get(cell.assigned)
         if k is None or cell.value not in cluster.inputs:
             continue
         i = cluster.inputs.index(cell.value)
-        size = cell.value.size * cell.value.dtype.itemsize
-        if (k, i) in cluster.inplace and size >= SMALL:
-            found.append(Replaced(cell, k, i))
+        if (k, i) in cluster.inplace and cell.value.size * cell.value.dtype.itemsize >= SMALL:
+            found[k] = i
     return found

@@ -1,27 +1,33 @@
 """Lowering: the steps of a plan as the lines of a straight-line Python program over arrays.
 
-    def replay(buffers, x, labels, W, W_next):
+    def replay(buffers, commit, x, labels, W):
         b0, b1 = buffers
         matmul = _matmul(x, W, b0)                       # train.py:12
         _tanh_multiply((matmul,), (b1,))                 # train.py:12
         ...
+        (W_next,) = _adam_update(commit, (W, gradient))  # train.py:17
         return loss, W_next
 
-Names are those of the graph's values. What a step writes lies in a buffer of the plan where it
-can; what leaves the plan is allocated anew on each run. ``W_next`` is where a Variable's new
-value goes: over the old one where nobody else holds that.
+Names are like those of the graph's values, but made here of ASCII letters, digits and underscores;
+no other word of whoever wrote the graph is in the text: what is no small number goes by a name.
+What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
+anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
+and run in one call when nothing else is left to do.
 """
 
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from eagerflow.capture.plan.control import CONTROL
-from eagerflow.capture.plan.inplace import Replaced, Update, arrange
+from eagerflow.capture.plan.inplace import Update, arrange
 from eagerflow.capture.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
@@ -29,14 +35,17 @@ from eagerflow.errors import CaptureError
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.kernels import buffers as memory
 from eagerflow.ops.contraction import matrix_product
+from eagerflow.spec import MAX_RANK
 
 __all__ = ["Program", "lower"]
 
 _SAME_ORDER = frozenset({"creation", "elementwise", "reduction"})
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
-RESERVED = frozenset(
-    {*keyword.kwlist, "asarray", "buffers", "empty", "int", "max", "min", "range", "replay"}
-)
+USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
+RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))
+PLAIN = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # what Python reads as it is, letter by letter
+LONGEST = 80  # letters of a name
+NESTED = 16  # loops and branches in each other in one function; Python takes 20 loops
 
 
 class Program:
@@ -58,16 +67,18 @@ class Program:
         self.names: dict[Value, str] = {}
         self.kernels: list[Any] = []  # clusters with code of their own
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
-        self.updates: dict[tuple[Replaced, ...], Update] = {}
-        self.replaced: list[tuple[Replaced, ...]] = []  # Variables updated in place, by step
+        self.updates: list[Update] = []  # of Variables, in place
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
         self._known: dict[Any, str] = {}
+        self.keywords = {"out"}  # names of arguments in calls
+        self.parts: list[tuple[list[str], list[Any]]] = []  # functions beside replay
 
     def name(self, base: str) -> str:
-        """A free identifier like ``base``."""
-        if not base.isidentifier():
-            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
-            base = base if base[:1].isalpha() or base[:1] == "_" else f"v{base}"
+        """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
+        if not PLAIN.fullmatch(base) or len(base) > LONGEST:
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:LONGEST]).lstrip("_")
+            start = "" if plain[:1].isalpha() else "v"
+            base = f"{'_' if base[:1] == '_' else ''}{start}{plain}"
         number = self._taken.get(base)
         if number is None:
             self._taken[base] = 0
@@ -80,9 +91,21 @@ class Program:
         self._taken[found] = 0
         return found
 
+    @property
+    def identifiers(self) -> set[str]:
+        """Every name that may occur in the text."""
+        return (self._taken.keys() - RESERVED) | USED | self.keywords
+
+    def argument(self, key: str) -> str | None:
+        """How an attribute's name is written before its value; None where it cannot be."""
+        if not PLAIN.fullmatch(key):
+            return None
+        self.keywords.add(key)
+        return f"{key}="
+
     def local(self, value: Value) -> str:
         """The local name of a value, which is given now."""
-        found = self.names[value] = self.name(value.name.lstrip("_").replace(":", "_"))
+        found = self.names[value] = self.name(value.name.lstrip("_"))
         return found
 
     def known(self, base: str, thing: Any, key: Any = None) -> str:
@@ -115,7 +138,7 @@ class Lowering:
 
     def __init__(
         self, program: Program, graph: Graph, steps: Sequence[Any], depth: int = 1,
-        updates: dict[Any, tuple[Replaced, ...]] | None = None,
+        updates: dict[Any, Update] | None = None,
     ) -> None:  # fmt: skip
         self.program = program
         self.updates = updates or {}
@@ -131,12 +154,31 @@ class Lowering:
         """Write all steps."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
-                CONTROL[step.op.name](self, step, number)
+                self._control(step, number)
             elif isinstance(step, Node):
                 self._node(step, number)
             else:
                 self._cluster(step, number)
             self._release(number)
+
+    def _control(self, node: Node, number: int) -> None:
+        """A branch or loop; in a function of its own where it is deep inside of others."""
+        write, program = CONTROL[node.op.name], self.program
+        if self.depth <= NESTED:
+            write(self, node, number)
+            return
+        names = {self.text(x) for x in node.values()} - program.globals.keys()
+        given = _row(["buffers", *sorted(names)])
+        lines, places, depth = program.lines, program.places, self.depth
+        program.lines, program.places, self.depth = [], [], 1
+        name = program.name("_part")
+        program.write(f"def {name}{given}:", node, 0)
+        write(self, node, number)
+        made = _row([program.names[v] for v in node.outputs])
+        program.write(f"return {made}", node)
+        program.parts.append((program.lines, program.places))
+        program.lines, program.places, self.depth = lines, places, depth
+        program.write(f"{made} = {name}{given}" if node.outputs else f"{name}{given}", node, depth)
 
     def inside(self, graph: Graph, depth: int) -> Lowering:
         """What writes a body into the same program."""
@@ -147,7 +189,7 @@ class Lowering:
     def new(self, value: Value) -> str:
         """An expression for fresh memory of a value's shape and dtype."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
-        return f"empty({value.shape}, {dtype})"
+        return f"empty({self.attribute('shape', value.shape)}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""
@@ -157,7 +199,7 @@ class Lowering:
         if found is None:
             if x.constant is None:
                 raise CaptureError(f"{x.name} is used before it is computed", op=self.graph.name)
-            found = self.program.known(_plain(x.name), x.constant._array, ("constant", x))
+            found = self.program.known(x.name.lstrip("_"), x.constant._array, ("constant", x))
             self.program.names[x] = found
         return found
 
@@ -206,7 +248,6 @@ class Lowering:
         return place.kind(default_dtype(float) if like is None else like.dtype)
 
     def _node(self, node: Node, number: int) -> None:
-        program = self.program
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
         given = [self.text(x) for x in node.inputs]
@@ -223,14 +264,22 @@ class Lowering:
                 return
         method = METHODS.get(node.op.name)
         if method is not None and kind.device.type == "cpu":
-            call = method(given, node.attributes)
+            call = method(given, lambda key: self.attribute(key, node.attributes[key]))
         else:
-            name = program.known(f"_{node.op.name}", kernel, ("kernel", node.op, kind))
-            attributes = [
-                f"{key}={self._attribute(key, value)}" for key, value in node.attributes.items()
-            ]
-            call = f"{name}({', '.join([*given, *attributes])})"
+            call = self._call(node, kernel, kind, given)
         self._assign(node, call)
+
+    def _call(self, node: Node, kernel: Any, kind: Kind, given: list[str]) -> str:
+        """A call of an op's own kernel, with all attributes."""
+        more = node.attributes
+        own: tuple[Any, ...] = ("kernel", node.op, kind)
+        keys = [self.program.argument(key) for key in more]
+        if None in keys:  # a name in letters of other languages stays out of the text
+            kernel, more, keys, own = partial(kernel, **more), {}, [], ("kernel", node)
+        name = self.program.known(f"_{node.op.name}", kernel, own)
+        pairs = zip(keys, more.items(), strict=True)
+        given = given + [f"{key}{self.attribute(*item)}" for key, item in pairs]
+        return f"{name}({', '.join(given)})"
 
     def _keeps_order(self, node: Node) -> bool:
         """Whether results lie in row-major order, as they do in memory of the plan's.
@@ -260,7 +309,8 @@ class Lowering:
             type(x) is Value and x.dtype.char in "fd" for x in node.inputs
         )
 
-    def _attribute(self, key: str, value: Any) -> str:
+    def attribute(self, key: str, value: Any) -> str:
+        """How an attribute is written: as a number, or as a name of what it is."""
         return _literal(value) or self.program.known(f"{key}_", value, ("attribute", id(value)))
 
     def _into(
@@ -299,12 +349,13 @@ class Lowering:
         """A call of a region, which writes into the memory it is given."""
         program = self.program
         given = [self.text(x) for x in cluster.inputs]
+        program.kernels.append(cluster)
+        update = self.updates.get(cluster)
+        if update is not None:
+            self._update(cluster, update, given)
+            return
         made = []
-        updates = {r.output: r for r in self.updates.get(cluster, ())}
-        for k, value in enumerate(cluster.outputs):
-            if k in updates:  # whoever runs the plan says where: over the old value, or not
-                made.append(program.names.get(value) or program.local(value))
-                continue
+        for value in cluster.outputs:
             place = self.place_for(value, number)
             if place is None:
                 place = program.local(value)
@@ -312,12 +363,17 @@ class Lowering:
             else:
                 program.names[value] = place
             made.append(place)
-        call = Update(cluster, tuple(updates.values())) if updates else cluster.prepare()
-        if updates:
-            program.updates[tuple(updates.values())] = call
-        program.kernels.append(cluster)
-        name = program.known(f"_{cluster.name}", call)
+        name = program.known(f"_{cluster.name}", cluster.prepare())
         program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+
+    def _update(self, cluster: Any, update: Update, given: list[str]) -> None:
+        """A kernel that runs when all else has been done, over the old values of Variables."""
+        program = self.program
+        update.number = len(program.updates)
+        program.updates.append(update)
+        made = [program.local(v) for v in cluster.outputs]
+        name = program.known(f"_{cluster.name}", update)
+        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", cluster, self.depth)
 
 
 _BY_KEYWORD = (np.maximum, np.minimum)
@@ -328,26 +384,21 @@ def _row(names: list[str]) -> str:
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
 
 
-def _plain(name: str) -> str:
-    return name.lstrip("_").replace(":", "_")
-
-
-_LITERALS = frozenset({int, float, bool, str, type(None), complex})
-
-
 def _literal(value: Any) -> str | None:
-    """A value as it is written in a program, None where it cannot be."""
-    if type(value) in _LITERALS:
-        text = repr(value)
-        return None if "nan" in text or "inf" in text else text
-    if type(value) is tuple:
+    """A number, None or a tuple of these as it is written in a program; None for all else."""
+    cls = type(value)
+    if value is None or cls is bool or (cls is int and -(2**63) <= value < 2**64):
+        return repr(value)
+    if cls is float:
+        return repr(value) if isfinite(value) else None
+    if cls is tuple and len(value) <= MAX_RANK:
         parts = [_literal(item) for item in value]
         return None if None in parts else _row([p for p in parts if p is not None])
     return None
 
 
-METHODS: dict[str, Callable[[list[str], dict[str, Any]], str]] = {
-    "reshape": lambda given, more: f"{given[0]}.reshape({_literal(more['shape'])})",
+METHODS: dict[str, Callable[[list[str], Callable[[str], str]], str]] = {
+    "reshape": lambda given, more: f"{given[0]}.reshape({more('shape')})",
     "stop_gradient": lambda given, more: given[0],
 }
 """Ops that are written as what NumPy's arrays offer."""
@@ -369,12 +420,6 @@ def lower(
     program = Program(device, order, exact)
     steps, updates = arrange(graph, order(graph))
     names = [program.local(v) for v in graph.entries()]
-    for group in updates.values():
-        program.replaced.append(group)
-        for found in group:
-            assert found.cell.assigned is not None, "it is what the step computes"
-            name = program.names[found.cell.assigned] = program.name(f"{found.cell.name}_next")
-            names.append(name)
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
     leaving = {lowering.lifetimes.root(v) for v in graph.finals()}
@@ -383,9 +428,20 @@ def lower(
     )
     results = [lowering.text(v) for v in graph.finals()]
     program.write(f"return {_row(results) if results else '()'}")
-    head = [f"def replay({', '.join(['buffers', *names])}):"]
-    if program.arrays:
-        head.append(f"    {_row(list(program.arrays))[1:-1]} = buffers")
-    program.lines[:0] = head
-    program.places[:0] = [None] * len(head)
+    first = ["buffers", "commit"] if program.updates else ["buffers"]
+    program.lines.insert(0, f"def replay({', '.join([*first, *names])}):")
+    program.places.insert(0, None)
+    _join(program)
     return program
+
+
+def _join(program: Program) -> None:
+    """All functions of the program in one text, each with the arrays of the buffers at hand."""
+    parts = [*program.parts, (program.lines, program.places)]
+    program.lines, program.places = [], []
+    for lines, places in parts:
+        if program.arrays:
+            lines.insert(1, f"    {_row(list(program.arrays))[1:-1]} = buffers")
+            places.insert(1, None)
+        program.lines += lines
+        program.places += places

@@ -12,17 +12,22 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
+from eagerflow.capture.plan.compiling import compiled
+from eagerflow.capture.plan.inplace import Commit
 from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
 from eagerflow.errors import (
     ArgumentError,
+    CaptureError,
     DTypeError,
     EagerflowError,
     OutOfMemoryError,
     ShapeError,
+    printable,
 )
 from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
+from eagerflow.kernels.allocation import told
 
 __all__ = ["Plan"]
 
@@ -31,17 +36,21 @@ PAGE = 64  # bytes; where arrays in a buffer begin
 
 
 class Frame:
-    """What one run at a time needs: the plan's buffers, and a quiet context of its own."""
+    """What one run at a time needs: buffers, a quiet context, and what ends it."""
 
-    __slots__ = ("buffers", "run")
+    __slots__ = ("buffers", "commit", "first", "run")
 
     def __init__(self, program: Program) -> None:
         self.run = quiet_runner()
-        blocks = {b.number: memory.empty((b.size,), np.uint8) for b in program.pool.buffers}
+        blocks = {
+            b.number: self.run(memory.empty, (b.size,), np.uint8) for b in program.pool.buffers
+        }
         self.buffers = tuple(
             _array_in(blocks[buffer.number], shape, dtype)
             for buffer, shape, dtype in program.arrays.values()
         )
+        self.commit = Commit(program.updates) if program.updates else None
+        self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
 
 
 def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -54,9 +63,9 @@ class Plan:
 
     Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of the bodies in it: its
     nodes, some of them grown into regions, in an order in which they can run. ``run`` takes
-    arrays for the graph's entries, then one for the new value of each Variable in ``replaced``,
-    and gives those of its finals; nothing is checked or assigned. Several threads may run a plan
-    at once: each run has buffers of its own. Errors of the ops name the user's line.
+    arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
+    Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
+    name the user's line.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
     >>> plan = graph.plan()
@@ -76,21 +85,22 @@ class Plan:
         self.device = device
         try:
             self._program = lower(graph, order, device, exact)
+        except EagerflowError:
+            raise
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"there is too little memory to make a plan: {error}", op=graph.name,
+                f"there is too little memory to make a plan: {told(error)}", op=graph.name,
                 hint="work on smaller batches",
             ) from error  # fmt: skip
-        self.file = f"<plan {next(_numbers)} of {graph.name}>"
+        except Exception as error:  # rules of ops may meet anything
+            raise CaptureError(
+                f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
+            ) from error
+        self.file = f"<eagerflow plan {next(_numbers)}>"
         self.shared = self._program.shared
         """Which entries may share memory with what a run gives."""
-        updates = self._program.updates
-        self.replaced = tuple((group, updates[group]) for group in self._program.replaced)
-        """Groups of Variables that one step updates, in place where their old values are free, and
-        that step."""
-        cells = [found.cell for group in self._program.replaced for found in group]
-        self.lent = sorted({id(c.variable): c.variable for c in cells}.values(), key=id)
-        """The Variables of these groups, each once."""
+        self.updates = tuple(self._program.updates)
+        """The steps that update Variables in place."""
         self._function = self._compile()
         # The program refers to itself, and to kernels with their arrays: they go with the plan.
         weakref.finalize(self, self._program.globals.clear)
@@ -98,16 +108,20 @@ class Plan:
         self._lock = threading.Lock()
 
     def _compile(self) -> Any:
-        text = self.source()
-        lines = text.splitlines(keepends=True)
+        program = self._program
+        text = "\n".join(program.lines)
+        code = compiled(text, self.file, program.identifiers)
         # So that tracebacks show the lines, and debuggers step through them.
-        linecache.cache[self.file] = (len(text), None, lines, self.file)
+        shown = self.source()
+        linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        exec(compile(text, self.file, "exec"), self._program.globals)
-        return self._program.globals["replay"]
+        exec(code, program.globals)
+        return program.globals["replay"]
 
     def source(self) -> str:
         """The program as text, with the user's line beside each step.
+
+        The lines are shown, and are no part of what runs.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> print(graph.plan(numerics="exact").source())
@@ -135,16 +149,29 @@ class Plan:
         """Bytes of the memory that one run of the plan uses for what it computes on the way."""
         return sum(b.size for b in self._program.pool.buffers)
 
-    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the graph's finals, from those of its entries."""
+    def run(
+        self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None
+    ) -> tuple[Any, ...]:
+        """The arrays of the graph's finals, from those of its entries.
+
+        ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
+        kernels still to run where ``updates`` has any: then it has to call its ``replace``.
+        """
         try:
             frame = self._frames.pop()
         except IndexError:
             frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = finish is None
         try:
-            found: tuple[Any, ...] = frame.run(self._function, frame.buffers, *arrays)
+            found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
         except Exception as error:
             raise self._explained(error) from error
+        if finish is not None:
+            finish(found, commit)
+        elif commit is not None:
+            commit.run()
         self._frames.append(frame)
         return found
 
@@ -153,8 +180,8 @@ class Plan:
             return Frame(self._program)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"the buffers of the plan do not fit into memory: {error}", op=self.graph.name,
-                expected=f"{self.buffer_bytes:,} bytes", hint="work on smaller batches",
+                f"the buffers of the plan do not fit into memory: {told(error)}",
+                op=self.graph.name, expected=f"{self.buffer_bytes:,} bytes", hint=memory.HINT,
             ) from error  # fmt: skip
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
@@ -163,8 +190,13 @@ class Plan:
         ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
         """
         frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = True
         with np.errstate(all="ignore"):
-            found: tuple[Any, ...] = self._function(frame.buffers, *arrays)
+            found: tuple[Any, ...] = self._function(*frame.first, *arrays)
+        if commit is not None:
+            commit.run()
         return found
 
     def release(self) -> None:
@@ -175,19 +207,20 @@ class Plan:
         """The error of a step, with the op and the user's line."""
         node = self._failed(error)
         if isinstance(error, EagerflowError):
-            told: EagerflowError = error
+            found: EagerflowError = error
         else:
             kinds = (
-                (MemoryError, OutOfMemoryError),
                 (TypeError, DTypeError),
                 (ValueError, ShapeError),
             )
             cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
-            told = cls(f"{type(error).__name__}: {error}")
+            found = cls(f"{type(error).__name__}: {error}")
+            if isinstance(error, MemoryError):
+                found = OutOfMemoryError(told(error), hint=memory.HINT)
         if node is not None:
-            told.op = told.op or _named(node, told.argument)
-            told.at = told.at or _where(node, whole=True)
-        return told
+            found.op = found.op or _named(node, found.argument)
+            found.at = found.at or _where(node, whole=True)
+        return found
 
     def _failed(self, error: Exception) -> Any:
         trace = error.__traceback__
@@ -200,7 +233,7 @@ class Plan:
 
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
-        return f"<Plan of {self.graph.name}: {count} steps on {self.device}>"
+        return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
 
 
 def _named(place: Any, argument: str | None) -> str:
@@ -218,4 +251,4 @@ def _where(place: Any, whole: bool = False) -> str:
         return ""
     if whole:
         return place_of(source)
-    return f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}"
+    return printable(f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.capture.powers import SMALL_POWERS, small_power
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import Node, Value
@@ -260,6 +261,8 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[A
     elif op.family == "rows":
         out = op.scalar(_Along(s, axes), *values, **attributes)  # type: ignore[operator]
     elif isinstance(op.scalar, str):
+        if op.scalar == "nextafter" and narrow(node.outputs[0].dtype):
+            raise AttributeError("a neighbour in float32 is rounded back to where it came from")
         out = _instruction(s, op.scalar, values)
     else:
         out = op.scalar(s, *values, **attributes)  # type: ignore[operator]
@@ -371,15 +374,8 @@ def _quotient(s: Builder, x: Any, divisor: Any) -> Any:
 def _power(s: Builder, x: Any, exponent: Constant) -> Any:
     """Powers that are a few products, or a root."""
     n = exponent.value
-    if n == 1:
-        return x
-    if n == -1:
-        return s.reciprocal(x)
-    if n in (2, 3, 4, -2):
-        square = s.square(x)
-        if n == -2:
-            return s.reciprocal(square)
-        return square if n == 2 else s.multiply(square, x if n == 3 else square)
+    if n in SMALL_POWERS:
+        return small_power(lambda name, *args: getattr(s, name)(*args), x, n)
     if n in (0.5, -0.5):
         # As powers have it, those of -0 are those of 0, and those of -infinity those of infinity.
         far = s.equal(x, -math.inf)

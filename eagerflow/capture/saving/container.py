@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from math import prod
+from math import isfinite, prod
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -270,8 +270,16 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-loads = json.JSONDecoder(object_pairs_hook=unique).decode
-"""What a JSON text says; ValueError or RecursionError where it says nothing."""
+def finite(digits: str) -> float:
+    """A JSON number as a float; ValueError where it is too large for one."""
+    found = float(digits)
+    if not isfinite(found):
+        raise ValueError(f"{digits[:20]} is no finite number")
+    return found
+
+
+loads = json.JSONDecoder(object_pairs_hook=unique, parse_float=finite, parse_constant=finite).decode
+"""What a JSON text says, which has finite numbers alone; ValueError or RecursionError if none."""
 
 
 def _checked_place(name: str, found: dict[str, Any]) -> Place:

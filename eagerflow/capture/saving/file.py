@@ -32,6 +32,7 @@ from eagerflow.errors import (
     FileFormatError,
     OutOfMemoryError,
     SessionError,
+    printable,
     short_repr,
 )
 from eagerflow.graph import Graph, graph_method
@@ -183,9 +184,8 @@ def _read(size: int, fill: Fill) -> Graph:
         raise OutOfMemoryError("there is too little memory for the graph", op="load") from error
     except EagerflowError as error:
         raise FileFormatError(
-            "the graph breaks a rule: " + _readable(error.problem),
-            received=_readable(error.received), expected=_readable(error.expected),
-            at=_readable(error.at),
+            f"the graph breaks a rule: {_short(error.problem)}",
+            received=_short(error.received), expected=_short(error.expected), at=_short(error.at),
         ) from error  # fmt: skip
     return graph
 
@@ -196,12 +196,12 @@ def _keeps_rules(graph: Graph) -> None:
     except (EagerflowError, MemoryError):
         raise
     except Exception as error:  # rules of ops, also of those from elsewhere, may meet anything
-        fail(f"the graph breaks a rule: {_readable(str(error))}")
+        fail(f"the graph breaks a rule: {_short(str(error))}")
 
 
-def _readable(words: str | None) -> str:
+def _short(words: str | None) -> str:
     """What an error says of names in a file, short and on one line."""
-    return "".join(c if c.isprintable() else "?" for c in (words or "")[:300])
+    return printable((words or "")[:300])
 
 
 def _graph_text(container: Container) -> str:

@@ -128,8 +128,8 @@ def _bounded_terms(shape: Any) -> None:
 def encode_structure(structure: Structure | None, number: Number, depth: int = 0) -> Any:
     """A nest in the form that JSON holds: null for none, ``"*"`` for a leaf.
 
-    Named tuples become tuples, since their classes are code; other classes than those of tuples,
-    lists and dicts are refused with FileFormatError.
+    Objects of classes made from tuples, lists and dicts, such as named tuples, become plain ones,
+    since classes are code; other classes are refused with FileFormatError.
     """
     if structure is None:
         return None
@@ -141,7 +141,7 @@ def encode_structure(structure: Structure | None, number: Number, depth: int = 0
     children = [encode_structure(child, number, depth + 1) for child in structure.children]
     if issubclass(cls, tuple):
         return {"tuple": children}
-    if cls is list:
+    if issubclass(cls, list):
         return {"list": children}
     if issubclass(cls, dict):
         kind = "OrderedDict" if cls is OrderedDict else "dict"

@@ -59,7 +59,7 @@ class Program:
 
 _programs: dict[Any, Program] = {}
 _modules: dict[tuple[int, str], Any] = {}
-_lock = threading.Lock()
+_lock = threading.RLock()
 
 
 def compute(

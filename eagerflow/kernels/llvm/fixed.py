@@ -208,11 +208,12 @@ class _Job:
 
     __slots__ = (
         "address", "counters", "frame", "held", "partial", "partials", "places", "scratch", "team",
-        "words",
+        "threads", "words",
     )  # fmt: skip
 
     def __init__(self, call: FixedCall) -> None:
         own = call.launch
+        self.threads = call.threads
         self.frame = own.frame_type.from_buffer_copy(own.template)
         self.counters = own.code.counters()
         self.partial: dict[str, Any] = {}
@@ -266,9 +267,25 @@ class FixedCall:
         self.threads = own.count if own.parallel else 1
         table = [n for own in strides for n in (len(own), *own)]
         self.looked, self.strides = len(strides), (ctypes.c_int64 * len(table))(*table)
-        self.fill, self.start = _functions()
+        self._fill, self._start = _functions()
         self.joins = [self._join(i) for i in call.columns]
         self._jobs: list[_Job] = [_Job(self)]
+
+    def new_job(self) -> _Job:
+        """What one call at a time needs."""
+        return _Job(self)
+
+    def fill(self, job: _Job, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+        """Make a job ready for arrays, and give 0; 1, and nothing is done, where they differ."""
+        job.places[:] = [*map(id, inputs), *map(id, outputs)]
+        found: int = self._fill(job.address)
+        return found
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether a job is all that has to be run, by any thread, some time after it is filled."""
+        own = self.launch
+        return not self.joins and not (own.scratch and own.variant != "stages")
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
         """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.
@@ -289,11 +306,11 @@ class FixedCall:
         job.places[:] = given
         helpers = min(self.threads - 1, threads.helpers()) if self.threads > 1 else 0
         if helpers:
-            differs: int = self.fill(job.address)
+            differs: int = self._fill(job.address)
             if not differs:
                 job.team.run(helpers)
         else:
-            differs = self.start(job.address)
+            differs = self._start(job.address)
         if not differs:
             for join in self.joins:
                 join(job, outputs)

@@ -65,7 +65,7 @@ class Code:
 
 _codes: weakref.WeakValueDictionary[Any, Code] = weakref.WeakValueDictionary()
 _latest: deque[Code] = deque(maxlen=KEPT)
-_making: dict[Any, threading.Lock] = {}  # held while a kernel is made; others go on meanwhile
+_making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
 
@@ -146,7 +146,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
     key = region.key, layout, variant
     code = _codes.get(key)
     if code is None:
-        with Locked(_making.setdefault(key, threading.Lock())):
+        with Locked(_making.setdefault(key, threading.RLock())):
             code = _codes.get(key)
             if code is None:
                 code = _codes[key] = Code(region, layout, variant)
@@ -503,7 +503,9 @@ class Call:
             joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
             total = self._along_own(joined, part)
             shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
-            outputs[i][...] = total.reshape(shape)
+            # A plan gives its arrays as they are: axes of size 1 are none of the region's.
+            own = outputs[i] if outputs[i].ndim == len(shape) else outputs[i].squeeze()
+            own[...] = total.reshape(shape)
 
     def _along_own(self, total: Any, part: Any) -> Any:
         """A column reduction without the axes along which its operand is the same everywhere."""

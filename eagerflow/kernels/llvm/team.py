@@ -10,8 +10,9 @@ team closed, and go.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from eagerflow.kernels import threads
@@ -57,7 +58,7 @@ done:
 
 define i64 @run(ptr %team, i64 %scratch) nounwind {{
 entry:
-  store atomic i64 0, ptr %team release, align 8
+  %closed = atomicrmw sub ptr %team, i64 {closed} acq_rel
   call void @work(ptr %team, i64 %scratch)
   %before = atomicrmw add ptr %team, i64 {closed} acq_rel
   br label %wait
@@ -75,8 +76,8 @@ done:
 define i64 @help(ptr %team, i64 %scratch) nounwind {{
 entry:
   %state = atomicrmw add ptr %team, i64 1 acq_rel
-  %closed = icmp uge i64 %state, {closed}
-  br i1 %closed, label %leave, label %begin
+  %is_closed = icmp uge i64 %state, {closed}
+  br i1 %is_closed, label %leave, label %begin
 begin:
   call void @work(ptr %team, i64 %scratch)
   br label %leave
@@ -115,10 +116,22 @@ def functions() -> tuple[Any, Any]:
     return kind(found["run"]), kind(found["help"])
 
 
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
 class Team:
     """Jobs that threads do together. ``jobs`` are their addresses; ``held`` keeps them alive."""
 
-    __slots__ = ("_held", "_help", "_run", "_scratch", "_words", "address")
+    __slots__ = ("_forks", "_held", "_help", "_run", "_scratch", "_words", "address", "work")
 
     def __init__(
         self, jobs: Sequence[int], held: Any, scratch: Callable[[], Any] | None = None
@@ -128,14 +141,23 @@ class Team:
         )
         self.address = ctypes.addressof(self._words)
         self._held = held
+        self._forks = _forks
         self._scratch = scratch
         self._run, self._help = functions()
+        self.work = partial(self._run, self.address, 0)
+        """Does the jobs as the team's owner, and gives 0; no Python code runs in it."""
 
     def run(self, helpers: int) -> None:
         """Do the jobs, with so many threads of the pool to help; return when none is at work."""
+        self.invite(helpers)
+        self._with_scratch(self._run)
+
+    def invite(self, helpers: int) -> None:
+        """Ask so many threads of the pool to help with the work that is about to begin."""
+        if self._forks != _forks:  # a helper that was on its way stayed behind in the parent
+            self._words[0], self._forks = _CLOSED, _forks
         if helpers > 0:
             threads.invite(self.help, helpers)
-        self._with_scratch(self._run)
 
     def help(self) -> None:
         """Help while the team is open."""

@@ -1,0 +1,53 @@
+"""Constants whose memory somebody else may write: their values are not for a pass to rely on."""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from eagerflow.backends.numpy import lent, owner_of
+from eagerflow.devices import as_device
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = ["is_lent", "owned"]
+
+
+def is_lent(tensor: Tensor) -> bool:
+    """Whether the array that a tensor shares its memory with is still in somebody's hands.
+
+    Arrays that came in through ``ef.asarray`` and that only the tensor holds are not.
+
+    >>> array = np.ones(3)
+    >>> is_lent(ef.asarray(array)), is_lent(ef.asarray(np.ones(3))), is_lent(ef.tensor(array))
+    (True, False, False)
+    """
+    if type(tensor._array) is not np.ndarray or id(owner_of(tensor._array)) not in lent:
+        return False
+    foreign = owner_of(tensor._array).base is not None  # another library's memory, or a buffer
+    return foreign or _holders(tensor) > (_WHOLE if tensor._array.base is None else _VIEW)
+
+
+def owned(tensor: Tensor) -> Tensor:
+    """A tensor of the same values, laid out alike, whose memory is its own."""
+    if type(tensor._array) is not np.ndarray or id(owner_of(tensor._array)) not in lent:
+        return tensor
+    return new_tensor(np.array(tensor._array), tensor._kind)
+
+
+def _holders(tensor: Tensor) -> int:
+    """References to the array of a tensor and to the owner of its memory."""
+    array: Any = tensor._array
+    return getrefcount(array) + getrefcount(array if array.base is None else array.base)
+
+
+def _alone(array: Any) -> int:
+    kind = as_device("cpu:0").kind(array.dtype)
+    made = [new_tensor(array, kind)]
+    del array
+    return _holders(made[0])
+
+
+_WHOLE = _alone(np.empty(1))
+_VIEW = _alone(np.empty(2)[1:])

@@ -1,0 +1,168 @@
+"""What an op's attributes may be: said by the type hints in its signature, checked where it counts.
+
+Calls by a user are checked by the ops as they run. Graphs come from files and from passes too:
+``unfit`` finds an attribute that is not what the hint says. The names below stand in hints for
+what Python's own types do not say. An attribute whose hint is not known here may be anything that
+is plain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import Dim
+from eagerflow.graph import Graph
+from eagerflow.op import Op
+
+__all__ = [
+    "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size", "Sizes",
+    "Widths", "is_stated", "unfit",
+]  # fmt: skip
+
+Axis = Any
+Axes = Any
+DTypeLike = Any
+DeviceName = Any
+Index = Any
+NumberLike = Any
+Padding = Any
+Size = Any
+Sizes = Any
+Widths = Any
+
+Test = Callable[[Any], bool]
+
+
+def _whole(x: Any) -> bool:
+    return type(x) is int and -(2**63) <= x <= 2**64
+
+
+def _truth(x: Any) -> bool:
+    return type(x) is bool or (type(x) is int and x in (0, 1))
+
+
+def _real(x: Any) -> bool:
+    return type(x) in (float, bool) or _whole(x)
+
+
+def _number(x: Any) -> bool:
+    return _real(x) or type(x) is complex
+
+
+def _size(x: Any) -> bool:
+    return _whole(x) or type(x) is Dim
+
+
+def _dtype(x: Any) -> bool:
+    return isinstance(x, np.dtype)
+
+
+def _text(x: Any) -> bool:
+    return type(x) is str
+
+
+def _graph(x: Any) -> bool:
+    return isinstance(x, Graph)
+
+
+def _none(x: Any) -> bool:
+    return x is None
+
+
+def _tuple(of: Test) -> Test:
+    return lambda x: type(x) is tuple and all(map(of, x))
+
+
+def _any(*tests: Test) -> Test:
+    return lambda x: any(test(x) for test in tests)
+
+
+_sizes = _any(_size, _tuple(_size))
+_widths = _any(_sizes, _tuple(_sizes))
+_bound = _any(_none, _size)
+
+
+def _slice(x: Any) -> bool:
+    return type(x) is slice and _bound(x.start) and _bound(x.stop) and _bound(x.step)
+
+
+def _place(x: Any) -> bool:
+    """What may stand in an index; ``"array"`` is the place of a tensor."""
+    return _size(x) or _slice(x) or x is None or x is Ellipsis or x == "array"
+
+
+_HINTS: dict[str, tuple[Test, str]] = {
+    "None": (_none, "None"),
+    "bool": (_truth, "True or False"),
+    "int": (_whole, "an integer of 64 bits"),
+    "float": (_real, "a number"),
+    "str": (_text, "a text"),
+    "Graph": (_graph, "a graph"),
+    "Graphs": (_tuple(_graph), "a tuple of graphs"),
+    "tuple[bool, ...]": (_tuple(_truth), "a tuple of True or False"),
+    "Axis": (_any(_none, _whole), "an axis or None"),
+    "Axes": (_any(_none, _whole, _tuple(_whole)), "an axis, a tuple of axes or None"),
+    "DTypeLike": (_any(_none, _dtype), "a dtype or None"),
+    "DeviceName": (_any(_none, _text), "the name of a device or None"),
+    "Index": (
+        _any(_place, _tuple(_place)),
+        "integers, slices, None, Ellipsis, 'array' for a tensor, or a tuple of these",
+    ),
+    "NumberLike": (_any(_none, _number), "a number or None"),
+    "Padding": (_any(_text, _widths), "a text, or sizes, or pairs of sizes"),
+    "Size": (_bound, "a size or None"),
+    "Sizes": (_any(_none, _sizes), "a size, a tuple of sizes or None"),
+    "Widths": (_widths, "a size, sizes, or pairs of sizes"),
+}
+_CHOICES = re.compile(r"Literal\[(.*)\]")
+
+
+def _parsed(hint: str) -> tuple[Test, str] | None:
+    """The test for a type hint, and what it asks for in words; None where it is not known."""
+    found = _HINTS.get(hint)
+    if found is not None:
+        return found
+    if (choices := _CHOICES.fullmatch(hint)) is not None:
+        allowed = {choice.strip(" '\"") for choice in choices[1].split(",")}
+        return lambda x: type(x) is str and x in allowed, "one of " + ", ".join(sorted(allowed))
+    parts = [_HINTS.get(part) for part in hint.split(" | ")]
+    if len(parts) < 2 or None in parts:
+        return None
+    known = [part for part in parts if part is not None]
+    return _any(*(test for test, _ in known)), " or ".join(words for _, words in known)
+
+
+@lru_cache(maxsize=1024)
+def _tests(op: Op) -> dict[str, tuple[Test, str]]:
+    """For each attribute of an op whose hint is known: its test, and what it asks for."""
+    hints = op.kernel.__annotations__
+    found = {name: _parsed(str(hints.get(name, ""))) for name in op.attributes}
+    return {name: test for name, test in found.items() if test is not None}
+
+
+def is_stated(op: Op, name: str) -> bool:
+    """Whether an op says what an attribute may be.
+
+    >>> from eagerflow.ops.attributes import is_stated
+    >>> is_stated(ef.sum.op, "axis")
+    True
+    """
+    return name in _tests(op)
+
+
+def unfit(op: Op, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first of an op's attributes that is not what its hint says, and what it has to be.
+
+    >>> from eagerflow.ops.attributes import unfit
+    >>> unfit(ef.sum.op, {"axis": "0", "dtype": None, "keepdims": False})
+    ('axis', 'an axis, a tuple of axes or None')
+    """
+    for name, (test, words) in _tests(op).items():
+        if not test(attributes[name]):
+            return name, words
+    return None

@@ -1,0 +1,330 @@
+"""Names that people type from habit, of NumPy, PyTorch, TensorFlow and JAX, and what they are here.
+
+The AttributeErrors of the package's modules and of tensors read these tables; a test resolves
+every name that they tell.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from eagerflow.tensor import Operators
+
+__all__ = ["explain_methods", "members", "table"]
+
+_MODULES = """
+abs_ absolute fabs: ef.abs(x)
+add_n: sum([x, y, z]), or ef.sum(ef.stack(tensors), axis=0)
+all_close allclose: np.allclose(x, y)
+amax nanmax reduce_max: ef.max(x, axis=...)
+amin nanmin reduce_min: ef.min(x, axis=...)
+append: ef.concat([x, y], axis=0)
+arccos: ef.acos(x)
+arccosh: ef.acosh(x)
+arcsin: ef.asin(x)
+arcsinh: ef.asinh(x)
+arctan: ef.atan(x)
+arctan2: ef.atan2(y, x)
+arctanh: ef.atanh(x)
+argwhere: ef.stack(ef.nonzero(x), axis=-1)
+array constant convert_to_tensor from_numpy: ef.tensor(values), or ef.asarray(array)
+array_equal: np.array_equal(x, y)
+atleast_1d: ef.reshape(x, (-1,)) for one number
+atleast_2d: x[None, :] for a vector
+average reduce_mean nanmean: ef.mean(x, axis=...)
+batch_matmul bmm mm mv inner vdot dot: ef.matmul(x, y), or x @ y
+bernoulli: ef.random.bernoulli(...)
+bincount: ef.segment_sum(...)
+bitwise_not invert: ef.bitwise_invert(x)
+bool_: ef.bool
+boolean_mask: ef.masked_select(x, mask), or x[mask]
+byte: ef.uint8
+cat concatenate concat_ hconcat: ef.concat(tensors, axis=0)
+cast: ef.astype(x, dtype)
+cdouble: ef.complex128
+cfloat: ef.complex64
+chunk array_split: ef.split(x, sections, axis=0)
+clamp clip_by_value: ef.clip(x, low, high)
+clip_by_norm clip_by_global_norm: ef.nn.optimizers.SGD(rate, clipnorm=..., global_clipnorm=...)
+clone copy deepcopy array_copy: x itself: tensors do not change; ef.tensor(x) copies
+column_stack: ef.stack(vectors, axis=-1)
+compat v1: ef.capture.Session for graphs and feeds
+compile jit pmap tf_function: ef.function(f)
+complex_: ef.complex128
+conj_ conjugate: ef.conj(x)
+conv1d conv2d conv3d convolution: ef.conv(x, w, ...)
+conv2d_transpose conv_transpose2d: ef.conv_transpose(x, w, ...)
+convolve: ef.conv(x, w, ...) for batches of images
+cumprod: ef.cumulative_prod(x, axis=...), or x.cumprod()
+cumsum: ef.cumulative_sum(x, axis=...), or x.cumsum()
+default_rng Generator PRNGKey manual_seed set_seed set_random_seed: ef.random.seed(0), \
+ef.random.Generator
+degrees rad2deg: x * (180 / ef.pi)
+detach no_gradient: ef.stop_gradient(x)
+device_count list_devices local_devices: ef.devices()
+device_get: x.numpy()
+device_put: ef.to_device(x, device), or x.to(device)
+diag_embed: ef.diag(x)
+diag_part: ef.diagonal(x)
+div true_divide truediv realdiv: ef.divide(x, y), or x / y
+double: ef.float64
+dstack: ef.stack(tensors, axis=-1)
+eigvals eig: ef.linalg.eigh(x) for symmetric matrices
+eq: ef.equal(x, y), or x == y
+expand broadcast: ef.broadcast_to(x, shape)
+expit: ef.sigmoid(x)
+extract: x[mask]
+fill: ef.full(shape, value)
+fix: ef.trunc(x)
+flatten ravel: ef.reshape(x, (-1,)), or x.flatten()
+fliplr: ef.flip(x, axis=1)
+flipud: ef.flip(x, axis=0)
+float_: ef.float64
+floordiv: ef.floor_divide(x, y), or x // y
+floormod mod fmod: ef.remainder(x, y), or x % y
+fmax: ef.maximum(x, y)
+fmin: ef.minimum(x, y)
+foldl foldr reduce accumulate associative_scan: ef.scan(...)
+from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
+ge: ef.greater_equal(x, y), or x >= y
+get_default_dtype set_default_dtype: dtype=... of each call: Python floats become float32
+gradient gradients backward: ef.grad(f), or tape.gradient(loss, variables) of ef.GradientTape()
+gt: ef.greater(x, y), or x > y
+half: ef.float16
+hstack: ef.concat(tensors, axis=-1)
+identity: ef.eye(n)
+if_else: ef.cond(...)
+index_select: ef.take(x, indices, axis=...)
+init_scope name_scope variable_scope: ef.capture.scope(name)
+int_ long: ef.int64
+is_tensor is_tensor_like: isinstance(x, ef.Tensor)
+isclose: ef.abs(x - y) <= tolerance
+isneginf: x == -ef.inf
+isposinf: x == ef.inf
+isreal iscomplex iscomplexobj isrealobj: ef.isdtype(x.dtype, "complex floating")
+jacfwd jacrev: ef.jacobian(f)
+keras layers: ef.nn
+kron: ef.einsum("ij,kl->ikjl", x, y) and ef.reshape
+l2_normalize normalize: x / ef.linalg.vector_norm(x, axis=-1, keepdims=True)
+le: ef.less_equal(x, y), or x <= y
+ln: ef.log(x)
+load: ef.capture.load(file), or np.load
+log_softmax_v2: ef.log_softmax(x)
+logical: ef.logical_and(x, y)
+lstsq: ef.linalg.pinv(x) @ y
+lt: ef.less(x, y), or x < y
+make_graph make_jaxpr: ef.capture.trace(f, *specs)
+map_fn vectorized_map vectorize: ef.vmap(f), or ef.map(...)
+masked_fill: ef.where(mask, value, x)
+mat matrix asmatrix: ef.tensor(values)
+median percentile quantile nanmedian: ef.sort(x) and an index
+mul: ef.multiply(x, y), or x * y
+multinomial: ef.random.categorical(...)
+multi_dot: a @ b @ c
+nan_to_num: ef.where(ef.isnan(x), 0, x)
+nansum: ef.sum(ef.where(ef.isnan(x), 0, x))
+ndarray DeviceArray Array EagerTensor: ef.Tensor
+ndim rank: x.ndim
+ne: ef.not_equal(x, y), or x != y
+neg: ef.negative(x), or -x
+no_grad inference_mode enable_grad set_grad_enabled: nothing: without ef.GradientTape() nothing \
+is recorded; ef.stop_gradient(x)
+normal randn standard_normal random_normal: ef.random.normal(shape)
+math functional F: ef itself: ef.relu(x), ef.softmax(x)
+optim: ef.nn.optimizers
+permute: ef.permute_dims(x, axes)
+placeholder: ef.TensorSpec(shape, dtype)
+print_: print(x); in captured code its spec is known
+promote_types: ef.result_type(a, b)
+put put_along_axis scatter_nd tensor_scatter_nd_update index_update: x.at[index].set(values)
+py_function pure_callback numpy_function: x.numpy() outside of captured code
+rand random_uniform: ef.random.uniform(shape)
+randint random_integers: ef.random.integers(low, high, shape)
+randperm shuffle random_shuffle: ef.random.permutation(...)
+range: ef.arange(start, stop, step)
+reduce_all: ef.all(x, axis=...)
+reduce_any: ef.any(x, axis=...)
+reduce_logsumexp: ef.logsumexp(x, axis=...)
+reduce_prod: ef.prod(x, axis=...)
+reduce_std: ef.std(x, axis=...)
+reduce_sum: ef.sum(x, axis=...)
+reduce_variance: ef.var(x, axis=...)
+relu_: ef.relu(x)
+remat: ef.checkpoint(f)
+repeat_interleave: ef.repeat(x, repeats, axis=...)
+reverse flipped: ef.flip(x, axis=...)
+rot90: ef.flip(ef.permute_dims(x, axes), axis=0)
+row_stack vstack: ef.concat(tensors, axis=0), or ef.stack(vectors)
+save: graph.save(file) of a traced graph, or np.save
+scatter_add index_put unsorted_segment_sum: x.at[index].add(values)
+seed: ef.random.seed(0)
+shape_of shape size numel: x.shape, x.size
+short: ef.int16
+sigmoid_cross_entropy_with_logits binary_cross_entropy_with_logits: \
+ef.sigmoid_cross_entropy(logits, labels)
+single: ef.float32
+softmax_cross_entropy_with_logits cross_entropy: ef.softmax_cross_entropy(logits, probabilities), \
+or ef.sparse_softmax_cross_entropy(logits, labels)
+sparse_softmax_cross_entropy_with_logits: ef.sparse_softmax_cross_entropy(logits, labels)
+special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself
+sub: ef.subtract(x, y), or x - y
+swish: ef.silu(x)
+switch_case: ef.switch(...)
+t transpose: ef.permute_dims(x, axes), or x.T
+tensor_split: ef.split(x, sections, axis=0)
+to_numpy asnumpy: x.numpy()
+topk: ef.top_k(x, k)
+tree_map tree_util: Python's own loops over lists and dicts; ef.grad takes nests of tensors
+tril_indices triu_indices: ef.nonzero(ef.tril(ef.ones((n, n))))
+unbind unpack: ef.unstack(x, axis=0)
+unique: ef.unique_values(x), ef.unique_counts(x), ef.unique_inverse(x)
+unsqueeze: ef.expand_dims(x, axis)
+while_: ef.while_loop(...)
+xlogy: ef.multiply_no_nan(ef.log(y), x)
+zeros_: ef.zeros(shape)
+"""
+
+_TENSORS = """
+add_ sub_ mul_ div_ zero_ fill_ copy_ clamp_ set_ put fill itemset resize partition: y = \
+x.at[index].set(values): tensors do not change; an ef.Variable does
+as_numpy asnumpy to_numpy cpu: x.numpy(), x.to("cpu:0")
+backward grad requires_grad requires_grad_ retain_grad is_leaf grad_fn: ef.grad(f), or \
+tape.gradient(y, x) of ef.GradientTape()
+base ctypes data flags strides view data_ptr storage stride untyped_storage tobytes tofile \
+tostring: x.numpy() and NumPy's attribute of that name
+block_until_ready: nothing: x.numpy() waits where it must
+bool: x.astype("bool")
+byteswap newbyteorder: x.numpy(), and NumPy's method of that name
+chunk: ef.split(x, sections, axis=0)
+clone detach detach_: x itself: tensors do not change; ef.stop_gradient(x) for the gradient
+contiguous is_contiguous: x itself: tensors are laid out by the library
+cuda: x.to("gpu:0")
+dim: x.ndim
+double: x.astype("float64")
+element_size: x.itemsize
+expand expand_as: ef.broadcast_to(x, shape)
+flat: x.flatten()
+float: x.astype("float32")
+get_shape: x.shape
+half: x.astype("float16")
+int: x.astype("int32")
+is_cuda: x.device
+itertuples: iter(x)
+long: x.astype("int64")
+masked_fill masked_fill_: ef.where(mask, value, x)
+nelement numel: x.size
+new_ones new_zeros new_full: ef.zeros(shape, x.dtype), ef.ones, ef.full
+permute: x.permute_dims(axes)
+ptp: x.max() - x.min()
+reshape_as view_as: x.reshape(y.shape)
+scatter_ scatter_add_ index_add_: x.at[index].add(values)
+set_shape: x.reshape(shape)
+t: x.T
+type type_as: x.astype(dtype)
+unsqueeze unsqueeze_: ef.expand_dims(x, axis)
+value: x itself
+"""
+
+_NETWORKS = """
+AdaptiveAvgPool2d: ef.nn.GlobalAveragePooling2D()
+Add Concatenate Multiply Lambda: ef.add, ef.concat or ef.multiply in the call of your own \
+ef.nn.Model
+AvgPool2d AveragePooling: ef.nn.AveragePooling2D(size)
+BatchNorm BatchNorm1d BatchNorm2d: ef.nn.BatchNormalization()
+BCELoss BCEWithLogitsLoss: ef.nn.losses.BinaryCrossentropy(from_logits=True)
+Conv Conv2d: ef.nn.Conv2D(filters, size)
+CrossEntropyLoss: ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+Dropout2d: ef.nn.Dropout(rate)
+Embedding: ef.embedding_lookup(table, ids) in a layer of your own
+GELU ReLU Tanh Sigmoid SiLU Softmax LeakyReLU ELU: ef.nn.Activation(name)
+Identity: ef.nn.Activation("linear")
+LayerNorm: ef.nn.LayerNormalization()
+Linear: ef.nn.Dense(units)
+MaxPool2d MaxPool: ef.nn.MaxPooling2D(size)
+Module: ef.nn.Layer, or ef.nn.Model
+ModuleList ModuleDict ParameterList: a Python list or dict of layers as an attribute of the model
+MSELoss: ef.nn.losses.MeanSquaredError()
+Parameter: self.add_weight(shape, ...) in build of an ef.nn.Layer
+functional: ef itself: ef.relu(x), ef.softmax(x)
+init: ef.nn.initializers
+"""
+
+_RANDOM = """
+PRNGKey key default_rng RandomState new_key fold_in: ef.random.Generator(seed)
+beta gamma poisson binomial dirichlet laplace lognormal gumbel logistic: NumPy's generator, and \
+ef.tensor of what it draws
+get_state set_state: ef.random.Generator(seed), which is a value
+multinomial: ef.random.categorical(...)
+multivariate_normal: ef.random.normal(shape) @ ef.cholesky(covariance).mT
+rand random random_sample: ef.random.uniform(shape)
+randint random_integers: ef.random.integers(low, high, shape)
+randn standard_normal: ef.random.normal(shape)
+shuffle: ef.random.permutation(...)
+"""
+
+_LINALG = """
+cond: ef.linalg.svdvals(x): the first over the last
+eig eigvals: ef.linalg.eigh(x) for symmetric matrices
+inverse: ef.linalg.inv(x)
+lstsq: ef.linalg.pinv(x) @ y
+lu: ef.linalg.solve(x, y), ef.linalg.det(x)
+multi_dot: a @ b @ c
+"""
+
+
+def _read(text: str) -> dict[str, str]:
+    lines = (line.partition(": ") for line in text.replace("\\\n", "").strip().splitlines())
+    return {name: answer for names, _, answer in lines for name in names.split()}
+
+
+_TEXTS = {
+    "Tensor": _TENSORS, "eagerflow": _MODULES, "eagerflow.nn": _NETWORKS,
+    "eagerflow.ops.linalg": _LINALG, "eagerflow.ops.random": _RANDOM,
+}  # fmt: skip
+
+
+@cache
+def table(where: str) -> dict[str, str]:
+    """What each name of a place is called here; ``where`` is "Tensor" or a module's name."""
+    return _read(_TEXTS[where])
+
+
+def _absent(obj: Any, name: str, what: str, answer: str | None) -> AttributeError:
+    """The AttributeError of a name that ``obj`` does not have; Python adds names that are alike."""
+    told = f"; here it is {answer}" if answer else ""
+    return AttributeError(f"{what} has no attribute {name!r}{told}", name=name, obj=obj)
+
+
+def members(where: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], Any]]:
+    """``__getattr__`` and ``__dir__`` of a module that shows its public names alone."""
+
+    def missing(name: str) -> Any:
+        shown = f"module {where.replace('.ops', '')!r}"
+        raise _absent(sys.modules[where], name, shown, table(where).get(name))
+
+    return missing, lambda: list(names)
+
+
+class _OtherName:
+    """An attribute that is not there, and says so; ``__getattr__`` would slow down all others."""
+
+    __slots__ = ("_answer", "_name")
+
+    def __init__(self, name: str, answer: str) -> None:
+        self._name = name
+        self._answer = answer
+
+    def __get__(self, obj: Any, cls: type) -> Any:
+        raise _absent(cls if obj is None else obj, self._name, cls.__name__, self._answer)
+
+
+def explain_methods(functions: Sequence[str]) -> None:
+    """Let tensors tell what they lack: names of others, and functions that are no methods."""
+    answers = table("eagerflow") | {name: f"ef.{name}(x, ...)" for name in functions}
+    for name, answer in (answers | table("Tensor")).items():
+        if name not in vars(Operators):
+            setattr(Operators, name, _OtherName(name, answer))
+            Operators._unlisted.add(name)

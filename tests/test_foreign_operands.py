@@ -1,0 +1,152 @@
+"""Operands of foreign classes: those that come first by NumPy's rules compute by themselves."""
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.errors import DTypeError
+
+X = ef.tensor([1.0, 2.0, 3.0])
+
+
+class Labelled:
+    """Values with labels, like a DataArray: it works on NumPy's functions and keeps its labels."""
+
+    __array_priority__ = 50
+
+    def __init__(self, data, label):
+        self.data, self.label = data, label
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.data, dtype)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        plain = [x.data if isinstance(x, Labelled) else x for x in inputs]
+        return Labelled(ufunc(*plain, **kwargs), self.label)
+
+    def __array_function__(self, func, types, args, kwargs):
+        return Labelled(
+            func([x.data if isinstance(x, Labelled) else x for x in args[0]]), self.label
+        )
+
+    def __add__(self, other):
+        return np.add(self, other)
+
+    def __radd__(self, other):
+        return np.add(other, self)
+
+    def __rmul__(self, other):
+        return np.multiply(other, self)
+
+    def __rmatmul__(self, other):
+        return np.matmul(other, self)
+
+    def __eq__(self, other):
+        return np.equal(self, other)
+
+    def __gt__(self, other):
+        return np.greater(self, other)
+
+    __hash__ = None
+
+
+class Apart:
+    """A class that asks NumPy's arrays to leave it alone."""
+
+    __array_ufunc__ = None
+
+    def __rsub__(self, other):
+        return "apart", other
+
+
+class Array:
+    """A mere array with a priority, as PyTorch's and CuPy's have: it is taken as a tensor."""
+
+    __array_priority__ = 1000
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+    def __rmul__(self, other):
+        raise AssertionError("not asked")
+
+
+class Vague:
+    """Something like an array that says nothing of who comes first."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray([1.0, 2.0, 3.0], dtype)
+
+    def __rmul__(self, other):
+        raise AssertionError("not asked")
+
+
+@pytest.mark.parametrize("x", [X, ef.Variable(X)], ids=["tensor", "variable"])
+def test_labels_are_kept_from_either_side(x):
+    labelled = Labelled(np.array([4.0, 5.0, 6.0], np.float32), "m")
+    for found, expected in (
+        (x + labelled, [5, 7, 9]), (labelled + x, [5, 7, 9]), (x * labelled, [4, 10, 18]),
+        (x @ labelled, 32.0), (np.multiply(x, labelled), [4, 10, 18]), (x == labelled, [False] * 3),
+        (np.add(labelled, x), [5, 7, 9]), (x < labelled, [True] * 3),
+        (np.stack([x, labelled]), [[1, 2, 3], [4, 5, 6]]),
+    ):  # fmt: skip
+        assert isinstance(found, Labelled) and found.label == "m"
+        assert isinstance(found.data, ef.Tensor)
+        assert found.data.tolist() == expected
+
+
+def test_a_gradient_passes_through_what_a_foreign_class_computes():
+    labelled = Labelled(np.array([4.0, 5.0, 6.0], np.float32), "m")
+    assert ef.grad(lambda x: (x * labelled).data.sum())(X).tolist() == [4.0, 5.0, 6.0]
+    product = ef.function(lambda x: (x * Labelled(x + 1.0, "m")).data)
+    assert product(X).tolist() == product(X).tolist() == [2.0, 6.0, 12.0]
+
+
+def test_functions_of_ours_take_the_values():
+    labelled = Labelled(np.array([4.0, 5.0, 6.0], np.float32), "m")
+    assert ef.multiply(X, labelled).tolist() == [4.0, 10.0, 18.0]
+
+
+def test_a_class_that_is_left_alone():
+    assert (X - Apart()) == ("apart", X)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        X / Apart()
+    with pytest.raises(DTypeError):
+        ef.divide(X, Apart())
+
+
+@pytest.mark.parametrize("other", [Array(np.float32([1, 2, 3])), Vague()], ids=["array", "vague"])
+def test_mere_arrays_are_taken_as_tensors(other):
+    assert (X * other).tolist() == [1.0, 4.0, 9.0]
+
+
+def test_masked_arrays_keep_their_masks():
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], [False, True, False])
+    found = X * masked
+    assert isinstance(found, np.ma.MaskedArray)
+    assert found.mask.tolist() == [False, True, False]
+
+
+def test_data_arrays_of_xarray():
+    xarray = pytest.importorskip("xarray")
+    labelled = xarray.DataArray(np.float32([4, 5, 6]), dims="m", coords={"m": list("abc")})
+    for found in (X * labelled, labelled * X):
+        assert isinstance(found, xarray.DataArray)
+        assert found.dims == ("m",) and found.coords["m"].values.tolist() == list("abc")
+        np.testing.assert_array_equal(np.asarray(found.data), [4, 10, 18])
+
+
+def test_series_and_frames_of_pandas():
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series([4.0, 5.0, 6.0], index=list("abc"))
+    for found in (X * series, series * X):
+        assert isinstance(found, pandas.Series)
+        assert found.to_dict() == {"a": 4.0, "b": 10.0, "c": 18.0}
+    frame = pandas.DataFrame({"u": [1.0], "v": [2.0], "w": [3.0]})
+    assert isinstance(X + frame, pandas.DataFrame)
