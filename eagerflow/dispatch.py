@@ -25,6 +25,7 @@ from eagerflow.convert import (
     plain_number,
 )  # fmt: skip
 from eagerflow.devices import Device, Kind, as_device, current_device
+from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
 from eagerflow.errors import (
@@ -33,6 +34,7 @@ from eagerflow.errors import (
     EagerflowError,
     ShapeError,
 )  # fmt: skip
+from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
@@ -306,7 +308,10 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
-    data = canonical(op, op._complete(args))
+    try:
+        data = canonical(op, op._complete(args))
+    except EagerflowError as error:
+        raise error from None  # that the table had no such kind tells nothing
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
     return op.call(*data, **attributes)
@@ -475,6 +480,8 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
     """The recorder's answer to a call, which gets arguments in canonical form."""
     try:
         data, attributes = op.bind(args, attributes)
+        if Dim in map(type, data):
+            data = tuple([size_as_number(x) if type(x) is Dim else x for x in data])
         return recorder.call(op, canonical(op, data), attributes)
     except EagerflowError as error:
         recorder.explain(error)

@@ -138,12 +138,16 @@ class KeywordError(ArgumentError, TypeError):
 class ShapeError(EagerflowError, ValueError):
     """Shapes, axes or sizes that do not fit together.
 
+    ``unlike`` are sizes known by name alone that would have to be equal, where that is all.
+
     >>> ef.add(ef.zeros((2, 3)), ef.zeros((4,)))
     Traceback (most recent call last):
     ...
     eagerflow.errors.ShapeError: add: the shapes do not broadcast: (2, 3) and (4,)
     ...
     """
+
+    unlike: tuple[object, ...] = ()
 
 
 class DTypeError(EagerflowError, TypeError):

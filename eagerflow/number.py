@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, default_dtype
 from eagerflow.op import ops
+from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = ["WIDE", "Number"]
+__all__ = ["WIDE", "Number", "size_as_number"]
 
 
 class Number(Operators):
@@ -84,6 +86,11 @@ class Number(Operators):
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
 
 
+def size_as_number(size: Dim) -> Number:
+    """A size that is known by name alone, as the whole number that it will be."""
+    return Number(ops["sum"].call(ops["arange"].call(size, size + 1)), int)
+
+
 _RANK = (bool, int, float, complex)
 WIDE = {int: "int64", float: "float64", complex: "complex128"}
 
@@ -94,6 +101,8 @@ def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, An
             kind, right, stated = other.python, other.tensor, other.own
         elif type(other) in _RANK:
             kind, right, stated = type(other), other, None
+        elif type(other) is Dim:
+            return method(self, size_as_number(other))
         elif isinstance(other, np.number | np.bool_):
             right = other.item()
             kind, stated = type(right), other.dtype
@@ -127,3 +136,24 @@ for _name, _op in (
     ("eq", "equal"), ("ne", "not_equal"),
 ):  # fmt: skip
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
+
+
+def _of_size(name: str) -> Callable[[Dim, Any], Any]:
+    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
+    exact: Any = getattr(Dim, name, None)
+
+    def method(self: Dim, other: Any) -> Any:
+        found = NotImplemented if exact is None else exact(self, other)
+        if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
+            return found
+        if not recording():  # nobody is there for whom it could stand for a number
+            return NotImplemented
+        return getattr(size_as_number(self), name)(other)
+
+    method.__name__ = name
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _method in (f"__{_name}__", f"__r{_name}__"):
+        setattr(Dim, _method, _of_size(_method))

@@ -120,10 +120,12 @@ def broadcast(*shapes: Shape) -> Shape:
     for column in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
         sizes = {dim for dim in column if dim != 1}
         if len(sizes) > 1:
-            raise ShapeError(
+            error = ShapeError(
                 "the shapes do not broadcast: " + " and ".join(map(_text, shapes)),
                 expected="sizes that are equal or 1, counted from the last axis",
             )
+            error.unlike = tuple(dim for dim in sizes if isinstance(dim, Dim))
+            raise error
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 

@@ -22,7 +22,10 @@ from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
-__all__ = ["Variable", "assign_together", "read_together", "replace_values", "writing"]
+__all__ = [
+    "Variable", "assign_together", "may_be_random_state", "read_together", "replace_values",
+    "writing",
+]  # fmt: skip
 
 _count = itertools.count()
 
@@ -80,7 +83,7 @@ class Variable(Operators):
     8.0
     """
 
-    __slots__ = ("__weakref__", "_current", "name", "trainable")
+    __slots__ = ("__weakref__", "_current", "is_random_state", "name", "trainable")
 
     _current: Tensor
 
@@ -98,6 +101,7 @@ class Variable(Operators):
             tensor = recorder.initial(tensor)
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
+        self.is_random_state = False  # a generator says so of its own
         self.current = tensor
         if recorder is not None:
             recorder.created(f"Variable {self.name!r}")
@@ -221,10 +225,18 @@ class Variable(Operators):
         return display.html(self)
 
     def __deepcopy__(self, memo: Any) -> Variable:
-        return Variable(self.current, self.name, self.trainable)
+        found = Variable(self.current, self.name, self.trainable)
+        found.is_random_state = self.is_random_state
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Variable, (self.current, self.name, self.trainable)
+        state = (None, {"is_random_state": True}) if self.is_random_state else None
+        return Variable, (self.current, self.name, self.trainable), state
+
+
+def may_be_random_state(held: Any) -> bool:
+    """Whether a Variable or a tensor has the form of a random generator's state."""
+    return bool(held.dtype == "uint64" and held.shape == (3,))
 
 
 _put: Any = Variable.__dict__["_current"].__set__

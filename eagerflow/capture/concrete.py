@@ -17,8 +17,9 @@ _new = object.__new__
 def concrete(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """The same graph with numbers in place of named dimensions, also in attributes and bodies.
 
-    ``sizes`` gives the number of each name that occurs. Names, places and pins stay; a graph
-    without named dimensions is returned as it is. Raises ShapeError for a name without a size.
+    ``sizes`` gives the number of each name that occurs, or another size. Names, places and pins
+    stay; a graph without named dimensions is returned as it is. Raises ShapeError for a name
+    without a size.
     The time is proportional to the number of nodes.
 
     >>> graph = ef.capture.trace(lambda x: x.sum(axis=0), ef.TensorSpec(("batch", 3), "float32"))
@@ -158,7 +159,7 @@ class _Filling:
             found, graph.name, inputs, nodes, outputs, cells, graph.argument_structure,
             graph.structure, results,
         )  # fmt: skip
-        found.learned["symbolic"] = False
+        found.learned["symbolic"] = any(isinstance(size, Dim) for size in self.sizes.values())
         return found
 
     def cell(self, cell: Cell, new: dict[Value, Value]) -> Cell:

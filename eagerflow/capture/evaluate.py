@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eagerflow.capture.homes import said
 from eagerflow.convert import as_tensor
+from eagerflow.devices import device
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.recorder import now
@@ -42,7 +44,11 @@ def call_node(node: Node, known: dict[Value, Any]) -> Any:
     """The result of a node, from the Tensors of the values before it."""
     args = [find(known, x) if type(x) is Value else x for x in node.inputs]
     try:
-        return node.op.call(*args, **node.attributes)
+        place = said(node)
+        if place is None or place == node.attributes.get("device"):
+            return node.op.call(*args, **node.attributes)
+        with device(place):
+            return node.op.call(*args, **node.attributes)
     except EagerflowError as error:
         error.at = error.at or node.place or None
         raise

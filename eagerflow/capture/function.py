@@ -13,30 +13,32 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
-from typing import Any, NamedTuple
+from functools import partial, update_wrapper
+from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.calling import call_recorded, only_tapes
+from eagerflow.capture.history import NUMBERS, History, Told, described
+from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
+from eagerflow.capture.methods import PLACE, Bindings
+from eagerflow.capture.recent import BOUND, Recent, checked_bound
 from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import (
+    FreeSizes,
     Trace,
     located,
     number,
     plain_name,
-    refuse_leaks,
     spec_input,
     wide_dtype,
 )
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
-from eagerflow.display import summary
-from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph import Graph, Value, Values
 from eagerflow.recorder import now, process
@@ -45,45 +47,42 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["Function", "function"]
 
-MANY = 64  # graphs of one function from which on it is told that it traces too often
-SHOWN = 3  # arguments that changed, as explain tells them
-_NUMBERS = {int, float, complex, *(dtype.type for dtype in NUMERIC)}
 _ARRAYS = frozenset({Tensor, np.ndarray})
+_NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, str, bytes, type(None)})
-
-
-class Argument(NamedTuple):
-    """One leaf of the arguments in words; ``long`` tells devices too."""
-
-    name: str
-    short: str
-    long: str
 
 
 class Captured:
     """One graph of a function: what it was traced for, what it relied on, and its replay."""
 
-    __slots__ = (
-        "arguments", "graph", "kept", "ledger", "places", "reason", "replay", "seconds",
-    )  # fmt: skip
+    __slots__ = ("graph", "known", "ledger", "places", "quick", "replay", "told", "used")
 
     def __init__(
-        self, graph: Graph, ledger: Ledger, numerics: str, places: tuple[int, ...], kept: Any,
-        arguments: list[Argument], reason: str, seconds: float,
-    ) -> None:  # fmt: skip
+        self, graph: Graph, ledger: Ledger, replay: Replay, places: tuple[int, ...], told: Told
+    ) -> None:
         self.graph = graph
         self.ledger = ledger
-        self.replay: Replay = replay_of(graph, numerics)
+        self.replay = replay
         self.places = places  # which leaves of the arguments are inputs
-        self.kept = kept  # objects that the signature knows by identity
-        self.arguments = arguments
-        self.reason = reason
-        self.seconds = seconds
+        self.told = told
+        self.known: list[tuple[int, Any]] = []  # leaves that are known by who they are, held weakly
+        self.quick: Any = None  # its key among those of tensors alone
+        self.used = True
 
-    @property
-    def signature(self) -> str:
-        """The arguments, as ``explain`` shows them."""
-        return f"({', '.join(argument.short for argument in self.arguments)})"
+    def is_for(self, leaves: Sequence[Any]) -> bool:
+        """Whether these are the very objects that it was traced for, and not others in their place.
+
+        An object that takes no weak references is held, so that nothing can come in its place.
+        """
+        for i, held in self.known:
+            if type(held) is weakref.ref and held() is not leaves[i]:
+                return False
+        return True
+
+    def release(self) -> None:
+        """Give back the buffers of its plans; the next run takes new ones."""
+        for plan in list(self.replay.plans.items.values()):
+            plan.release()
 
 
 class Function:
@@ -91,9 +90,11 @@ class Function:
 
     Made by ``ef.function``. ``graphs`` are the graphs so far, ``graph(*args)`` the one for these
     arguments or TensorSpecs, ``ledger()`` what the traces relied on, and ``explain()`` why each
-    of them was made. ``python`` is the function itself, which computes op by op. Raises
-    ArgumentError for what cannot be captured; calls raise CaptureError as ``ef.function`` says,
-    and the errors of the ops, with the user's line.
+    of them was made. ``python`` is the function itself, which computes op by op. At most
+    ``max_graphs`` graphs are kept, and as many plans of each: those that were used last. Objects
+    among the arguments are held weakly, and their graphs go with them. Raises ArgumentError for
+    what cannot be captured; calls raise CaptureError as ``ef.function`` says, and the errors of
+    the ops, with the user's line.
 
     >>> half = ef.function(lambda x: x * 0.5)
     >>> half(ef.tensor([1.0, 3.0]))
@@ -104,7 +105,7 @@ class Function:
 
     def __init__(
         self, f: Callable[..., Any], input_signature: Any = None, static: Any = (),
-        numerics: str = "fast",
+        numerics: str = "fast", max_graphs: int = BOUND,
     ) -> None:  # fmt: skip
         if not callable(f):
             raise ArgumentError(
@@ -126,14 +127,15 @@ class Function:
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
-        self._entries: dict[Any, Captured] = {}
+        self._entries: Recent[Captured] = Recent(
+            checked_bound(max_graphs, "ef.function", "max_graphs")
+        )
         # By kinds and shapes, where all arguments are tensors:
         self._quick: dict[Any, Captured] = {}
-        self._history: list[Captured] = []
+        self._history = History()
         self._lock = threading.RLock()
-        self._methods: weakref.WeakKeyDictionary[Any, Function] = weakref.WeakKeyDictionary()
+        self._bindings = Bindings()
         self._read_signature()
-        self._slot = f"captured {getattr(f, '__qualname__', '')}"
         update_wrapper(self, f, updated=())
 
     def _read_signature(self) -> None:
@@ -169,26 +171,27 @@ class Function:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        held: Any = getattr(instance, "__dict__", None)
-        if type(held) is not dict:
-            held = self._methods
-        slot = self._slot if held is not self._methods else instance
-        try:  # kept with the instance where that is possible, so that it goes with it
-            found = held.get(slot)
-            if found is None:
-                with self._lock:
-                    found = held.setdefault(slot, self._bound_to(instance, owner))
-        except TypeError:  # it is not hashable, or takes no weak references
-            return self._bound_to(instance, owner)
-        return found
+        methods = getattr(instance, "__dict__", _NOTHING).get(PLACE)
+        if methods is not None and methods.owner is instance:
+            found = methods.bound.get(self)
+            if found is not None:
+                return found
+        return self._bindings.find(self, instance, partial(self._bound_to, instance, owner))
+
+    def _options(self) -> tuple[Any, ...]:
+        return self.input_signature, tuple(self._static), self.numerics, self.max_graphs
+
+    @property
+    def max_graphs(self) -> int:
+        """How many graphs are kept, and how many plans of each for sizes that are free."""
+        return self._entries.bound
 
     def _bound_to(self, instance: Any, owner: Any) -> Function:
         bound = self.python.__get__(instance, owner)  # type: ignore[attr-defined]
-        return Function(bound, self.input_signature, tuple(self._static), self.numerics)
+        return Function(bound, *self._options())
 
     def __deepcopy__(self, memo: Any) -> Function:
-        python = copy.deepcopy(self.python, memo)
-        return Function(python, self.input_signature, tuple(self._static), self.numerics)
+        return Function(copy.deepcopy(self.python, memo), *self._options())
 
     def __reduce__(self) -> Any:
         found: Any = sys.modules.get(self.python.__module__)
@@ -196,7 +199,7 @@ class Function:
             found = getattr(found, part, None)
         if found is self:
             return self.python.__qualname__  # by its name, like any other function
-        return _restored, (self.python, self.input_signature, tuple(self._static), self.numerics)
+        return _restored, (self.python, *self._options())
 
     # Calls -----------------------------------------------------------------------------------
 
@@ -209,6 +212,7 @@ class Function:
             except AttributeError:
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
+                entry.used = True
                 return entry.graph.nest(entry.replay.run(args))
         elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
@@ -226,7 +230,7 @@ class Function:
         else:
             outputs = entry.replay.run(inputs)
             if key is not None and entry.places == tuple(range(len(key) - 1)):
-                self._quick[key] = entry
+                self._quick[key], entry.quick = entry, key
         return entry.graph.nest(outputs)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -254,17 +258,50 @@ class Function:
 
     def _captured(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Captured:
         key = self._key(args, kwargs, leaves, structure)
-        entry = self._entries.get(key)
-        if entry is not None and entry.ledger.changed() is None:
+        return self._found_or_traced(key, args, kwargs, leaves, structure)
+
+    def _found_or_traced(
+        self, key: Any, args: Any, kwargs: Any, leaves: list[Any], structure: Any,
+        reason: str | None = None,
+    ) -> Captured:  # fmt: skip
+        """The graph that fits and is still true, traced if there is none."""
+        entries = self._entries
+        entry = entries.items.get(key)
+        if entry is not None and entry.is_for(leaves) and entry.ledger.changed() is None:
+            entry.used = True
             return entry
         with self._lock:
-            entry = self._entries.get(key)
-            fact = None if entry is None else entry.ledger.changed()
-            if entry is None or fact is not None:
-                reason = None if fact is None else fact.story()
-                entry = self._trace(args, kwargs, leaves, structure, reason)
-                self._entries[key] = entry
+            entry = entries.items.get(key)
+            if entry is not None and entry.is_for(leaves):
+                fact = entry.ledger.changed()
+                if fact is None:
+                    return entry
+                reason = fact.story()
+            entry = self._trace(args, kwargs, leaves, structure, reason)
+            self._hold_weakly(entry, key, leaves)
+            for old in entries.add(key, entry):
+                self._forget(old)
             return entry
+
+    def _hold_weakly(self, entry: Captured, key: Any, leaves: list[Any]) -> None:
+        """Let a graph go together with the objects that its key knows by who they are."""
+        gone = partial(_let_go, weakref.ref(self), key)
+        for i, x in enumerate(leaves):
+            if i in entry.places or not _by_identity(x):
+                continue
+            try:
+                held = weakref.ref(x, gone)
+            except TypeError:  # then it is held, and nothing can come in its place
+                held = x
+            else:
+                entry.ledger.hold_weakly(x)
+            entry.known.append((i, held))
+
+    def _forget(self, entry: Captured) -> None:
+        """Let go of what only served calls; plans with their buffers need no collection then."""
+        if self._quick.get(entry.quick) is entry:
+            self._quick.pop(entry.quick, None)
+        entry.graph.learned.clear()
 
     def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
@@ -277,9 +314,9 @@ class Function:
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)
-            elif cls in _NUMBERS and i not in static:
+            elif cls in NUMBERS and i not in static:
                 parts.append(cls)
-            elif cls is np.ndarray or cls is np.bool_:
+            elif isinstance(x, np.ndarray | np.generic):
                 parts.append(x.dtype)
                 parts.append(x.shape)
             else:
@@ -309,28 +346,6 @@ class Function:
             at += count
         return found
 
-    def _reason(self, arguments: list[Argument]) -> str:
-        """What is new about arguments, compared with those of the trace that was most like it."""
-        if not self._history:
-            return "the first call"
-        names = [a.name for a in arguments]
-        best: list[tuple[Argument, Argument]] | None = None
-        for entry in reversed(self._history):
-            if [a.name for a in entry.arguments] == names:
-                pairs = zip(entry.arguments, arguments, strict=True)
-                unlike = [(a, b) for a, b in pairs if a.long != b.long]
-                if best is None or len(unlike) < len(best):
-                    best = unlike
-        if best is None:
-            return "another nest of arguments"
-        told = [
-            f"{b.name} changed from "
-            + (f"{a.short} to {b.short}" if a.short != b.short else f"{a.long} to {b.long}")
-            for a, b in best[:SHOWN]
-        ]
-        more = [f"{len(best) - SHOWN} more"] if len(best) > SHOWN else []
-        return ", ".join(told + more) or "another object, or another current device"
-
     # Tracing ---------------------------------------------------------------------------------
 
     def _trace(
@@ -343,15 +358,12 @@ class Function:
             # makes or changes, every call would.
             recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure, True)
             self._refuse_changes(recorder, ledger)
-        kept = [x for x in leaves if type(x) is not Tensor and not isinstance(x, np.ndarray)]
         seconds = time.perf_counter() - started
-        arguments = _described(leaves, places, _paths(self._labels(args), args, kwargs))
-        entry = Captured(
-            graph, ledger, self.numerics, places, kept, arguments,
-            reason or self._reason(arguments), seconds,
-        )  # fmt: skip
-        self._history.append(entry)
-        return entry
+        arguments = described(leaves, places, _paths(self._labels(args), args, kwargs))
+        replay = replay_of(graph, self.numerics)
+        replay.plans.bound = self.max_graphs
+        told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
+        return Captured(graph, ledger, replay, places, told)
 
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:
@@ -371,8 +383,15 @@ class Function:
         self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool = False
     ) -> Any:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
+        free = FreeSizes()
+        return free.traced(lambda: self._run(args, kwargs, leaves, structure, again, free))
+
+    def _run(
+        self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool,
+        free: FreeSizes,
+    ) -> Any:  # fmt: skip
         device = next((x.device for x in leaves if type(x) is Tensor), None)
-        recorder = Trace(self._name(), device)
+        recorder = Trace(self._name(), device, free=free, placed=True)
         static = self._static_leaves(args, kwargs) if self._static else set()
         names = [plain_name(p) for p in _paths(self._labels(args), args, kwargs)]
         specs = self._specs(leaves)
@@ -388,15 +407,16 @@ class Function:
         watch = Watch(self.python)
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = watch.abandon
-        with watch, recorder, located():
-            result = self.python(*own_args, **own_kwargs)
-            for variable in recorder.taped.values():  # tapes watch those that are trained
-                watch.rely(f"{variable.name}.trainable", variable, "trainable")
-        graph = recorder.finish(Values(inputs), result, structure)
-        ledger = watch.ledger()
-        recorder.on_created = None
-        del result, watch
-        refuse_leaks(recorder, (own_args, own_kwargs))
+        with young():
+            with watch, recorder, located():
+                result = self.python(*own_args, **own_kwargs)
+                for variable in recorder.taped.values():  # tapes watch those that are trained
+                    watch.rely(f"{variable.name}.trainable", variable, "trainable")
+            graph = recorder.finish(Values(inputs), result, structure)
+            ledger = watch.ledger()
+            recorder.on_created = None
+            del result, watch
+            refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
         return recorder, graph, ledger, tuple(places)
 
     def _specs(self, leaves: list[Any]) -> list[Any]:
@@ -415,10 +435,11 @@ class Function:
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
-        if spec is None and type(x) in _NUMBERS:
+        if spec is None and type(x) in NUMBERS:
             return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):
-            spec = TensorSpec(x.shape, x.dtype)
+            other = type(x) is Tensor and x.device is not recorder.device
+            spec = TensorSpec(x.shape, x.dtype, None, x.device if other else None)
         return x if spec is None else spec_input(recorder, spec, name, inputs)
 
     # Looking ---------------------------------------------------------------------------------
@@ -426,7 +447,7 @@ class Function:
     @property
     def graphs(self) -> list[Graph]:
         """The graphs that calls are replayed from now, the latest last."""
-        return [entry.graph for entry in self._entries.values()]
+        return [entry.graph for entry in list(self._entries.items.values())]
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph for arguments like these, or for TensorSpecs; traced if there is none.
@@ -441,12 +462,8 @@ class Function:
         leaves, structure = tree.flatten((args, kwargs))
         if any(isinstance(x, TensorSpec) for x in leaves) and self.input_signature is None:
             key = ("specs", self._key(args, kwargs, [_spec_key(x) for x in leaves], structure))
-            with self._lock:
-                entry = self._entries.get(key)
-                if entry is None or entry.ledger.changed() is not None:
-                    entry = self._trace(args, kwargs, leaves, structure, "asked for by graph()")
-                    self._entries[key] = entry
-                return entry.graph
+            why = "asked for by graph()"
+            return self._found_or_traced(key, args, kwargs, leaves, structure, why).graph
         return self._captured(args, kwargs, leaves, structure).graph
 
     def inputs_of(self, *args: Any, **kwargs: Any) -> list[Tensor]:
@@ -473,7 +490,8 @@ class Function:
         function  <lambda>.__code__  <code ...
         global    rate               0.1       ...:1
         """
-        return "\n\n".join(f"{entry.signature}\n{entry.ledger}" for entry in self._entries.values())
+        entries = list(self._entries.items.values())
+        return "\n\n".join(f"{entry.told.signature}\n{entry.ledger}" for entry in entries)
 
     def explain(self) -> str:
         """Why each trace was made, how long it took, and how large the graph is.
@@ -486,25 +504,20 @@ class Function:
         lambda was traced 1 time
           1. (float32(3,)): the first call; 1 nodes, ... ms
         """
-        count = len(self._history)
-        lines = [f"{self._name()} was traced {count} time{'s' * (count != 1)}"]
-        for i, entry in enumerate(self._history, 1):
-            lines.append(
-                f"  {i}. {entry.signature}: {entry.reason}; {len(entry.graph.nodes)} nodes, "
-                f"{entry.seconds * 1e3:.1f} ms"
-            )
-            unwatched = entry.ledger.unwatched()
-            if unwatched:
-                lines.append(f"     not watched: {', '.join(unwatched)}")
-        if count >= MANY:
-            lines.append(
-                "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
-                "in input_signature, needs one graph"
-            )
-        return "\n".join(map(printable, lines))
+        plans = [entry.replay.plans for entry in list(self._entries.items.values())]
+        return self._history.text(self._name(), self._entries, plans)
 
     def __repr__(self) -> str:
-        return printable(f"<Function {self._name()}: {len(self._entries)} graphs>")
+        return printable(f"<Function {self._name()}: {len(self._entries.items)} graphs>")
+
+
+def _let_go(owner: Any, key: Any, dead: Any) -> None:
+    """An object that a key knows by who it is is no more; called by finalizers, in any thread."""
+    function = owner()
+    entry = None if function is None else function._entries.items.get(key)
+    if entry is not None and any(held is dead for _, held in entry.known):
+        function._entries.items.pop(key, None)
+        function._forget(entry)
 
 
 def _restored(python: Any, *more: Any) -> Function:
@@ -514,17 +527,22 @@ def _restored(python: Any, *more: Any) -> Function:
 
 def _as_input(x: Any) -> Tensor:
     """A NumPy array or a number as a tensor of full precision."""
-    return as_tensor(x, wide_dtype(x) if type(x) in _NUMBERS else None, copy=True)
+    return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
+
+
+def _by_identity(x: Any) -> bool:
+    """Whether an argument that is no tensor is known by who it is, and not by its value."""
+    if type(x) in _PLAIN or type(x) in NUMBERS or isinstance(x, np.dtype | Dim | TensorSpec):
+        return False
+    return not isinstance(x, np.ndarray | np.generic | Tensor)
 
 
 def _identity(x: Any) -> Any:
     """What stands for an object in a signature: plain values themselves, others who they are."""
     cls = type(x)
-    if cls in _PLAIN or cls in _NUMBERS:
+    if cls in _PLAIN or cls in NUMBERS:
         return cls, x if cls in _PLAIN or cls is int else repr(x)
-    if isinstance(x, np.dtype | type | Dim | TensorSpec):
-        return x
-    return cls, id(x)
+    return (cls, id(x)) if _by_identity(x) else x
 
 
 def _spec_key(x: Any) -> Any:
@@ -542,23 +560,9 @@ def _paths(names: Sequence[str], args: Any, kwargs: Any) -> list[str]:
     return found
 
 
-def _described(
-    leaves: Sequence[Any], places: Sequence[int], names: Sequence[str]
-) -> list[Argument]:
-    found = []
-    for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
-        short = long = summary(x)
-        if type(x) in _NUMBERS and i in places:
-            short = long = type(x).__name__
-        elif i in places:
-            short = str(TensorSpec(x.shape, x.dtype))
-        found.append(Argument(name, short, long))
-    return found
-
-
 def function(
     f: Callable[..., Any] | None = None, *, input_signature: Any = None, static: Any = (),
-    numerics: str = "fast",
+    numerics: str = "fast", max_graphs: int = BOUND,
 ) -> Any:  # fmt: skip
     """A function that is captured as a graph at its first call, and replayed from then on.
 
@@ -566,9 +570,10 @@ def function(
     are named in ``static``; bools, strings and other objects are part of the signature.
     ``input_signature`` is a sequence of TensorSpecs, whose sizes may be free (None) or named:
     then one graph serves all. ``numerics="exact"`` replays the very kernels of eager, bit for
-    bit; ``"fast"`` compiles regions, each op within its stated accuracy. Works as a decorator,
-    with or without arguments, and on methods. Raises CaptureError for code that needs values
-    which are not known while tracing, with the user's line.
+    bit; ``"fast"`` compiles regions, each op within its stated accuracy. Of the graphs, and of
+    the plans of each, the ``max_graphs`` that were used last are kept. Works as a decorator, with
+    or without arguments, and on methods. Raises CaptureError for code that needs values which
+    are not known while tracing, with the user's line.
 
     >>> @ef.function
     ... def squared_distance(a, b):
@@ -577,5 +582,5 @@ def function(
     Tensor(13., float32, cpu:0)
     """
     if f is None:
-        return lambda g: Function(g, input_signature, static, numerics)
-    return Function(f, input_signature, static, numerics)
+        return lambda g: Function(g, input_signature, static, numerics, max_graphs)
+    return Function(f, input_signature, static, numerics, max_graphs)

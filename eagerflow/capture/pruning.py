@@ -33,9 +33,9 @@ def value(self: Graph, name: str | Value) -> Value:
     >>> graph.value("tanh"), graph.value("output")
     (<Value tanh: float32(3,)>, <Value multiply: float32(3,)>)
     """
-    known = self.learned.get("names")
+    known = self.learned.get("values by name")
     if known is None:
-        known = self.learned["names"] = _names(self)
+        known = self.learned["values by name"] = _names(self)
     if type(name) is Value:
         if known.get(name.name) is name or any(v is name for v in own_values(self)):
             return name

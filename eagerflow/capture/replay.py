@@ -12,8 +12,10 @@ from typing import Any
 from eagerflow import tree
 from eagerflow.capture.concrete import concrete
 from eagerflow.capture.evaluate import evaluate
+from eagerflow.capture.homes import homes
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.plan.regions import grow
+from eagerflow.capture.recent import Recent
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
@@ -44,7 +46,7 @@ class Replay:
         self._variables = [c.variable for c in graph.cells]
         self._assigned = [c.variable for c in self.assigned]
         self._optimized = graph.optimized(numerics=numerics, final=True)
-        self._plans: dict[Any, Plan] = {}
+        self.plans: Recent[Plan] = Recent()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)
         self._count = len(graph.inputs)
@@ -52,13 +54,16 @@ class Replay:
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
         """The plan for these sizes of the graph's named dimensions."""
         key = (tuple(sizes.values()), device)
-        found = self._plans.get(key)
-        if found is None:
+        found = self.plans.items.get(key)
+        if found is not None:
+            found.used = True
+        else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
             # Regions run on the CPU; elsewhere each node is a call of the device's library.
             order = _as_written if exact or device.type != "cpu" else grow
-            found = self._plans[key] = Plan(graph, order, device, exact)
+            found = Plan(graph, order, device, exact)
+            self.plans.add(key, found)
         return found
 
     def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
@@ -106,7 +111,9 @@ class Replay:
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
         kinds = self._kinds.get(device)
         if kinds is None:
-            kinds = tuple(device.kind(v.dtype) for v in self.graph.finals())
+            places = homes(self.graph, device)
+            finals = self.graph.finals()
+            kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
             self._kinds[device] = kinds
         return kinds
 
@@ -176,7 +183,7 @@ def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...], sizes: dict[str, int]
             if size != dim:
                 return False
         elif str(dim).isidentifier():
-            if sizes.setdefault(str(dim), size) != size or size < 1:
+            if sizes.setdefault(str(dim), size) != size or size == 0:
                 return False
         elif dim.evaluate(sizes) != size:
             return False
@@ -235,7 +242,9 @@ Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]
 def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph that a recorder sees node by node."""
     entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
-    outputs, assigned = evaluate(graph, entries)
+    # The sizes may be names again, of a function that is traced for sizes of its own.
+    sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
+    outputs, assigned = evaluate(concrete(graph, sizes), entries)
     cells = [c.variable for c in graph.cells if c.assigned is not None]
     assign_together(dict(zip(cells, assigned, strict=True)))
     return outputs

@@ -329,4 +329,4 @@ class Session:
 
 def _is_random_state(cell: Cell) -> bool:
     """Whether a Variable is the state of a random generator."""
-    return cell.value.dtype == "uint64" and cell.value.shape == (3,) and "random_state" in cell.name
+    return bool(cell.variable.is_random_state)

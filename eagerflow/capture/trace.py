@@ -7,11 +7,11 @@ loop, takes what it uses from outside as inputs of its own (``captured``).
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 from weakref import ref
 
@@ -19,13 +19,14 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.evaluate import call_node, find
+from eagerflow.capture.homes import said
+from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.convert import as_tensor, number_type
-from eagerflow.devices import Device, current_device, scoped_device
+from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
-from eagerflow.display import summary
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph import Cell, Graph, Node, Value, Values, place_of
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
@@ -35,8 +36,8 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Trace", "argument_names", "as_spec", "located", "number", "plain_name", "run_traced",
-    "spec_input", "trace",
+    "FreeSizes", "Trace", "argument_names", "as_spec", "located", "number", "plain_name",
+    "run_traced", "spec_input", "trace",
 ]  # fmt: skip
 
 _frame = sys._getframe
@@ -65,15 +66,51 @@ def located() -> Iterator[None]:
         raise
 
 
+class FreeSizes:
+    """The sizes of arguments that are free (None), and which of them are one.
+
+    That two are one shows where they meet. The function then runs once more with one name for
+    both, so that a call whose sizes differ is refused like any other that does not fit.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._one: dict[str, str] = {}
+
+    def size(self, name: str) -> Dim:
+        """A free size of this name, or the one that it has been found to be equal to."""
+        self.names.add(name)
+        return Dim(self._one.get(name, name))
+
+    def traced(self, run: Callable[[], Any]) -> Any:
+        """What ``run`` gives once it is known which sizes are one."""
+        while True:
+            try:
+                return run()
+            except ShapeError as error:
+                pair = sorted(map(str, error.unlike))
+                if len(pair) != 2 or not self.names.issuperset(pair):
+                    raise
+                kept, other = pair
+                self._one |= {n: kept for n in self.names if self._one.get(n, n) == other}
+
+
 class Trace(Recorder):
     """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
 
     ``device`` is where the values are thought to be. ``lifts`` says that concrete tensors from
-    outside become inputs too, so that gradients can pass to them.
+    outside become inputs too, so that gradients can pass to them. ``placed`` says that values are
+    where eager calls would have them; without it they are all in one place, and pins only tell a
+    partition where to compute.
     """
 
-    def __init__(self, name: str, device: Device | None = None, lifts: bool = False) -> None:
+    def __init__(
+        self, name: str, device: Device | None = None, lifts: bool = False,
+        free: FreeSizes | None = None, placed: bool = False,
+    ) -> None:  # fmt: skip
         self.name = name
+        self.placed = placed
+        self.free = free or FreeSizes()
         self.device = device or current_device()
         self.lifts = lifts
         self.nodes: list[Node] = []
@@ -118,7 +155,8 @@ class Trace(Recorder):
     def input(self, spec: Any, name: str) -> Tensor:
         """A new Tensor of this shape and dtype; whoever asks lists it as an input."""
         value = Value(self.unique(name), tuple(spec.shape), spec.dtype, self)
-        return self.symbol(value)
+        place = getattr(spec, "device", None) if self.placed else None
+        return self.symbol(value, None if place is None else as_device(place))
 
     def value_of(self, tensor: Tensor) -> Value:
         """The Value that a Tensor stands for here: one's own, a constant, or one from outside."""
@@ -155,11 +193,15 @@ class Trace(Recorder):
             frame = user_frame(_frame(1))
             origin = frame.f_code, frame.f_lasti
         scoped = scoped_device()
+        makes = "device" in op.attributes
+        if self.placed and makes and scoped is None and current_device() is not self.device:
+            scoped = current_device()  # where eager makes it, whatever the arguments are on
         pin = None if scoped is None else str(scoped)
         node = Node(op, inputs, attributes, self.unique(scopes() + op.name), origin, pin)
         self.nodes.append(node)
-        home = self.device
-        for x in args:
+        place = said(node) if self.placed else None
+        home = self.device if place is None else as_device(place)
+        for x in args if not (makes and self.placed) else ():
             if type(x) is Tensor:
                 home = x._kind.device
                 break
@@ -202,7 +244,8 @@ class Trace(Recorder):
         if known is None or known[0] is not value:
             # One tensor for all reads, as in eager calls: tapes sum gradients in the same order.
             again = cell.assigned is not None and variable.trainable and not self.lifts
-            tensor = self.symbol(self._read_again(cell) if again else value)
+            value_now = self._read_again(cell) if again else value
+            tensor = self.symbol(value_now, variable.device if self.placed else None)
             known = self._reads[id(variable)] = value, tensor
         return known[1]
 
@@ -305,7 +348,26 @@ class Trace(Recorder):
             leaf = leaf.tensor if leaf.own is None else leaf.value
         if isinstance(leaf, Variable):
             leaf = under(self, lambda: leaf.value)
-        return self.value_of(leaf) if type(leaf) is Tensor else leaf
+        if type(leaf) is Tensor:
+            return self.value_of(leaf)
+        self._refuse_object(leaf)
+        return leaf
+
+    def _refuse_object(self, leaf: Any) -> None:
+        """Raise CaptureError for a returned object that is no nest, and holds what was computed."""
+        held = getattr(leaf, "__dict__", None)
+        parts = leaf if isinstance(leaf, set | frozenset) else held.values() if held else ()
+        if not isinstance(leaf, type | ModuleType) and any(map(self._is_own, parts)):
+            raise CaptureError(
+                f"{self.name!r} returns a {type(leaf).__name__} that holds what it computed",
+                expected="tensors, and lists, tuples, named tuples and dicts of them",
+                hint="return its parts, as a dict or a typing.NamedTuple, and make the "
+                f"{type(leaf).__name__} outside",
+            )  # fmt: skip
+
+    def _is_own(self, value: Any) -> bool:
+        array = getattr(value, "_array", None) if type(value) is Tensor else None
+        return type(array) is Value and array.owner is self
 
     def leaks(self) -> list[Tensor]:
         """The Tensors of this trace that somebody still holds."""
@@ -390,7 +452,8 @@ def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     """The graph of ``f`` for arguments like these; no kernel runs.
 
     ``args`` are TensorSpecs, whose sizes may be integers, names or None (free), or example
-    tensors, or nests of them; Python numbers, strings and other objects are taken as they are.
+    tensors, or nests of them; free sizes that meet are one, and have to be equal then. Python
+    numbers, strings and other objects are taken as they are.
     Raises CaptureError for code that needs values which are not known, with the user's line,
     and the errors of the ops.
 
@@ -399,7 +462,14 @@ def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     >>> graph.outputs[0].shape
     (batch, 2)
     """
-    recorder = Trace(name or getattr(f, "__name__", type(f).__name__).strip("<>"))
+    free = FreeSizes()
+    return free.traced(lambda: _trace(f, args, name, free))
+
+
+def _trace(
+    f: Callable[..., Any], args: tuple[Any, ...], name: str | None, free: FreeSizes
+) -> Graph:
+    recorder = Trace(name or getattr(f, "__name__", type(f).__name__).strip("<>"), free=free)
     names = argument_names(f, args)
     given: list[Any] = []
     inputs: list[Value] = []
@@ -426,7 +496,9 @@ def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any
 def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
     """An input like a spec, named as it says or else by ``label``; free sizes get names."""
     name = spec.name or label
-    shape = tuple(Dim(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape))
+    shape = tuple(
+        recorder.free.size(f"{name}_dim{i}") if s is None else s for i, s in enumerate(spec.shape)
+    )
     tensor = recorder.input(spec.like(shape), name)
     inputs.append(tensor._array)
     if spec.device is not None:
@@ -464,88 +536,10 @@ def run_traced(
     inputs: Values, argument_structure: Any,
 ) -> Graph:  # fmt: skip
     """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with recorder, located():
-        result = f(*args, **kwargs)
-    graph = recorder.finish(inputs, result, argument_structure)
-    del result
-    refuse_leaks(recorder, (args, kwargs))
+    with young():
+        with recorder, located():
+            result = f(*args, **kwargs)
+        graph = recorder.finish(inputs, result, argument_structure)
+        del result
+        refuse_leaks(recorder.name, recorder.leaks(), (args, kwargs))
     return graph
-
-
-def refuse_leaks(recorder: Trace, own: Any) -> None:
-    """Raise CaptureError if somebody outside still holds values of a trace that has ended."""
-    known = {id(x) for x in tree.flatten(own)[0]}
-    known |= {id(x.tensor) for x in tree.flatten(own)[0] if isinstance(x, Number)}
-    held = [t for t in recorder.leaks() if id(t) not in known]
-    if held:
-        tensors = [ref(t) for t in held]
-        del held
-        gc.collect()
-        held = [t for t in (r() for r in tensors) if t is not None]
-        held = [t for t in held if not _only_watched(t, held, 3)]
-    if not held:
-        return
-    tensor = held[0]
-    value = tensor._array
-    made = "" if value.node is None else f", computed at {value.node.place}"
-    del held[1:]
-    raise CaptureError(
-        f"a value of {recorder.name!r} is kept outside of it: {_holder(tensor, held)}",
-        received=f"{value.name}: {summary(tensor)}{made}",
-        expected="values of a captured function leave it as results alone",
-        hint="return it, or keep it in an ef.Variable with assign",
-        at=None if value.node is None else value.node.place,
-    )
-
-
-observers: set[int] = set()
-"""The ``id`` of each dict in which a Watch keeps what it has seen: no leak."""
-
-
-def _only_watched(value: Any, held: Any, depth: int) -> bool:
-    """Whether nothing holds a value but a Watch, perhaps through containers."""
-    holders = [h for h in gc.get_referrers(value) if h is not held and not inspect.isframe(h)]
-    for holder in holders:
-        if id(holder) in observers:
-            continue
-        inside = isinstance(holder, tuple | list | dict) and depth and holder is not holders
-        if not inside or not _only_watched(holder, holders, depth - 1):
-            return False
-    return bool(holders)
-
-
-def _holder(tensor: Tensor, held: list[Tensor]) -> str:
-    """Where a tensor is held, in words."""
-    for holder in gc.get_referrers(tensor):
-        if holder is held or inspect.isframe(holder):
-            continue
-        if isinstance(holder, dict):
-            key = _key_of(holder, tensor)
-            for owner in gc.get_referrers(holder):
-                if inspect.ismodule(owner):
-                    return f"as the global {key!r} of {owner.__name__}"
-                if getattr(owner, "__dict__", None) is holder:
-                    return f"as the attribute {key!r} of a {type(owner).__name__}"
-            if holder.get("__name__") is not None and "__builtins__" in holder:
-                return f"as the global {key!r} of {holder['__name__']}"
-            return f"as the item {key!r} of a dict"
-        own = _key_of(getattr(holder, "__dict__", {}), tensor)
-        if own is not None:
-            return f"as the attribute {own!r} of a {type(holder).__name__}"
-        if type(holder).__name__ == "cell":
-            return "in a variable of an enclosing function (nonlocal)"
-        return f"in a {type(holder).__name__}" + _owner_of(holder)
-    return "by an object that the garbage collector does not know"
-
-
-def _key_of(holder: dict[Any, Any], value: Any) -> Any:
-    return next((k for k, v in holder.items() if v is value), None)
-
-
-def _owner_of(holder: Any) -> str:
-    for outer in gc.get_referrers(holder):
-        if isinstance(outer, dict):
-            key = _key_of(outer, holder)
-            if isinstance(key, str):
-                return f" named {key!r}"
-    return ""

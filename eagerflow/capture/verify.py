@@ -27,6 +27,7 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["MODES", "Verification", "verify"]
 
+_VARIABLE, _DEVICE = "Variable ", "the device of "
 MODES = ("eager", "captured", "loaded", "partitioned")
 
 
@@ -102,7 +103,7 @@ def verify(
     f: Callable[..., Any], args: Sequence[Any] = (), modes: Sequence[str] = MODES,
     numerics: str = "exact", devices: Sequence[Any] | None = None, rtol: float = 0.0,
 ) -> Verification:  # fmt: skip
-    """Run ``f(*args)`` in several ways, and compare results and Variables.
+    """Run ``f(*args)`` in several ways, and compare results, their devices and Variables.
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
     ``"partitioned"`` (over ``devices``, by default all of the current one's type); the first one
@@ -145,22 +146,26 @@ def verify(
     return _compared(graph.name, found, rtol, lambda: _search(step, graph, values, leaves, before))
 
 
-def _named(graph: Graph, outputs: Sequence[Any], variables: dict[str, Any]) -> dict[str, Any]:
-    found = dict(zip(graph.outputs.names, outputs, strict=True))
-    return found | {f"Variable {name}": value for name, value in variables.items()}
+def _named(graph: Graph, outputs: Sequence[Any], places: bool = True) -> dict[str, Any]:
+    """What came of a run: results, where they are, and what Variables hold."""
+    found = {n: np.asarray(x) for n, x in zip(graph.outputs.names, outputs, strict=True)}
+    if places:
+        devices = [np.array(str(as_tensor(x).device)) for x in outputs]
+        found |= {_DEVICE + n: d for n, d in zip(graph.outputs.names, devices, strict=True)}
+    return found | {_VARIABLE + name: v.numpy() for name, v in graph.variables.items()}
 
 
 def _eager(f: Callable[..., Any], values: Sequence[Any], graph: Graph) -> dict[str, Any]:
     result = f(*values)
     leaves = tree.flatten(result)[0]
     kept = [x for x, known in zip(leaves, graph.results, strict=True) if type(known) is Value]
-    outputs = [np.asarray(x) for x in kept]
-    return _named(graph, outputs, {n: v.numpy() for n, v in graph.variables.items()})
+    return _named(graph, kept)
 
 
-def _replayed(run: Callable[..., Any], leaves: Sequence[Any], graph: Graph) -> dict[str, Any]:
-    outputs = [np.asarray(x) for x in run(leaves)]
-    return _named(graph, outputs, {n: v.numpy() for n, v in graph.variables.items()})
+def _replayed(
+    run: Callable[..., Any], leaves: Sequence[Any], graph: Graph, places: bool = True
+) -> dict[str, Any]:
+    return _named(graph, run(leaves), places)
 
 
 def _loaded(graph: Graph, numerics: str, leaves: Sequence[Any]) -> dict[str, Any]:
@@ -175,7 +180,8 @@ def _partitioned(
     graph: Graph, numerics: str, leaves: Sequence[Any], places: Sequence[Any] | None
 ) -> dict[str, Any]:
     names = [str(d) for d in (all_devices(current_device().type) if places is None else places)]
-    return _replayed(partition(graph, names, numerics=numerics).run, leaves, graph)
+    # Where it runs is what a partition decides.
+    return _replayed(partition(graph, names, numerics=numerics).run, leaves, graph, False)
 
 
 def _compared(
@@ -189,8 +195,9 @@ def _compared(
             for key, value in values.items()
             if not _agree(reference[key], value, rtol)
         ]
-        count = sum(not key.startswith("Variable ") for key in values)
-        what = f"{count} result{'s' * (count != 1)}, {len(values) - count} Variables"
+        own_variables = sum(key.startswith(_VARIABLE) for key in values)
+        count = sum(not key.startswith((_VARIABLE, _DEVICE)) for key in values)
+        what = f"{count} result{'s' * (count != 1)}, {own_variables} Variables"
         if not own:
             lines.append(f"{mode}: {what}: " + ("same bits" if not rtol else f"within {rtol:g}"))
             continue

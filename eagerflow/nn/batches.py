@@ -147,7 +147,21 @@ def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source
                 expected="batches (x, y) or (x, y, sample_weight)",
             )  # fmt: skip
         return Stream(x, op)
+    if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not _is_data(x):
+        raise ArgumentError(
+            "an object that is indexed gives examples or batches, which nobody can tell apart",
+            op=op, argument="x", received=type(x).__name__,
+            expected="arrays, or an iterable of batches",
+            hint="torch.utils.data.DataLoader(x, batch_size=32), or where it gives batches "
+            "[x[i] for i in range(len(x))]",
+        )  # fmt: skip
     return Batches(x, y, weight, batch_size, op)
+
+
+def _is_data(x: Any) -> bool:
+    return isinstance(x, list | tuple | dict | Operators) or any(
+        hasattr(x, name) for name in ("shape", "__array__", "__dlpack__")
+    )
 
 
 def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any]:

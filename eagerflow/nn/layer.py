@@ -45,6 +45,11 @@ def _unique(name: str) -> str:
     return f"{name}_{number}" if number else name
 
 
+def _is_nest(shapes: Any) -> bool:
+    """Whether these are shapes of several tensors."""
+    return not isinstance(shapes, tuple) or not all(isinstance(size, int) for size in shapes)
+
+
 class Layer(Configured):
     """A piece of a network: weights, made when the first input shows its shape, and a ``call``.
 
@@ -141,7 +146,18 @@ class Layer(Configured):
         return inputs if inputs is None else self._as_input(as_tensor(inputs))
 
     def _build_for(self, shapes: Any) -> None:
-        self.build(shapes)
+        try:
+            self.build(shapes)
+        except (AttributeError, IndexError, KeyError, TypeError, ShapeError) as error:
+            ours = type(self).build.__module__.startswith(f"{__package__}.")
+            if not ours or not _is_nest(shapes):
+                raise
+            raise ShapeError(
+                "the layer takes one tensor", op=f"{type(self).__name__} {self.name!r}",
+                argument="inputs", received=f"a {type(shapes).__name__} of shapes {shapes}",
+                hint="take the parts in the model's call; batches are pairs (x, y), so "
+                "(batch['x'], batch['y']) of a dict",
+            ) from error  # fmt: skip
         self.built = True
         if not self._trainable:
             self.trainable = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.function import Function
-from eagerflow.errors import ArgumentError, CaptureError
+from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
@@ -22,6 +23,8 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Operators
 
 __all__ = ["Model"]
+
+SHOWN = 4  # names in a warning
 
 
 class Model(Layer):
@@ -52,6 +55,7 @@ class Model(Layer):
         self.stop_training = False
         self.run_eagerly = False
         self._loss_mean: Any = None
+        self._warned = False
         self._captured: dict[str, Function] = {}
 
     # How it is trained -------------------------------------------------------------------
@@ -75,6 +79,7 @@ class Model(Layer):
         self._loss_mean = Mean("loss")
         self.run_eagerly = bool(run_eagerly)
         self._captured = {}
+        self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"_captured": {}}  # a copy captures its own steps
@@ -122,8 +127,28 @@ class Model(Layer):
             y_pred = self(x, training=True)
             loss = self.compute_loss(y, y_pred, sample_weight)
         variables = self.trainable_weights
-        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        grads = tape.gradient(loss, variables, unconnected="none")
+        if variables and all(gradient is None for gradient in grads):
+            raise GradientError(
+                "the loss depends on none of the weights that are trained", op=self.name,
+                received=f"{len(variables)} weights, as {variables[0].name}",
+                hint="tape.why(loss, weight) tells where the path breaks",
+            )  # fmt: skip
+        self.optimizer.apply(grads, variables)
         return y_pred, loss
+
+    def _warn_of_unused(self) -> None:
+        """Say once which weights are not trained since the loss does not depend on them."""
+        if self._warned:
+            return
+        self._warned = True
+        unused = [w.name for w in self.trainable_weights if not self.optimizer.has_changed(w)]
+        if unused:
+            more = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
+            warnings.warn(
+                f"the loss of {self.name!r} does not depend on {', '.join(unused[:SHOWN])}{more}: "
+                "they are not trained", stacklevel=4,
+            )  # fmt: skip
 
     def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
@@ -168,7 +193,7 @@ class Model(Layer):
         epochs: int = 1,
         validation_data: Any = None,
         validation_split: float = 0.0,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Callback | Sequence[Callback] = (),
         shuffle: bool = True,
         class_weight: Any = None,
         sample_weight: Any = None,
@@ -180,8 +205,10 @@ class Model(Layer):
         first axis, or ``x`` is an iterable of batches ``(x, y)`` or ``(x, y, weight)``.
         ``validation_data`` is ``(x, y)``, ``(x, y, weight)`` or an iterable;
         ``validation_split`` takes the last part of the arrays instead. ``class_weight`` maps
-        classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Raises
-        ShapeError where lengths or shapes do not fit, ArgumentError for other values.
+        classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Weights that
+        the loss does not depend on stay as they are, with one warning. Raises ShapeError where
+        lengths or shapes do not fit, ArgumentError for other values, GradientError where the
+        loss depends on no weight.
         """
         self._check_compiled("fit")
         if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
@@ -201,7 +228,7 @@ class Model(Layer):
         if validation_data is not None:
             validation = _validation(validation_data, batch_size)
         history = History()
-        everyone = [history, *callbacks]
+        everyone = [history, *_listed(callbacks)]
         for callback in everyone:
             callback.model = self
             callback.params = {"epochs": epochs, "steps": source.steps, "verbose": verbose}
@@ -233,6 +260,7 @@ class Model(Layer):
                     y_pred = run_step(x, y, weight)
                     if epoch == step == 0:
                         self._check_probabilities(y_pred)
+                        self._warn_of_unused()
                     if on_batch:
                         _tell(on_batch, "on_train_batch_end", step, self._logs())
                     if self.stop_training:
@@ -340,6 +368,8 @@ class Model(Layer):
         ((x, y, weight),) = source.epoch()
         self._reset()
         self._step(f"_{step}_and_measure")(x, y, weight)
+        if step == "train":
+            self._warn_of_unused()
         return _as_asked(self._logs(), return_dict)
 
     def predict_on_batch(self, x: Any) -> Any:
@@ -358,6 +388,19 @@ class Model(Layer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+
+def _listed(callbacks: Any) -> list[Any]:
+    """The callbacks, of which one may come alone; ArgumentError for what is none."""
+    found = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    for item in found:
+        if not isinstance(item, Callback):
+            raise ArgumentError(
+                f"{short_repr(item)} is no callback", op="fit", argument="callbacks",
+                expected="an object of ef.nn.callbacks.Callback, or a list of such",
+                hint=f"{item.__name__}()" if isinstance(item, type) else None,
+            )  # fmt: skip
+    return found
 
 
 def _validation(data: Any, batch_size: int) -> Source:

@@ -103,6 +103,10 @@ class Optimizer(Configured):
             if id(variable) not in self._slots:
                 self._slots[id(variable)] = (variable, self.state_for(variable))
 
+    def has_changed(self, variable: Variable) -> bool:
+        """Whether there is state for this variable, as from the first step that changes it."""
+        return id(variable) in self._slots
+
     def state_for(self, variable: Variable) -> list[Variable]:
         """New state, all zeros, for one variable."""
         return [

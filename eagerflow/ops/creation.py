@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 ANY = STANDARD | FLOAT8
-_ARRAYS = (Operators, NumberLike, np.ndarray)
+_ARRAYS = (Operators, np.ndarray)
 _NO_INPUT = Missing("there is no input")
 
 

@@ -287,28 +287,29 @@ def _quick_getitem(self: Any, index: Any) -> Any:
     try:
         kind = self._kind
         cls = type(index)
+        out: Any = None
         if cls in _PLAIN or (cls is tuple and _PLAIN.issuperset(map(type, index))):
             out = self._array[index]
         elif (
             cls is Tensor and kind.array_type is np.ndarray and index._kind.dtype in _QUICK_INDICES
         ):
             out = self._array[index._array]
-        else:
-            return getitem(self, index)
-        y = _new(Tensor)
-        y._array = out if type(out) is kind.array_type else kind.wrap(out)
-        y._kind = kind
-        y._key = None
-        if append is not None and self._key is not None:
-            if cls is Tensor:
-                form: Any = ("mask",) if index._kind.dtype in BOOL else ("array",)
-                record(append, _GETITEM, (self, index), {"index": form}, y)
-            else:
-                form = index if cls is int else recorded(index, (), "getitem", None)[0]
-                record(append, _GETITEM, (self,), {"index": form}, y)
-        return y
-    except Exception:  # the long way succeeds, or explains
-        return getitem(self, index)
+        if out is not None:
+            y = _new(Tensor)
+            y._array = out if type(out) is kind.array_type else kind.wrap(out)
+            y._kind = kind
+            y._key = None
+            if append is not None and self._key is not None:
+                if cls is Tensor:
+                    form: Any = ("mask",) if index._kind.dtype in BOOL else ("array",)
+                    record(append, _GETITEM, (self, index), {"index": form}, y)
+                else:
+                    form = index if cls is int else recorded(index, (), "getitem", None)[0]
+                    record(append, _GETITEM, (self,), {"index": form}, y)
+            return y
+    except Exception:  # the long way succeeds, or explains, with nothing to say about this one
+        pass
+    return getitem(self, index)
 
 
 Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]

@@ -26,7 +26,7 @@ from eagerflow.tensor import Operators
 __all__ = ["flip", "pad", "roll"]
 
 ANY = STANDARD | FLOAT8
-_ARRAYS = (Operators, NumberLike, np.ndarray)
+_ARRAYS = (Operators, np.ndarray)
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 

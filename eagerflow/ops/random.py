@@ -75,6 +75,8 @@ class Generator:
         else:
             words = np.array(_words(seed), np.uint64)
             self._state = Variable(words, "random_state", trainable=False, device="cpu:0")
+        if isinstance(self._state, Variable):
+            self._state.is_random_state = True
         self._step = as_tensor(_STEP, device=self._state.device)
 
     @property

@@ -97,6 +97,8 @@ def _range_size(start: Any, stop: Any, step: Any) -> Any:
         if all(isinstance(n, int) for n in numbers):
             return max(0, -((start - stop) // step))
         return max(0, math.ceil((stop - start) / step))
+    if step == 1 and isinstance(stop - start, int):  # from n to n + 1
+        return max(0, stop - start)
     if isinstance(step, int) and step > 0 and not isinstance(start, Dim) and start == 0:
         return stop if step == 1 else (stop + (step - 1)) // step
     raise CaptureError(
@@ -156,8 +158,8 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 )  # fmt: skip
 def arange(
     xp: Any,
-    start: NumberLike,
-    stop: NumberLike = None,
+    start: NumberLike | Size,
+    stop: NumberLike | Size = None,
     step: NumberLike = 1,
     dtype: DTypeLike = None,
     device: DeviceName = None,

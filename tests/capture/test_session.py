@@ -1,6 +1,8 @@
 """Sessions: what is fetched is computed from what is fed, and nothing else."""
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -259,3 +261,54 @@ def test_one_graph_with_two_variables_of_one_name():
             Session(graph)
         with pytest.raises(CaptureError, match="its Variables do not have a name each"):
             graph.check()
+
+
+# Names ------------------------------------------------------------------------------------------
+
+
+def _counting(name):
+    counter = ef.Variable(np.array([1, 2, 3], "uint64"), name=name, trainable=False)
+    generator = ef.random.Generator(0)
+
+    def f(x):
+        counter.assign_add(np.array([1, 1, 1], "uint64"))
+        return {"y": x + generator.uniform((2,)), "n": counter.value * 1}
+
+    return counter, ef.capture.trace(f, ef.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["my_random_state_counter", "random_state", "random_state_1"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_random_state_is_a_fact_and_no_name(name, loaded, tmp_path):
+    counter, graph = _counting(name)
+    if loaded:
+        graph.save(tmp_path / "g.ef")
+        graph = ef.capture.load(tmp_path / "g.ef")
+        counter = next(v for v in graph.variables.values() if v.tolist() == [1, 2, 3])
+    with ef.capture.Session(graph) as session:
+        first = session.run("y", {"x": [0.0, 0.0]})
+        assert session.run("n", {"x": [0.0, 0.0]}).tolist() == [2, 3, 4]
+        assert counter.tolist() == [1, 2, 3], "it was not asked for"
+        assert session.run("y", {"x": [0.0, 0.0]}).tolist() != first.tolist()
+    states = [v for v in graph.variables.values() if v.is_random_state]
+    assert len(states) == 1
+    assert counter is not states[0]
+
+
+def test_random_state_stays_one_in_copies():
+    state = ef.random.Generator(0).state
+    for other in (copy.deepcopy(state), pickle.loads(pickle.dumps(state))):
+        assert other.is_random_state
+    assert not pickle.loads(pickle.dumps(ef.Variable(1.0))).is_random_state
+    own = ef.Variable(np.array([1, 2, 3], "uint64"))
+    assert ef.random.Generator(own).state is own
+    assert own.is_random_state
+
+
+def test_assignments_are_found_after_a_value_was_looked_up():
+    w = ef.Variable([1.0, 2.0], name="w")
+    graph = ef.capture.trace(lambda x: {"y": w.assign_add(x) * 2.0}, ef.zeros(2))
+    assert graph.value("y") is graph.outputs["y"]
+    with ef.capture.Session(graph) as session:
+        session.run([], {"x": [1.0, 1.0]}, targets="w/assign")
+    assert w.tolist() == [2.0, 3.0]

@@ -7,7 +7,8 @@ from typing import Any
 
 from eagerflow.capture.control.bodies import Body, Inner
 from eagerflow.capture.control.nests import place_of
-from eagerflow.capture.trace import Trace, plain_name, refuse_leaks
+from eagerflow.capture.leaks import refuse_leaks
+from eagerflow.capture.trace import Trace, plain_name
 from eagerflow.debugging import NanWatch
 from eagerflow.errors import CaptureError
 from eagerflow.graph import Graph, Value, Values
@@ -150,7 +151,7 @@ def _refuse_leaks(recorder: Trace) -> None:
     while outer is not None and not isinstance(outer, Trace):
         outer = outer.outer
     if outer is None:
-        refuse_leaks(recorder, ())
+        refuse_leaks(recorder.name, recorder.leaks(), ())
     else:
         outer._tensors += recorder._tensors
         recorder._tensors.clear()

@@ -127,6 +127,51 @@ def current() -> Thread:
 # Python 3.11 ------------------------------------------------------------------------------------
 
 
+class _Local:
+    """The trace function of one frame.
+
+    It is an object, for a function that returns itself would be a cycle, and keep alive all that
+    the run has seen.
+    """
+
+    __slots__ = ("pieces", "run", "thread")
+
+    def __init__(self, thread: Thread, run: Any) -> None:
+        self.thread = thread
+        self.run = run
+        self.pieces = run.program.pieces
+
+    def __call__(self, frame: Any, event: str, arg: Any) -> Any:
+        run, thread = self.run, self.thread
+        if event == "line":
+            piece = self.pieces.get(frame.f_lasti)
+            if piece is None or piece.actions or run.late or run.stores:
+                thread.line(frame, run, frame.f_lasti)
+        elif event == "return":
+            if thread.stack:
+                thread.leave(frame, run, arg, not run.failed)
+        elif event == "exception":
+            run.stores.clear()
+            run.failed = True
+        if event != "exception":
+            run.failed = False
+        if run.other is not None and not (run.hidden and event == "line"):
+            run.other = _others(thread, run.other, frame, event, arg)
+            run.hidden = run.hidden or not frame.f_trace_lines
+            frame.f_trace_lines = True
+        return self
+
+
+def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> Any:
+    """Give somebody else's trace function an event, and stay in place after that."""
+    found = theirs(frame, event, arg)
+    now = sys.gettrace()
+    if now is not thread.hook:  # they install themselves again, or another, or end tracing
+        thread.before = now
+        sys.settrace(thread.hook)
+    return found
+
+
 class _Tracing:
     """Events from ``sys.settrace``."""
 
@@ -143,7 +188,7 @@ class _Tracing:
                 if skipped[files[frame.f_code.co_filename]]:
                     return thread.skip(frame)
             else:
-                theirs = self._others(thread, before, frame, event, arg)
+                theirs = _others(thread, before, frame, event, arg)
                 if skipped[files[frame.f_code.co_filename]]:
                     thread.skip(frame)
                     return theirs
@@ -156,45 +201,12 @@ class _Tracing:
                 frame.f_trace_lines = True  # if they want no lines, we do
             elif run.quiet:
                 frame.f_trace_lines = False
-            return self._local(thread, run)
+            return _Local(thread, run)
 
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.may_pause = before is None  # type: ignore[attr-defined]
         thread.hook = hook
         sys.settrace(hook)
-
-    def _others(self, thread: Thread, theirs: Any, frame: Any, event: Any, arg: Any) -> Any:
-        """Give somebody else's trace function an event, and stay in place after that."""
-        found = theirs(frame, event, arg)
-        now = sys.gettrace()
-        if now is not thread.hook:  # they install themselves again, or another, or end tracing
-            thread.before = now
-            sys.settrace(thread.hook)
-        return found
-
-    def _local(self, thread: Thread, run: Any) -> Any:
-        pieces = run.program.pieces
-
-        def local(frame: Any, event: str, arg: Any) -> Any:
-            if event == "line":
-                piece = pieces.get(frame.f_lasti)
-                if piece is None or piece.actions or run.late or run.stores:
-                    thread.line(frame, run, frame.f_lasti)
-            elif event == "return":
-                if thread.stack:
-                    thread.leave(frame, run, arg, not run.failed)
-            elif event == "exception":
-                run.stores.clear()
-                run.failed = True
-            if event != "exception":
-                run.failed = False
-            if run.other is not None and not (run.hidden and event == "line"):
-                run.other = self._others(thread, run.other, frame, event, arg)
-                run.hidden = run.hidden or not frame.f_trace_lines
-                frame.f_trace_lines = True
-            return local
-
-        return local
 
     def stop(self, thread: Thread) -> bool:
         undisturbed = sys.gettrace() is thread.hook

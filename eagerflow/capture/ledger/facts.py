@@ -116,6 +116,30 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
 UNWATCHED = "not watched"
 
 
+class Weakly:
+    """An object that was read, or a method bound to it, without keeping the object alive."""
+
+    __slots__ = ("function", "held")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        bound = type(value) is MethodType
+        self.function = value.__func__ if bound else None
+        self.held = weakref.ref(value.__self__ if bound else value)
+
+    def __eq__(self, now: object) -> bool:
+        if self.function is None:
+            return now is self.held()
+        return (
+            type(now) is MethodType
+            and now.__func__ is self.function
+            and now.__self__ is self.held()
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.held() if self.function is None else self.function)
+
+
 class Fact:
     """One thing that a trace relied on.
 
@@ -127,7 +151,8 @@ class Fact:
     """
 
     __slots__ = (
-        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
+        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "lent", "line", "name",
+        "remembered",
     )  # fmt: skip
 
     def __init__(
@@ -145,6 +170,7 @@ class Fact:
         self.by_itself = False
         self.exact = False
         self._weak = False
+        self.lent = False  # by whoever asks: the holder is there whenever that is done
 
     @property
     def value(self) -> str:
@@ -187,6 +213,8 @@ class Fact:
             if self.exact:
                 return self.remembered.difference(self.now(), "", is_) is None
             return self.remembered.holds(self.now())
+        if type(self.remembered) is Weakly:
+            return self.remembered == self.now()
         if self.exact:
             return self.now() is self.remembered
         try:
@@ -232,6 +260,19 @@ class Ledger:
         if rest:
             self._checks.append(lambda: all(holds(holder) for holds, holder in rest))
 
+    def hold_weakly(self, value: Any) -> None:
+        """Keep ``value`` alive no longer where it was read from, or where it was what was read.
+
+        Whoever asks whether something has changed has it then.
+        """
+        for fact in self.facts:
+            was = fact.remembered
+            if was is value or (type(was) is MethodType and was.__self__ is value):
+                fact.remembered = Weakly(was)
+            if fact.holder is value:
+                fact.lent = fact.weaken()
+        self._arrange()
+
     def changed(self) -> Fact | None:
         """The first fact that no longer holds, None if all of them do."""
         try:
@@ -247,7 +288,7 @@ class Ledger:
         for fact in self.facts:
             if not fact.holds():
                 return fact
-            plain = not isinstance(fact.remembered, Remembered | MethodType)
+            plain = not isinstance(fact.remembered, Remembered | MethodType | Weakly)
             if plain and fact.watched and not fact.gone:
                 # An equal value in place of the one remembered: from now on that is the one.
                 now = fact.now()
@@ -288,8 +329,11 @@ class Ledger:
 def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
     """How a fact is checked beside others like it, and the row that it fills there."""
     holder, key, value = fact.holder, fact.key, fact.remembered
-    if not fact._weak and type(value) is not Remembered:
-        there = value is not ABSENT
+    there = value is not ABSENT
+    if fact.lent and type(value) is not Remembered and fact.how == "attribute" and there:
+        own = weakref.proxy(holder()), key, value
+        return ("method" if type(value) is Weakly else "attribute"), own
+    if not fact._weak and type(value) is not Remembered and type(value) is not Weakly:
         if fact.how == "item" and type(holder) is dict:
             return ("item" if there else "missing"), (holder, key, value)
         if fact.how == "member" and there:
@@ -312,7 +356,7 @@ _MEASURES: dict[str, Any] = {"length": len, "truth": bool}
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
     "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
     "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
-    "method": lambda *c: lambda: all(map(eq, map(getattr, c[0], c[1]), c[2])),
+    "method": lambda *c: lambda: all(map(eq, c[2], map(getattr, c[0], c[1]))),
     "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
     "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),
     "measure": lambda *c: lambda: all(map(eq, map(call, c[0], c[1]), c[2])),

@@ -25,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture.leaks import observers
 from eagerflow.capture.ledger.effects import is_output
 from eagerflow.capture.ledger.events import Thread, current
 from eagerflow.capture.ledger.facts import Fact, Ledger
@@ -39,7 +40,6 @@ from eagerflow.capture.ledger.remembering import (
     name_of_code,
 )
 from eagerflow.capture.ledger.sameness import ABSENT
-from eagerflow.capture.trace import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor

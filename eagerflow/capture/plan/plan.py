@@ -75,6 +75,8 @@ class Plan:
     (array([0., 0., 0.], dtype=float32),)
     """
 
+    used = True  # of late, to whoever keeps plans
+
     def __init__(
         self, graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device,
         exact: bool = False,
@@ -100,6 +102,8 @@ class Plan:
         self.updates = tuple(self._program.updates)
         """The steps that update Variables in place."""
         self._function = self._compile()
+        # The program refers to itself, and to kernels with their arrays: they go with the plan.
+        weakref.finalize(self, self._program.globals.clear)
         self._frames: list[Frame] = []
         self._lock = threading.Lock()
 
@@ -214,7 +218,7 @@ class Plan:
             if isinstance(error, MemoryError):
                 found = OutOfMemoryError(told(error), hint=memory.HINT)
         if node is not None:
-            found.op = found.op or getattr(node, "op", node).name
+            found.op = found.op or _named(node, found.argument)
             found.at = found.at or _where(node, whole=True)
         return found
 
@@ -230,6 +234,13 @@ class Plan:
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
         return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
+
+
+def _named(place: Any, argument: str | None) -> str:
+    """The op of a step; in a region, the one that has an argument of this name."""
+    nodes = [node for node in getattr(place, "nodes", ()) if argument in node.op.data]
+    found: str = (nodes[0] if nodes else getattr(place, "op", place)).name
+    return found
 
 
 def _where(place: Any, whole: bool = False) -> str:

@@ -396,7 +396,7 @@ def _keep(s: Builder, node: Node, given: Sequence[Any]) -> Any:
 # Costs -------------------------------------------------------------------------------------------
 
 _costs: dict[Any, int | None] = {}
-_KNOWN = 1 << 14  # kinds of nodes whose cost is remembered
+_KNOWN = 1 << 10  # kinds of nodes whose cost is remembered
 
 
 def cost(node: Node, place: Walk, numbers: dict[Value, Any]) -> int | None:

@@ -21,6 +21,7 @@ from eagerflow.errors import EagerflowError, FileFormatError, short_repr
 from eagerflow.graph import Cell, Graph, Node, Value, Values
 from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.spec import as_shape
+from eagerflow.variable import may_be_random_state
 
 __all__ = ["Decoder", "Entry"]
 
@@ -280,7 +281,8 @@ class Decoder:
     def _variable(self, number: int) -> Any:
         rows = self._rows["variables"]
         row, _ = rows.read(number)
-        if not _has_types(row, (str, str, int, bool, str)):
+        form = (str, str, int, bool, str)
+        if not _has_types(row, form) and not _has_types(row, (*form, bool)):
             rows.fail(number, "it is not a name, tensor, type, flag and device")
         return row
 
@@ -308,17 +310,19 @@ class Decoder:
 
     def _variable_entries(self) -> Iterator[Entry]:
         for i in range(self.variables):
-            _, tensor, kind, _, device = self._variable(i)
+            _, tensor, kind, _, device, *_ = self._variable(i)
             shape, dtype = self.type(kind)
             yield Entry(tensor, _sized(shape), dtype, _home(device))
 
-    def fill(self, tensors: list[Any], make: Callable[[Any, str, bool], Any]) -> None:
+    def fill(self, tensors: list[Any], make: Callable[[Any, str, bool, bool], Any]) -> None:
         """Put in the tensors that were wanted; ``make`` makes a Variable of one."""
         count = self.variables
         variables = []
         for i in range(count):
-            name, _, _, trainable, _ = self._variable(i)
-            variables.append(make(tensors[i], name, trainable))
+            name, _, _, trainable, _, *random = self._variable(i)
+            # Where a file does not say so, it is older, and the name tells.
+            own = may_be_random_state(tensors[i]) and (random or ["random_state" in name])[0]
+            variables.append(make(tensors[i], name, trainable, own))
         for number, cell in self._cells:
             cell.variable = variables[number]
             cell.value.device = str(cell.variable.device)

@@ -18,6 +18,7 @@ from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_st
 from eagerflow.errors import FileFormatError, short_repr
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.op import MAX_DEPTH, ops
+from eagerflow.variable import may_be_random_state
 
 __all__ = ["FORMAT", "MAX_ITEMS", "MAX_NODES", "SECTIONS", "Encoder"]
 
@@ -248,6 +249,8 @@ class Encoder:
             tensor = self._new_tensor(variable.current, value.name)
             kind, place = self._type(variable), str(variable.device)
             row = [variable.name, tensor, kind, bool(variable.trainable), place]
+            if may_be_random_state(variable):
+                row.append(variable.is_random_state)
             self._variables.append(_dumps(row))
         return number
 

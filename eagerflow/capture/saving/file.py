@@ -257,7 +257,8 @@ def _fill_all(fill: Fill, start: int, memory: memoryview) -> None:
         fail("the file was cut off while it was read")
 
 
-def _variable(tensor: Any, name: str, trainable: bool) -> Variable:
+def _variable(tensor: Any, name: str, trainable: bool, random: bool) -> Variable:
     variable = Variable(tensor, name, trainable)
     variable.name = name
+    variable.is_random_state = random
     return variable

@@ -10,6 +10,8 @@ import ctypes
 import hashlib
 import os
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
@@ -40,7 +42,7 @@ LONG = 1 << 16  # elements of a row from which threads share it
 GROUPED = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK = 1 << 15  # elements of a block of such a row
 COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
-KEPT = 4096  # kernels kept in memory
+KEPT = 64  # kernels kept in memory that nobody has ready; those that somebody has are there
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 
@@ -61,7 +63,8 @@ class Code:
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
-_codes: dict[Any, Code] = {}
+_codes: weakref.WeakValueDictionary[Any, Code] = weakref.WeakValueDictionary()
+_latest: deque[Code] = deque(maxlen=KEPT)
 _making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
@@ -146,10 +149,8 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
         with Locked(_making.setdefault(key, threading.RLock())):
             code = _codes.get(key)
             if code is None:
-                code = Code(region, layout, variant)
-                if len(_codes) >= KEPT:
-                    _codes.clear()
-                _codes[key] = code
+                code = _codes[key] = Code(region, layout, variant)
+                _latest.append(code)
         _making.pop(key, None)
     return code
 
@@ -157,6 +158,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
 def clear() -> None:
     """Forget all kernels in memory; those on disk stay."""
     _codes.clear()
+    _latest.clear()
 
 
 # Running -----------------------------------------------------------------------------------------

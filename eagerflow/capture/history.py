@@ -1,0 +1,136 @@
+"""History: the traces of a function in words, for ``explain``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eagerflow.capture.recent import Recent
+from eagerflow.display import summary
+from eagerflow.dtypes import NUMERIC
+from eagerflow.errors import printable
+from eagerflow.graph import Graph
+from eagerflow.spec import TensorSpec
+
+__all__ = ["NUMBERS", "Argument", "History", "Told", "described"]
+
+TOLD = 64  # traces that are told of; of earlier ones only the number is known
+SHOWN = 3  # arguments that changed, as explain tells them
+NUMBERS = frozenset({int, float, complex, *(dtype.type for dtype in NUMERIC)})
+
+
+class Argument(NamedTuple):
+    """One leaf of the arguments in words; ``long`` tells devices too."""
+
+    name: str
+    short: str
+    long: str
+
+
+class Told(NamedTuple):
+    """One trace in words: no graph and no argument is kept by it."""
+
+    arguments: tuple[Argument, ...]
+    reason: str
+    nodes: int
+    seconds: float
+    unwatched: tuple[str, ...] = ()
+    """What was called and cannot be compared, with the place."""
+
+    @property
+    def signature(self) -> str:
+        """The arguments, as ``explain`` shows them."""
+        return f"({', '.join(argument.short for argument in self.arguments)})"
+
+
+def described(
+    leaves: Sequence[Any], places: Sequence[int], names: Sequence[str]
+) -> tuple[Argument, ...]:
+    """Arguments in words; the leaves at ``places`` are inputs."""
+    found = []
+    for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
+        short = long = summary(x)
+        if type(x) in NUMBERS and i in places:
+            short = long = type(x).__name__
+        elif i in places:
+            short = str(TensorSpec(x.shape, x.dtype))
+        found.append(Argument(name, short, long))
+    return tuple(found)
+
+
+class History:
+    """How many traces there were, and the last of them in words."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: deque[Told] = deque(maxlen=TOLD)
+
+    def add(
+        self,
+        graph: Graph,
+        arguments: tuple[Argument, ...],
+        reason: str | None,
+        seconds: float,
+        unwatched: Sequence[str] = (),
+    ) -> Told:
+        """Note a trace; without a ``reason`` it is what is new about the arguments."""
+        why = reason or self._reason(arguments)
+        told = Told(arguments, why, len(graph.nodes), seconds, tuple(unwatched))
+        self.count += 1
+        self.last.append(told)
+        return told
+
+    def _reason(self, arguments: tuple[Argument, ...]) -> str:
+        """What is new about arguments, compared with those of the trace that was most like it."""
+        if not self.count:
+            return "the first call"
+        names = [a.name for a in arguments]
+        best: list[tuple[Argument, Argument]] | None = None
+        for told in reversed(self.last):
+            if [a.name for a in told.arguments] == names:
+                pairs = zip(told.arguments, arguments, strict=True)
+                unlike = [(a, b) for a, b in pairs if a.long != b.long]
+                if best is None or len(unlike) < len(best):
+                    best = unlike
+        if best is None:
+            return "another nest of arguments"
+        words = [
+            f"{b.name} changed from "
+            + (f"{a.short} to {b.short}" if a.short != b.short else f"{a.long} to {b.long}")
+            for a, b in best[:SHOWN]
+        ]
+        more = [f"{len(best) - SHOWN} more"] if len(best) > SHOWN else []
+        return ", ".join(words + more) or "another object, or another current device"
+
+    def text(self, name: str, graphs: Recent[Any], plans: Sequence[Recent[Any]]) -> str:
+        """The story of all traces; ``graphs`` and ``plans`` tell what was dropped since."""
+        count = self.count
+        lines = [f"{name} was traced {count} time{'s' * (count != 1)}"]
+        first = count - len(self.last) + 1
+        if first > 1:
+            lines.append(f"  (the last {len(self.last)} are told)")
+        for i, told in enumerate(self.last, first):
+            lines.append(
+                f"  {i}. {told.signature}: {told.reason}; {told.nodes} nodes, "
+                f"{told.seconds * 1e3:.1f} ms"
+            )
+            if told.unwatched:
+                lines.append(f"     not watched: {', '.join(told.unwatched)}")
+        dropped = sum(p.dropped for p in plans)
+        for number, what, bound in (
+            (graphs.dropped, "graph", graphs.bound),
+            (dropped, "plan", plans[0].bound if plans else 0),
+        ):
+            if number:
+                lines.append(
+                    f"  {number} {what}{'s' * (number != 1)} that had not been used lately "
+                    f"{'were' if number != 1 else 'was'} dropped: at most {bound} are kept "
+                    "(max_graphs)"
+                )
+        if count >= TOLD:
+            lines.append(
+                "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
+                "in input_signature, needs one graph"
+            )
+        return "\n".join(map(printable, lines))

@@ -1,0 +1,69 @@
+"""Methods: which captured function belongs to which instance.
+
+A captured method has graphs of its own for each instance. They are kept with the instance, so
+that they go with it, also where the two refer to each other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.capture.recent import Recent
+
+__all__ = ["PLACE", "Bindings"]
+
+PLACE = "captured methods"  # where an instance keeps its own, in its ``__dict__``
+
+
+class Methods:
+    """The captured methods of one instance, by the functions in its class.
+
+    A copy of the instance may come to hold them too, by ``copy.copy`` or ``__dict__.update``, so
+    who looks asks whose they are. What is copied deeply or pickled is empty.
+    """
+
+    __slots__ = ("bound", "owner", "used")
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner = owner
+        self.bound: dict[Any, Any] = {}
+        self.used = True
+
+    def release(self) -> None:
+        """Nothing is kept for speed alone."""
+
+    def __reduce__(self) -> Any:
+        return Methods, ()
+
+    def __deepcopy__(self, memo: Any) -> Methods:
+        return Methods()
+
+
+class Bindings:
+    """What one function is for each instance."""
+
+    def __init__(self) -> None:
+        self._slotted: Recent[Methods] = Recent()  # of instances without a ``__dict__``
+        self._lock = threading.Lock()
+
+    def find(self, function: Any, instance: Any, make: Callable[[], Any]) -> Any:
+        """The method of an instance, made by ``make`` at first use."""
+        held: Any = getattr(instance, "__dict__", None)
+        plain = type(held) is dict
+        # Where it is kept here it holds the instance, so that its ``id`` stays its own.
+        table, key = (held, PLACE) if plain else (self._slotted.items, id(instance))
+        methods = table.get(key)
+        if methods is None or methods.owner is not instance:
+            with self._lock:
+                methods = table.get(key)
+                if methods is None or methods.owner is not instance:
+                    methods = Methods(instance)
+                    if plain:
+                        held[key] = methods
+                    else:
+                        self._slotted.add(key, methods)
+        methods.used = True
+        found = methods.bound.get(function)
+        return found or methods.bound.setdefault(function, make())

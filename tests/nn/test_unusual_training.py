@@ -1,0 +1,136 @@
+"""Training with what is not quite as expected: unused weights, odd batches, lone callbacks."""
+
+import dataclasses
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.errors import ArgumentError, CaptureError, GradientError, IndexRangeError, ShapeError
+
+X = np.linspace(-1.0, 1.0, 64, dtype="float32").reshape(16, 4)
+Y = np.arange(16) % 3
+
+
+def network(eagerly=False):
+    model = ef.nn.Sequential([ef.nn.Dense(3)])
+    loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss, run_eagerly=eagerly)
+    return model
+
+
+class Partly(ef.nn.Model):
+    def __init__(self, used=True):
+        super().__init__()
+        self.used = used
+        self.first, self.second = ef.nn.Dense(1), ef.nn.Dense(2)
+
+    def call(self, inputs):
+        self.second(inputs)
+        y = self.first(inputs)
+        return y if self.used else ef.stop_gradient(y)
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_weights_that_the_loss_does_not_use_stay_as_they_are(eagerly, optimizer):
+    model = Partly()
+    model.compile(optimizer, "mse", run_eagerly=eagerly)
+    model(X)
+    before = [w.numpy() for w in model.weights]
+    with pytest.warns(
+        UserWarning, match=r"does not depend on dense_\d+/kernel, dense_\d+/bias"
+    ) as told:
+        model.fit(X, X[:, :1], epochs=2, verbose=0)
+        model.train_on_batch(X, X[:, :1])
+    assert len(told) == 1
+    assert told[0].filename == __file__
+    after = [w.numpy() for w in model.weights]
+    assert [bool((a == b).all()) for a, b in zip(before, after, strict=True)] == [
+        False, False, True, True,
+    ]  # fmt: skip
+
+
+def test_whole_models_are_trained_without_a_word():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        network().fit(X, Y, verbose=0)
+
+
+def test_a_loss_that_depends_on_no_weight_is_refused():
+    model = Partly(used=False)
+    model.compile("sgd", "mse")
+    with pytest.raises(GradientError, match="none of the weights"):
+        model.fit(X, X[:, :1], verbose=0)
+
+
+def test_one_callback_may_come_alone():
+    stop = ef.nn.callbacks.EarlyStopping("loss", patience=1, min_delta=1e9)
+    assert len(network().fit(X, Y, epochs=9, verbose=0, callbacks=stop).epoch) == 2
+
+
+@pytest.mark.parametrize("wrong", [3, [3], ef.nn.callbacks.EarlyStopping, [None]])
+def test_what_is_no_callback_is_named(wrong):
+    with pytest.raises(ArgumentError, match="is no callback"):
+        network().fit(X, Y, verbose=0, callbacks=wrong)
+
+
+def test_dicts_as_batches_are_named():
+    with pytest.raises(ShapeError, match="takes one tensor") as caught:
+        network().fit(({"x": X, "y": Y} for _ in range(2)), verbose=0)
+    assert "(batch['x'], batch['y'])" in str(caught.value)
+
+
+def test_datasets_by_index_are_named():
+    class Dataset:
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, i):
+            return X[i], Y[i]
+
+    for call in (lambda d: network().fit(d, verbose=0), network().evaluate, network().predict):
+        with pytest.raises(ArgumentError, match="DataLoader"):
+            call(Dataset())
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_labels_out_of_range_name_an_op_that_exists(eagerly):
+    with pytest.raises(IndexRangeError, match="class 7 is out of range") as caught:
+        network(eagerly).fit(X, Y + 5, verbose=0)
+    assert caught.value.op == "sparse_softmax_cross_entropy"
+    assert "from 0 to 2" in str(caught.value)
+
+
+@dataclasses.dataclass
+class Result:
+    y: object
+
+
+@pytest.mark.parametrize("made", [Result, lambda y: {y}, lambda y: frozenset([y])])
+@pytest.mark.parametrize("way", [ef.function, lambda f: lambda x: ef.capture.trace(f, x)])
+def test_objects_that_hold_results_are_named(made, way):
+    with pytest.raises(CaptureError, match=r"returns a \w+ that holds what it computed"):
+        way(lambda x: made(x * 2))(ef.ones(3))
+
+
+def test_plain_objects_may_be_returned():
+    kept = Result(3)
+    assert ef.function(lambda x: (x * 2, kept))(ef.ones(2))[1] is kept
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ef.zeros(3)["a"], lambda: ef.zeros(3)[None, "a"], lambda: ef.zeros(3)[7],
+        lambda: ef.zeros(3)[[9]], lambda: ef.zeros(3) + "a", lambda: ef.sin("a"),
+        lambda: ef.zeros(3) + ef.zeros(4),
+    ],
+)  # fmt: skip
+def test_errors_have_one_traceback(call):
+    with pytest.raises(ef.errors.EagerflowError) as caught:
+        call()
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.count("Traceback") == 1, text
