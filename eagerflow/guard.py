@@ -15,13 +15,14 @@ of C functions one.
 from __future__ import annotations
 
 import operator
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Locked", "ScopeGuard", "in_one_call"]
+__all__ = ["Locked", "OpenFile", "ScopeGuard", "in_one_call"]
 
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
@@ -57,7 +58,7 @@ def _exit(
 ) -> None:
     problem = guard.release()
     guard._watch = None
-    if problem is not None:
+    if problem is not None and error is None:  # what is raised already comes first
         raise problem
 
 
@@ -98,6 +99,35 @@ class ScopeGuard:
         """The ``with`` statement is over, and the call that should have left the guard was not."""
         self.release()
         self._watch = None
+
+
+class OpenFile(ScopeGuard):
+    """A context that holds an open file descriptor, ``fd``; arguments are those of ``os.open``."""
+
+    def __init__(
+        self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> None:
+        self._open = partial(os.open, path, flags, mode, dir_fd=dir_fd)
+        self._held: list[int] = []
+
+    @property
+    def fd(self) -> int:
+        """The descriptor, while the context is entered."""
+        return self._held[0]
+
+    def acquire(self) -> None:
+        """Open the file, and note its descriptor in the same call."""
+        self._held.extend(map(operator.call, (self._open,)))
+
+    def release(self) -> Exception | None:
+        """Close the file, if it is open."""
+        try:
+            if self._held:
+                close = partial(os.close, self._held[0])
+                in_one_call((self._held.clear, close))
+        except OSError as error:
+            return error
+        return None
 
 
 class Locked(ScopeGuard):

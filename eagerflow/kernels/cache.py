@@ -37,6 +37,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from eagerflow.extras import switched_off
+from eagerflow.guard import OpenFile, ScopeGuard
 
 __all__ = ["ObjectCache", "Statistics", "default_folder"]
 
@@ -188,34 +189,33 @@ def _distrust(status: os.stat_result, path: str) -> None:
 # The folder and its files -------------------------------------------------------------------------
 
 
-class _Folder:
-    """An open folder that belongs to this user alone.
+class _Folder(ScopeGuard):
+    """A context with an open folder that belongs to this user alone.
 
     Raises OSError if there is none, or one that is not to be trusted.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _PINNED else None
-        try:
-            status = os.stat(path if self.fd is None else self.fd)
-            if not stat.S_ISDIR(status.st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            _distrust(status, path)
-        except OSError:
-            self.close()
-            raise
+        self._file = OpenFile(path, os.O_RDONLY | os.O_DIRECTORY) if _PINNED else None
 
-    def __enter__(self) -> _Folder:
-        return self
+    @property
+    def fd(self) -> int | None:
+        """The open folder, where the system opens folders."""
+        return None if self._file is None else self._file.fd
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def acquire(self) -> None:
+        """Open the folder, and look whose it is."""
+        if self._file is not None:
+            self._file.acquire()
+        status = os.stat(self.path if self.fd is None else self.fd)
+        if not stat.S_ISDIR(status.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
+        _distrust(status, self.path)
 
-    def close(self) -> None:
+    def release(self) -> Exception | None:
         """Let go of the folder."""
-        if self.fd is not None:
-            os.close(self.fd)
+        return None if self._file is None else self._file.release()
 
     def at(self, name: str) -> str:
         """A file's name as the system calls take it, beside ``dir_fd=self.fd``."""
@@ -301,17 +301,14 @@ def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
     try:
         if not _NOFOLLOW and not stat.S_ISREG(os.lstat(folder.at(name)).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        fd = os.open(folder.at(name), _READ, dir_fd=folder.fd)
+        file = OpenFile(folder.at(name), _READ, dir_fd=folder.fd)
+        with file:
+            content = _read_open(file.fd, os.path.join(folder.path, name), key)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno not in _NOT_A_FILE:
             raise
-    else:
-        try:
-            content = _read_open(fd, os.path.join(folder.path, name), key)
-        finally:
-            os.close(fd)
     if content is None:
         # A good file that another process puts here at this moment may go as well: a miss more.
         folder.discard(name)
@@ -346,17 +343,17 @@ def _write(folder: _Folder, name: str, packed: bytes) -> None:
     """
     # Not the process's number: processes on other machines, or in containers, have the same.
     temporary = f"{name}.{os.urandom(8).hex()}"
-    fd = os.open(folder.at(temporary), _WRITE, stat.S_IRUSR | stat.S_IWUSR, dir_fd=folder.fd)
+    mode = stat.S_IRUSR | stat.S_IWUSR
     try:
-        try:
+        with OpenFile(folder.at(temporary), _WRITE, mode, dir_fd=folder.fd) as file:
             left = memoryview(packed)
             while left:
-                left = left[os.write(fd, left) :]
-        finally:
-            os.close(fd)
+                left = left[os.write(file.fd, left) :]
         os.replace(
             folder.at(temporary), folder.at(name), src_dir_fd=folder.fd, dst_dir_fd=folder.fd
         )
+    except FileExistsError:  # somebody else's
+        raise
     except BaseException:
         folder.discard(temporary)
         raise

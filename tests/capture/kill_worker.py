@@ -84,7 +84,7 @@ def main(kills, seed, folder, way):
     if way == "naive":
         file.write_whole = naive
     if way == "named":
-        atomic._Nameless._open = not_here
+        atomic._Nameless._made = not_here
     found = {"unreadable": 0, "lost": 0, "litter": 0, "saves": 0}
     last = 0
     for _ in range(kills):

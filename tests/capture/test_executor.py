@@ -254,7 +254,7 @@ def waits_for_its_tasks(thread):
     """Whether a thread is inside of the call in which a run waits for its end."""
     frame = sys._current_frames()[thread.ident]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return frame.f_code is executor._Run.wait.__code__ and "acquire()" in line
+    return frame.f_code is executor._Run.release.__code__ and "_done.get()" in line
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from eagerflow.devices import Device, device, devices
+from eagerflow.guard import Locked, ScopeGuard
 from eagerflow.kernels import threads
 
 __all__ = [
@@ -172,42 +174,42 @@ class _Worker:
 
     def __init__(self, name: str, place: Device) -> None:
         self.place = place
-        self._bell: SimpleQueue[bool] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._heap: list[tuple[int, float, int, Any, int]] = []
+        self._inbox: SimpleQueue[Any] = SimpleQueue()  # without locks, for threads with signals
         self._count = count()
         self._closed = False
         self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self.thread.start()
 
     def put(self, run: Any, number: int, priority: float) -> bool:
-        """Add a task that is ready; False where the thread is to end."""
-        with self._lock:
-            if self._closed:
-                return False
-            entry = (run.order, -priority, next(self._count), run, number)
-            heapq.heappush(self._heap, entry)
-            self._bell.put(True)
-        return True
+        """Add a task that is ready; False where the thread is to end, and may not do it."""
+        if not self._closed:
+            self._inbox.put((run.order, -priority, next(self._count), run, number))
+        return not self._closed
 
     def _serve(self) -> None:
         _keep_to(cores_of(self.place))
+        heap: list[tuple[int, float, int, Any, int]] = []
         with device(self.place):
-            while self._bell.get():
-                with self._lock:
-                    run, number = heapq.heappop(self._heap)[3:]
-                run.do(number)
-                del run  # it holds arrays
+            while heap or not self._closed or not self._inbox.empty():
+                while not heap or not self._inbox.empty():
+                    entry = self._inbox.get()
+                    if entry is None:
+                        break
+                    heapq.heappush(heap, entry)
+                    del entry
+                if heap:
+                    run, number = heapq.heappop(heap)[3:]
+                    run.do(number)
+                    del run  # it holds arrays
 
     def stop(self) -> None:
         """Let the thread end once its queue is empty."""
-        with self._lock:
-            self._closed = True
-            self._bell.put(False)
+        self._closed = True
+        self._inbox.put(None)
 
 
 _workers: dict[tuple[Device, bool], _Worker] = {}
-_starting = threading.Lock()
+_starting = threading.RLock()
 _orders = count()
 
 
@@ -215,7 +217,7 @@ def _worker(place: Device, transfer: bool) -> _Worker:
     key = place, transfer
     found = _workers.get(key)
     if found is None:
-        with _starting:
+        with Locked(_starting):
             found = _workers.get(key)
             if found is None:
                 name = f"eagerflow {place}{' transfers' if transfer else ''}"
@@ -225,7 +227,7 @@ def _worker(place: Device, transfer: bool) -> _Worker:
 
 def shutdown() -> None:
     """End the threads of all devices when their queues are empty; later runs start new ones."""
-    with _starting:
+    with Locked(_starting):
         found = list(_workers.values())
         _workers.clear()
     for worker in found:
@@ -237,7 +239,7 @@ def shutdown() -> None:
 def _after_fork() -> None:
     # Only the forking thread lives on in the child.
     global _starting, _gate
-    _starting, _gate = threading.Lock(), _Gate()
+    _starting, _gate = threading.RLock(), _Gate()
     _workers.clear()
 
 
@@ -282,10 +284,15 @@ class Program:
         The first error of a task is raised when all tasks that had begun have ended; those that
         had not are not begun.
         """
-        if len(self.tasks) == 1:
+        if len(self.tasks) == 1 and self.tasks[0].mode == FREE:
             return self._alone(arrays)
-        one = _Run(self, arrays)
-        one.wait()
+        with _Run(self, arrays) as one:
+            pass
+        if one.error is not None:
+            try:
+                raise one.error
+            finally:
+                one.error = None  # its traceback holds the run
         return [one.values[slot] for slot in self.finals], one.events
 
     def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
@@ -304,13 +311,11 @@ class Program:
         return [values[slot] for slot in self.finals], [event]
 
 
-class _Run:
-    """One run of a program: the arrays that there are, and how many tasks each still waits for."""
+class _Run(ScopeGuard):
+    """One run of a program: the arrays that there are, and how many tasks each still waits for.
 
-    __slots__ = (
-        "_done", "_going", "_lock", "_program", "_readers", "_waits", "error", "events", "order",
-        "values",
-    )  # fmt: skip
+    As a context it begins when it is entered, and is left when nothing is at work any more.
+    """
 
     def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
         self._program = program
@@ -320,31 +325,31 @@ class _Run:
         self._waits = list(program.waits)
         self._readers = list(program.readers)
         self._going = len(program.first)  # tasks in queues and at work
-        self._lock = threading.Lock()
-        self._done = threading.Lock()
-        self._done.acquire()
+        self._first = deque(program.first)  # of which some are not in their queues yet
+        self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
+        self._stopped = False
+        self._lock = threading.Lock()  # of the devices' threads
+        self._done: SimpleQueue[None] = SimpleQueue()
         self.order = next(_orders)
         self.error: BaseException | None = None
         self.events: list[Event] = []
 
-    def wait(self) -> None:
-        """Begin, and return when nothing is at work any more; raise the first error."""
-        first = self._program.first
-        if not first:
-            return
-        for number in first:
-            self._enqueue(number)
-        while True:
+    def acquire(self) -> None:
+        """Begin."""
+        while self._first:
+            self._enqueue(self._first[0])
+            self._first.popleft()
+
+    def release(self) -> None:
+        """Return when nothing is at work any more: until then arrays are in use."""
+        while self._going:
             try:
-                self._done.acquire()
-                break
-            except BaseException as error:  # Ctrl-C: arrays are in use until the tasks have ended
+                if self._first:  # an exception came in between: nothing more is to begin
+                    self._stopped = True
+                    self.acquire()
+                self._done.get()
+            except BaseException as error:  # Ctrl-C
                 self.error = self.error or error
-        if self.error is not None:
-            try:
-                raise self.error
-            finally:
-                self.error = None  # its traceback holds this run
 
     def _enqueue(self, number: int) -> None:
         """Put a task that is ready into its device's queue."""
@@ -354,10 +359,13 @@ class _Run:
 
     def do(self, number: int) -> None:
         """Run a task that is ready, and put those into their queues that have waited for it."""
+        mine = object()
+        if self._taken.setdefault(number, mine) is not mine:
+            return
         task = self._program.tasks[number]
         found: Sequence[Any] | None = None
         begin = end = 0.0
-        if self.error is None:
+        if self.error is None and not self._stopped:
             try:
                 given = [self.values[slot] for slot in task.inputs]
                 begin = perf_counter()
@@ -403,4 +411,4 @@ class _Run:
             self._going -= 1
             over = not self._going
         if over:
-            self._done.release()
+            self._done.put(None)

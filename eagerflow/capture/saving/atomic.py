@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from eagerflow.errors import FileFormatError, short_repr
+from eagerflow.guard import OpenFile, ScopeGuard
 
 try:
     import fcntl
@@ -64,15 +65,13 @@ def write_whole(path: str | os.PathLike[str], parts: Sequence[Any]) -> None:
         mode = _mode_before(target)
         folder = os.path.dirname(target)
         remove_leftovers(folder)
-        place = -1 if os.name == "nt" else os.open(folder, os.O_RDONLY)
-        try:
-            if not _replace(_Nameless, place, target, parts, mode):
-                _replace(_Temporary, place, target, parts, mode)
-            if place >= 0:
-                os.fsync(place)  # so that the new name lasts
-        finally:
-            if place >= 0:
-                os.close(place)
+        if os.name == "nt":  # which opens no folders
+            _replace(_Temporary, -1, target, parts, mode)
+            return
+        with OpenFile(folder, os.O_RDONLY) as place:
+            if not _replace(_Nameless, place.fd, target, parts, mode):
+                _replace(_Temporary, place.fd, target, parts, mode)
+            os.fsync(place.fd)  # so that the new name lasts
     except OSError as error:
         refuse(error, "written", name)
 
@@ -102,18 +101,27 @@ def _write(descriptor: int, data: memoryview) -> None:
         data = data[written:]
 
 
-class _Temporary:
+class _Temporary(ScopeGuard):
     """A file with a name that it has until all is written."""
 
     def __init__(self, folder: str, place: int) -> None:
         self.place = place
         self.folder = folder
-        self.named = False
-        self.descriptor = self._open()
-        # Locked, so that whoever clears up sees that it is in use.
+        self.name = ""  # which goes with the file
+        self._file = self._made()
+
+    def acquire(self) -> None:
+        """Make the file, locked, so that whoever clears up sees that it is in use."""
+        self._file.acquire()
         while not self._locked():
-            os.close(self.descriptor)
-            self.descriptor = self._open()
+            self._file.release()
+            self._file = self._made()
+            self._file.acquire()
+
+    @property
+    def descriptor(self) -> int:
+        """The open file."""
+        return self._file.fd
 
     def _locked(self) -> bool:
         """Lock the file; False if somebody has cleared it up in the moment before."""
@@ -121,54 +129,53 @@ class _Temporary:
             _lock(self.descriptor, wait=True)
         except OSError:  # some file systems have no locks; nobody clears up there
             return True
-        return not self.named or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
+        return not self.name or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
 
-    def _open(self) -> int:
+    def _made(self) -> OpenFile:
         self.name = os.path.join(self.folder, _new_name())
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(self.name, flags, 0o666)
-        self.named = True
-        return descriptor
+        return OpenFile(self.name, flags, 0o666)
 
     def take_name(self, target: str) -> None:
         """Stand in the place of ``target`` from now on."""
         if os.name == "nt":  # which does not rename open files
-            os.close(self.descriptor)
-            self.descriptor = -1
+            self._file.release()
         os.replace(self.name, target)
-        self.named = False
+        self.name = ""
 
-    def close(self) -> None:
+    def release(self) -> Exception | None:
         """Let go of the file, and of its temporary name."""
-        try:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-        finally:
-            if self.named:
+        problem = self._file.release()
+        if self.name:
+            with contextlib.suppress(OSError):  # gone, or not made
                 os.unlink(self.name)
+        return problem
 
 
 class _Nameless(_Temporary):
     """A file without a name, of which nothing stays if the process is killed."""
 
-    def _open(self) -> int:
+    def _made(self) -> OpenFile:
         if not hasattr(os, "O_TMPFILE"):
             raise _NotHereError
+        return OpenFile(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+
+    def acquire(self) -> None:
+        """Make the file."""
         try:
-            return os.open(self.folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+            super().acquire()
         except OSError:
             raise _NotHereError from None
 
     def take_name(self, target: str) -> None:
         """Stand in the place of ``target`` from now on."""
+        self.name = os.path.join(self.folder, _new_name())
         try:
             # With a folder of the source, and only then, links in /proc are followed.
             source = f"/proc/self/fd/{self.descriptor}"
-            name = os.path.join(self.folder, _new_name())
-            os.link(source, name, src_dir_fd=self.place, follow_symlinks=True)
+            os.link(source, self.name, src_dir_fd=self.place, follow_symlinks=True)
         except OSError:
             raise _NotHereError from None
-        self.name, self.named = name, True
         super().take_name(target)
 
 
@@ -180,23 +187,16 @@ def _replace(
     kind: type[_Temporary], place: int, target: str, parts: Sequence[Any], mode: int | None
 ) -> bool:
     """Write a file and let it take the name; False where there are no files of this kind."""
-    file = None
     try:
-        file = kind(os.path.dirname(target), place)
-        for part in parts:
-            _write(file.descriptor, memoryview(part).cast("B"))
-        if mode is not None and mode != stat.S_IMODE(os.fstat(file.descriptor).st_mode):
-            os.fchmod(file.descriptor, mode)
-        os.fsync(file.descriptor)
-        file.take_name(target)
-    except BaseException as error:
-        if file is not None:
-            with contextlib.suppress(OSError):  # the first failure is the one to tell
-                file.close()
-        if isinstance(error, _NotHereError):
-            return False
-        raise
-    file.close()
+        with kind(os.path.dirname(target), place) as file:
+            for part in parts:
+                _write(file.descriptor, memoryview(part).cast("B"))
+            if mode is not None and mode != stat.S_IMODE(os.fstat(file.descriptor).st_mode):
+                os.fchmod(file.descriptor, mode)
+            os.fsync(file.descriptor)
+            file.take_name(target)
+    except _NotHereError:
+        return False
     return True
 
 
@@ -206,13 +206,10 @@ def remove_leftovers(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         found = [e.path for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
     for path in found:
-        with contextlib.suppress(OSError):  # in use, or gone already
-            descriptor = os.open(path, os.O_RDONLY | _CAREFUL)
-            try:
-                _lock(descriptor)
-                os.unlink(path)
-            finally:
-                os.close(descriptor)
+        # In use, or gone already.
+        with contextlib.suppress(OSError), OpenFile(path, os.O_RDONLY | _CAREFUL) as file:
+            _lock(file.fd)
+            os.unlink(path)
 
 
 def _lock(descriptor: int, wait: bool = False) -> None:

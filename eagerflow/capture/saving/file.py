@@ -36,6 +36,7 @@ from eagerflow.errors import (
     short_repr,
 )
 from eagerflow.graph import Graph, graph_method
+from eagerflow.guard import OpenFile
 from eagerflow.recorder import under
 from eagerflow.variable import Variable
 
@@ -119,7 +120,10 @@ def load(path: str | os.PathLike[str]) -> Graph:
     """
     name = as_path(path)
     try:
-        with io.FileIO(name, opener=_open) as file:
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        # Not blocking, so that a pipe without a writer is opened at once, and then refused.
+        opened = OpenFile(name, flags | getattr(os, "O_NONBLOCK", 0))
+        with opened, io.FileIO(opened.fd, closefd=False) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 fail("it is a pipe or a device", expected="a file that graph.save wrote")
@@ -129,11 +133,6 @@ def load(path: str | os.PathLike[str]) -> Graph:
         raise
     except OSError as error:
         refuse(error, "read", name)
-
-
-def _open(name: str, flags: int) -> int:
-    # Not blocking, so that a pipe without a writer is opened at once, and then refused.
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
 
 
 def _reader(file: io.FileIO) -> Fill:
