@@ -40,7 +40,7 @@ from eagerflow.capture.ledger.callables import (
 )
 from eagerflow.capture.ledger.instructions import Expression
 from eagerflow.capture.ledger.lookup import CORE, LAYERS, USER, Found, functions_in, origins
-from eagerflow.capture.ledger.remembering import ALL, Remembered, category, is_symbolic
+from eagerflow.capture.ledger.remembering import ALL, Remembered, category
 from eagerflow.capture.ledger.sameness import ABSENT
 
 Reading = Any  # imports this module
@@ -427,7 +427,7 @@ def opaque(
     objects: bool = True,
 ) -> list[Found]:  # fmt: skip
     """A call of code that is not watched."""
-    f, known, name = function
+    f, known, _ = function
     reading.watch.register(f, known)
     what = PURE if not objects else refuse_some(reading, function)
     if what == EFFECT:
@@ -444,9 +444,9 @@ def opaque(
 
 def _looks(reading: Reading, parts: list[Expression]) -> bool:
     """Whether C code among the arguments will look into the others."""
-    return any(
-        is_looker(found.value) for part in parts for found in reading.find(part)
-    ) or any(is_looker(cls) for part in parts for cls in reading.made_of(part))
+    return any(is_looker(found.value) for part in parts for found in reading.find(part)) or any(
+        is_looker(cls) for part in parts for cls in reading.made_of(part)
+    )
 
 
 def _asked(

@@ -38,6 +38,7 @@ def _contents(cell: Any, _: Any) -> Any:
 
 
 def in_context(variable: Any, _: Any = None) -> Any:
+    """The value of a context variable, ABSENT if it has none."""
     try:
         return variable.get()
     except LookupError:
@@ -127,7 +128,8 @@ class Fact:
     """
 
     __slots__ = (
-        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "line", "name", "remembered",
+        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "line", "name",
+        "remembered",
     )  # fmt: skip
 
     def __init__(

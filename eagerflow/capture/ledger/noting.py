@@ -200,7 +200,9 @@ class Noting:
     def printing(self) -> None:
         """NumPy's print options decide on a text."""
         if not self.run.trusted:
-            self._setting("np.get_printoptions()", arrayprint, "format_options", np.get_printoptions)
+            self._setting(
+                "np.get_printoptions()", arrayprint, "format_options", np.get_printoptions
+            )
 
     def _setting(self, name: str, module: Any, variable: str, public: Callable[[], Any]) -> None:
         """A setting of NumPy: the object that holds it if there is one, which is quick."""

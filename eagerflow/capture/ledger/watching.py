@@ -336,7 +336,9 @@ class Watch:
         held = getattr(own, "__dict__", {})
         cls = type(own)
         place = frame.f_code.co_filename, frame.f_code.co_firstlineno
-        self.note("attribute", f"{label}.__class__", "attribute", own, "__class__", cls, place, True)
+        self.note(
+            "attribute", f"{label}.__class__", "attribute", own, "__class__", cls, place, True
+        )
         for name in names:
             full = f"{label}.{name}"
             part = held.get(name, ABSENT)

@@ -99,12 +99,14 @@ CONTAINERS = {
     "matrix row": ("np.array([1.0, 2.0]).view(np.recarray)", "{0}[0] = 0.5"),
     "masked array": ("np.ma.array([1.0, 2.0], mask=[0, 0])", "{0}[0] = 0.5"),
 }
-READERS = """
+READERS = (
+    """
 sum({0}) | sorted({0}) | min({0}) | max({0}, key=operator.neg) | len({0}) | list({0}) | tuple({0})
 set({0}) == {{1.0, 2.0}} | 0.5 in {0} | not any(v == 0.5 for v in {0}) | [v for v in {0}]
 str({0}) | repr({0}) | f"{{{0}}}" | "%s" % ({0},) | "{{}}".format({0}) | format({0})
 list(map(float, {0})) | list(map(operator.neg, {0})) | functools.reduce(operator.add, {0})
-functools.reduce(max, {0}) | last(*{0}) | O.last(*{0}) | max(*{0}) | [*{0}][-1] | list(reversed(list({0})))
+functools.reduce(max, {0}) | last(*{0}) | O.last(*{0}) | max(*{0}) | [*{0}][-1]
+list(reversed(list({0}))) | list({0})[::-1]
 list(enumerate({0})) | list(zip({0}, {0})) | math.fsum({0}) | next(iter({0})) + len({0})
 list(filter(None, {0})) | list(itertools.chain({0}, {0})) | list(itertools.accumulate({0}))
 copy.copy({0}) == 1 or sorted(copy.copy({0})) | sorted(copy.deepcopy({0})) | statistics.fmean({0})
@@ -116,7 +118,10 @@ math.prod({0}) | heapq.nsmallest(3, {0}) | heapq.nlargest(3, {0}, key=operator.n
 collections.Counter({0}) | sorted({0}, key=abs) | sum(itertools.starmap(pow, [(v, 2) for v in {0}]))
 list(map(O.last, {0})) | max(map(abs, {0})), len({0}) | operator.length_hint({0}) + sum({0})
 (lambda a, *b: len(b))(*{0}) | print(*{0}) or sum({0}) | bytes(str(list({0})), "ascii")
-""".replace("\n", " | ").strip(" |").split(" | ")
+""".replace("\n", " | ")
+    .strip(" |")
+    .split(" | ")
+)
 HOLDERS = {
     "global": ("G = {make}", "G"),
     "attribute": ("O.v = {make}", "O.v"),
@@ -194,7 +199,8 @@ EQUALS = [
     ("uuid.UUID(int=1)", "uuid.UUID(int=2)", "G.int"),
     ("struct.unpack('<d', bytes.fromhex('000000000000f87f'))[0]",
      "struct.unpack('<d', bytes.fromhex('010000000000f87f'))[0]", "struct.pack('<d', G).hex()"),
-    ("np.float64('nan')", "np.frombuffer(bytes.fromhex('010000000000f87f'))[0]", "G.tobytes().hex()"),
+    ("np.float64('nan')", "np.frombuffer(bytes.fromhex('010000000000f87f'))[0]",
+     "G.tobytes().hex()"),
     ("np.float32(0)", "np.float32(-0.0)", "repr(G)"),
     ("np.int32(1)", "np.int64(1)", "str(G.dtype)"),
     ("np.str_('a')", "'a'", "type(G).__name__"),
@@ -304,7 +310,8 @@ MODELS = {
     ),
     "call of the class": (
         _MODEL + "class Own(ef.nn.Dense):\n    def call(self, v): return super().call(v)\n"
-        "m.layers.append(Own(3)); m(X)", "Own.call = lambda self, v: v",
+        "m.layers.append(Own(3)); m(X)",
+        "Own.call = lambda self, v: v",
     ),
     "call of one layer": (_MODEL, "m.layers[1].call = lambda v: v"),
     "the loss": (_MODEL, "m.loss = ef.nn.losses.get('mae')"),
