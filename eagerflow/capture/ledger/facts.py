@@ -57,7 +57,7 @@ def answer(f: Any, given: Any) -> Any:
 _OF_MAKING = {
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
     "__annotations_cache__", "__classcell__", "__classdictcell__", "__conditional_annotations__",
-    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__",
+    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__", "__slotnames__",
     "__static_attributes__", "__type_params__", "__weakref__",
 }  # fmt: skip
 
@@ -255,7 +255,9 @@ class Ledger:
                 now = fact.now()
                 renewed = renewed or now is not fact.remembered
                 fact.remembered = now
-        if renewed:
+        here = [fact for fact in self.facts if not fact.gone]
+        if renewed or len(here) < len(self.facts):
+            self.facts = here
             self._arrange()
         return None
 
@@ -290,8 +292,10 @@ class Ledger:
 def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
     """How a fact is checked beside others like it, and the row that it fills there."""
     holder, key, value = fact.holder, fact.key, fact.remembered
+    there = value is not ABSENT
+    if fact._weak and fact.how == "attribute" and there and type(value) is not MethodType:
+        return "weak", (holder, key, value)
     if not fact._weak and type(value) is not Remembered:
-        there = value is not ABSENT
         if fact.how == "item" and type(holder) is dict:
             return ("item" if there else "missing"), (holder, key, value)
         if fact.how == "member" and there:
@@ -314,6 +318,7 @@ _MEASURES: dict[str, Any] = {"length": len, "truth": bool}
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
     "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
     "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
+    "weak": lambda *c: lambda: all(map(is_, map(getattr, map(call, c[0]), c[1]), c[2])),
     "method": lambda *c: lambda: all(map(eq, map(getattr, c[0], c[1]), c[2])),
     "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
     "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),

@@ -49,6 +49,7 @@ Watch = Any  # imports this module
 
 __all__ = ["Reading"]
 
+_GIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 _HOLDING = {"weakref", "_weakrefset", "collections"}  # classes that keep parts in an attribute
 
 
@@ -134,11 +135,13 @@ class Reading(Using):
         elif not self.late:
             self.store(action, certain)
 
-    def each(self, expression: Expression, do: Callable[[Found], None]) -> None:
-        """``do`` with every value that an expression can have."""
+    def each(
+        self, expression: Expression, do: Callable[[Found], None], deep: bool = False
+    ) -> None:
+        """``do`` with every value that an expression can have, ``deep`` also within new lists."""
         if expression.kind in ("built", "either"):
             for part in expression.parts:
-                self.each(part, do if expression.kind == "either" else self.use)
+                self.each(part, do if deep or expression.kind == "either" else self.use, deep)
             return
         values = self.find(expression)
         if not values and not (do == self.iterate and self._is_walked(expression)):
@@ -490,12 +493,13 @@ class Reading(Using):
         ``inside`` counts the attributes of an object among its parts; who only looks at a result
         as a whole need not know, as all of the object has been looked at when it was passed on.
         """
-        if expression.kind not in ("call", "spread", "attribute", "item", "built", "either"):
+        if expression.kind not in _GIVING:
             return []
         result: list[Found] = []
         first, *parts = expression.parts or (None,)
         if first is not None and expression.kind in ("call", "spread"):
-            parts = [*first.parts, *parts] if first.kind == "attribute" else parts
+            before = [first] if first.kind in ("call", "spread") else []
+            parts = [*(first.parts if first.kind == "attribute" else before), *parts]
         elif first is not None:
             parts = [first, *parts]
         for part in parts:

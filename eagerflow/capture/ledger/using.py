@@ -28,7 +28,7 @@ class Using(Noting):
     """
 
     find: Callable[[Expression], list[Found]]
-    each: Callable[[Expression, Callable[[Found], None]], None]
+    each: Callable[..., None]
     perhaps: Callable[[Expression], list[Found]]
     attribute: Callable[..., list[Found]]
     _parts: Callable[[Found], list[Found]]
@@ -182,6 +182,8 @@ class Using(Noting):
             self.iterate(found)
 
     def _measure(self, how: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
+        if any(self.watch.has("whole", value, (deep, False)) for deep in (False, True)):
+            return
         pre = self.watch.mutated.get(id(value))
         now = measure(pre[1].parts if pre else value)
         self.note("contents", name, how, value, None, now)

@@ -157,8 +157,10 @@ class Walk:
             self.act("text", *self.take(TEXTS.get(name, 2)))
             self.push(self.value("result"))
         elif name in OPERATORS:
-            self.act("use", *self.take(OPERATORS[name]))
-            self.push(self.value("result"))
+            parts = self.take(OPERATORS[name])
+            self.act("use", *parts)
+            # One list or dict may come of others, with what they hold.
+            self.push(self.value("result", parts=parts if name == "BINARY_OP" else ()))
         elif name in TRUTH:
             self.act("truth", *self.take(1))
             if "JUMP" not in name:
