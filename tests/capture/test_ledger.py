@@ -150,16 +150,16 @@ def stale_programs(seeds):
 
 
 def test_random_functions_are_never_stale():
-    missed, differ = stale_programs(range(120))
+    missed, differ = stale_programs(range(2_000))
     assert missed == []
-    assert differ > 20
+    assert differ > 500
 
 
 @pytest.mark.soak
 def test_many_random_functions_are_never_stale():
-    missed, differ = stale_programs(range(10_000, 20_000))
+    missed, differ = stale_programs(range(10_000, 35_000))
     assert missed == []
-    assert differ > 2_000
+    assert differ > 6_000
 
 
 def test_planted_blindness_is_found_by_random_functions(monkeypatch):

@@ -13,7 +13,7 @@ import weakref
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.ledger import walking
+from eagerflow.capture.ledger import opcodes, walking
 from eagerflow.capture.ledger.facts import Fact, Ledger
 from eagerflow.capture.ledger.watching import Watch, watching
 from eagerflow.errors import CaptureError, EagerflowError
@@ -372,7 +372,7 @@ def test_bytes_and_typed_arrays():
 
 def test_all_instructions_are_known():
     known = {
-        *walking._PLAIN, *walking._OPERATORS, *walking._TRUTH, *walking._HANDLERS,
+        *opcodes.EFFECTS, *opcodes.OPERATORS, *opcodes.TEXTS, *opcodes.TRUTH, *walking._HANDLERS,
         # of the compiler and of the machine itself, never in the code of a function
         "SETUP_FINALLY", "SETUP_CLEANUP", "SETUP_WITH", "POP_BLOCK", "JUMP", "JUMP_NO_INTERRUPT",
         "RESERVED", "ENTER_EXECUTOR",

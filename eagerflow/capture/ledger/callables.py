@@ -41,8 +41,8 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "ASKED", "EFFECT", "PURE", "RANDOM", "SEEDED", "THREADS", "TRACER", "TRACES", "UNKNOWN", "is_deep",
-    "is_looker", "makes_text", "what_it_reads",
+    "ASKED", "EFFECT", "PURE", "RANDOM", "SEEDED", "THREADS", "TRACER", "TRACES", "UNKNOWN",
+    "is_deep", "is_looker", "makes_text", "what_it_reads",
 ]  # fmt: skip
 
 PURE, ASKED, EFFECT, THREADS, RANDOM, TRACER, UNKNOWN = (
@@ -80,10 +80,10 @@ def _named() -> dict[Any, str]:
             gc.get_threshold, gc.get_debug, os.getcwd, os.getcwdb, os.getpid, os.path.expandvars,
             os.path.expanduser, os.path.abspath, np.geterr, np.geterrcall, np.getbufsize,
             np.get_printoptions, inspect.signature, inspect.getfullargspec, inspect.getmro,
-            inspect.getdoc, inspect.getmembers, inspect.isgeneratorfunction, inspect.iscoroutinefunction,
-            inspect.getclosurevars, typing.get_type_hints, dataclasses.fields,
-            threading.current_thread, threading.main_thread, logging.getLogger, decimal.getcontext,
-            locale.getlocale, locale.localeconv, threading.Thread.is_alive,
+            inspect.getdoc, inspect.getmembers, inspect.isgeneratorfunction,
+            inspect.iscoroutinefunction, inspect.getclosurevars, typing.get_type_hints,
+            dataclasses.fields, threading.current_thread, threading.main_thread, logging.getLogger,
+            decimal.getcontext, locale.getlocale, locale.localeconv, threading.Thread.is_alive,
             logging.Logger.isEnabledFor, logging.Logger.getEffectiveLevel,
             logging.Logger.hasHandlers, type.mro, type.__subclasses__,
             *([sys.get_int_max_str_digits] if hasattr(sys, "get_int_max_str_digits") else []),
@@ -138,7 +138,7 @@ def what_it_reads(f: Any) -> str:
         return _of_method(f.__objclass__, f.__name__)
     if isinstance(f, np.ufunc):
         return PURE
-    if isinstance(f, FunctionType) and f.__module__ == "pathlib":
+    if isinstance(f, FunctionType) and str(f.__module__).startswith("pathlib"):
         return PURE if "PurePath." in f.__qualname__ else UNKNOWN
     named = f if isinstance(f, FunctionType | BuiltinFunctionType | type) else type(f)
     return _of_module(named)

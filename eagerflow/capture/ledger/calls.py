@@ -117,7 +117,7 @@ def call(reading: Reading, expression: Expression) -> list[Found]:
         if callee.kind != "function" and not (reading.open and not reading.late):
             deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
             for part in parts:
-                reading.each(part, lambda found: reading.use(found, ALL if deep else True))
+                reading.each(part, lambda found: reading.use(found, ALL if deep else True), deep)
                 if deep:
                     reading.text(part)
         reading.open = reading.open or callee.kind == "function"
@@ -257,8 +257,8 @@ def _cache_of(f: Any) -> dict[Any, Any]:
 
 def _entries(
     reading: Reading, f: Any, expression: Expression, parts: list[Expression]
-) -> dict[Any, Any]:
-    """The entries of its cache that a call may get: one, if the arguments are known."""
+) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
+    """The entries of its cache that a call may get; one, and the arguments, if they are known."""
     cache = _cache_of(f)
     values = [reading.find(part) for part in parts]
     if (
@@ -269,8 +269,8 @@ def _entries(
     ):
         given = tuple(found[0].value for found in values)
         key = given[0] if len(given) == 1 and type(given[0]) in (int, str) else given
-        return {key: cache[key]} if key in cache else {}
-    return dict(cache)
+        return ({key: cache[key]}, given) if key in cache else ({}, None)
+    return dict(cache), None
 
 
 def _called_cached(
@@ -279,14 +279,13 @@ def _called_cached(
     """What was computed before the trace is not computed again, so nobody sees what it reads."""
     f, known, name = function
     reading.watch.register(f, known)
-    entries = _entries(reading, f, expression, parts)
+    entries, given = _entries(reading, f, expression, parts)
     for key, entry in entries.items():
         label = f"the result of {name} in its cache"
         reading.note("item", label, "item", _cache_of(f), key, entry)
     for part in parts:
         reading.each(part, lambda found: pass_on(reading, found))
-    if len(entries) == 1 and expression.kind == "call":  # as the call itself will find it
-        given = [reading.find(part)[0].value for part in parts]
+    if given is not None:  # the call itself will find it as well
         return [Found(f(*given), True, f"{name}(...)")]
     if entries and expression.kind == "call":
         reading.tell(name, f)
@@ -367,8 +366,7 @@ def _called_class(
         reading.walked.add(expression)
         deep = _looks(reading, parts)
         for part in parts:
-            reading.each(part, lambda found: reading.use(found, ALL) if deep else (
-                reading.iterate(found)))  # fmt: skip
+            reading.each(part, (lambda f: reading.use(f, ALL)) if deep else reading.iterate, deep)
             reading.each(part, lambda found: pass_on(reading, found))
         return []
     if issubclass(cls, decimal.Decimal):
@@ -427,7 +425,7 @@ def opaque(
     objects: bool = True,
 ) -> list[Found]:  # fmt: skip
     """A call of code that is not watched."""
-    f, known, name = function
+    f, known, _ = function
     reading.watch.register(f, known)
     what = PURE if not objects else refuse_some(reading, function)
     if what == EFFECT:
@@ -436,7 +434,7 @@ def opaque(
         return _asked(reading, expression, function, parts)
     depth: bool | str = ALL if objects and (is_deep(f) or _looks(reading, parts)) else objects
     for part in parts:
-        reading.each(part, lambda found: reading.use(found, depth))
+        reading.each(part, lambda found: reading.use(found, depth), depth == ALL)
         if makes_text(f):
             reading.text(part)
     return []

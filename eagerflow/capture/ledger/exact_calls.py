@@ -206,7 +206,7 @@ def _reduce(
     deep = any(is_looker(found.value) for part in parts for found in reading.find(part))
     for part in parts:
         reading.each(part, lambda found: pass_on(reading, found))
-        reading.each(part, lambda f: reading.use(f, ALL) if deep else reading.iterate(f))
+        reading.each(part, (lambda f: reading.use(f, ALL)) if deep else reading.iterate, deep)
     return []
 
 

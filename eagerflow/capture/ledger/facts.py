@@ -38,6 +38,7 @@ def _contents(cell: Any, _: Any) -> Any:
 
 
 def in_context(variable: Any, _: Any = None) -> Any:
+    """The value of a context variable, ABSENT if it has none."""
     try:
         return variable.get()
     except LookupError:
@@ -56,7 +57,7 @@ def answer(f: Any, given: Any) -> Any:
 _OF_MAKING = {
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
     "__annotations_cache__", "__classcell__", "__classdictcell__", "__conditional_annotations__",
-    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__",
+    "__dict__", "__doc__", "__firstlineno__", "__module__", "__qualname__", "__slotnames__",
     "__static_attributes__", "__type_params__", "__weakref__",
 }  # fmt: skip
 
@@ -151,8 +152,8 @@ class Fact:
     """
 
     __slots__ = (
-        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "lent", "line", "name",
-        "remembered",
+        "_weak", "by_itself", "exact", "file", "holder", "how", "key", "kind", "lent", "line",
+        "name", "remembered",
     )  # fmt: skip
 
     def __init__(
@@ -294,7 +295,9 @@ class Ledger:
                 now = fact.now()
                 renewed = renewed or now is not fact.remembered
                 fact.remembered = now
-        if renewed:
+        here = [fact for fact in self.facts if not fact.gone]
+        if renewed or len(here) < len(self.facts):
+            self.facts = here
             self._arrange()
         return None
 
@@ -330,10 +333,15 @@ def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
     """How a fact is checked beside others like it, and the row that it fills there."""
     holder, key, value = fact.holder, fact.key, fact.remembered
     there = value is not ABSENT
-    if fact.lent and type(value) is not Remembered and fact.how == "attribute" and there:
+    kind = type(value)
+    if fact.lent and kind is not Remembered and fact.how == "attribute" and there:
         own = weakref.proxy(holder()), key, value
-        return ("method" if type(value) is Weakly else "attribute"), own
-    if not fact._weak and type(value) is not Remembered and type(value) is not Weakly:
+        return ("method" if kind is Weakly else "attribute"), own
+    if kind is Remembered or kind is Weakly:
+        pass
+    elif fact._weak and fact.how == "attribute" and there and kind is not MethodType:
+        return "weak", (holder, key, value)
+    elif not fact._weak:
         if fact.how == "item" and type(holder) is dict:
             return ("item" if there else "missing"), (holder, key, value)
         if fact.how == "member" and there:
@@ -356,6 +364,7 @@ _MEASURES: dict[str, Any] = {"length": len, "truth": bool}
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
     "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
     "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
+    "weak": lambda *c: lambda: all(map(is_, map(getattr, map(call, c[0]), c[1]), c[2])),
     "method": lambda *c: lambda: all(map(eq, c[2], map(getattr, c[0], c[1]))),
     "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
     "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),

@@ -53,8 +53,8 @@ class Run:
     """One call of a watched function, while it runs."""
 
     __slots__ = (
-        "builtins", "cells", "code", "failed", "file", "globals", "hidden", "late", "other", "program",
-        "quiet", "returned", "root", "stores", "trusted",
+        "builtins", "cells", "code", "failed", "file", "globals", "hidden", "late", "other",
+        "program", "quiet", "returned", "root", "stores", "trusted",
     )  # fmt: skip
 
     def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:

@@ -32,6 +32,7 @@ Watch = Any  # imports what imports this module
 
 __all__ = ["Noting"]
 
+_DEPTHS: dict[bool | str, int] = {ALL: 1, True: 2, False: 3}
 _OTHERS = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"} - {"__main__"}
 _users: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
@@ -106,7 +107,8 @@ class Noting:
             return
         if kind == "object" and (self.run.trusted or is_tool(value)):
             return
-        if any(self.watch.has("whole", value, k) for k in (key, (True, objects), (True, True))):
+        deeper = [(True, ALL), (True, True), (True, False)][: _DEPTHS[objects] if deep else 3]
+        if any(self.watch.has("whole", value, k) for k in (key, *deeper)):
             return
         pre = self.watch.mutated.get(id(value))
         known = pre[1] if pre else self._remember(value, name, deep, objects)

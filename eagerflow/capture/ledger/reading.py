@@ -19,14 +19,10 @@ from types import (
 )
 from typing import Any
 
-import numpy as np
-
 from eagerflow.capture.ledger import calls, exact_calls  # noqa: F401 - it fills in what is exact
 from eagerflow.capture.ledger.instructions import Action, Expression, Piece
 from eagerflow.capture.ledger.lookup import (
     CODE,
-    CORE,
-    FOREIGN,
     LAYERS,
     MADE,
     MISSING,
@@ -38,27 +34,26 @@ from eagerflow.capture.ledger.lookup import (
     origins,
     own_names,
 )
-from eagerflow.capture.ledger.noting import Noting
 from eagerflow.capture.ledger.remembering import (
     TooLarge,
     attributes_of,
     category,
-    elements,
     remember,
 )
 from eagerflow.capture.ledger.sameness import ABSENT
 from eagerflow.capture.ledger.sameness import PLAIN as PLAIN_TYPES
+from eagerflow.capture.ledger.using import Using
 from eagerflow.variable import Variable
 
 Watch = Any  # imports this module
 
 __all__ = ["Reading"]
 
+_GIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 _HOLDING = {"weakref", "_weakrefset", "collections"}  # classes that keep parts in an attribute
-_FEW = 1_000  # parts of a container that are looked at for what a call may have given
 
 
-class Reading(Noting):
+class Reading(Using):
     """One look at a piece, before it runs or (``late``) after it has run."""
 
     def __init__(self, watch: Watch, run: Run, values: Any, late: bool) -> None:
@@ -127,7 +122,7 @@ class Reading(Noting):
             self.classes(parts[0])
             self.ask("abc.get_cache_token", abc.get_cache_token)
         elif verb == "match":
-            self.match(*parts, *action.name)
+            self.match(parts[0], parts[1], *action.name)
         elif verb == "truth":
             self.each(parts[0], self.truth)
         elif verb == "contains":
@@ -140,11 +135,11 @@ class Reading(Noting):
         elif not self.late:
             self.store(action, certain)
 
-    def each(self, expression: Expression, do: Callable[[Found], None]) -> None:
-        """``do`` with every value that an expression can have."""
+    def each(self, expression: Expression, do: Callable[[Found], None], deep: bool = False) -> None:
+        """``do`` with every value that an expression can have, ``deep`` also within new lists."""
         if expression.kind in ("built", "either"):
             for part in expression.parts:
-                self.each(part, do if expression.kind == "either" else self.use)
+                self.each(part, do if deep or expression.kind == "either" else self.use, deep)
             return
         values = self.find(expression)
         if not values and not (do == self.iterate and self._is_walked(expression)):
@@ -158,186 +153,6 @@ class Reading(Noting):
             expression = expression.parts[-1]
         self.find(expression)
         return expression in self.walked
-
-    # What is done with values -------------------------------------------------------------------
-
-    def use(self, found: Found, objects: bool = False) -> None:
-        """All of a value may be looked at."""
-        value, known, name = found
-        kind = category(value)
-        self.surroundings(value)
-        if kind == "plain" or kind == "tensor":
-            return
-        self.classed(found)
-        if kind == "code":
-            calls.pass_on(self, found)
-        elif kind == "container" and not known:
-            for key, part in self._few(value):
-                inner = Found(part, self.watch.knows(part), f"{name}[{key!r}]")
-                if inner.known or category(part) == "container":
-                    self.use(inner, objects)
-        elif not known:
-            return
-        elif kind in ("container", "array") or (kind == "object" and objects):
-            self.whole(found, True, objects)
-        elif kind != "object":
-            self.refuse(kind, name, value)
-
-    def operand(self, found: Found) -> None:
-        """An operator, or what makes a text, looks at a value in a way that its class has."""
-        root = type(found.value).__module__.partition(".")[0]
-        self.use(found, root in sys.stdlib_module_names and root != "__main__")
-
-    def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
-        """A value is matched with a class pattern."""
-        self.belongs(subject, cls, isinstance)
-        owners = self.find(subject)
-        for owner in owners or self.perhaps(subject):
-            self.use(owner, True)
-            for found in self.find(cls):
-                given = getattr(found.value, "__match_args__", ())[:count]
-                for name in (*given, *names):
-                    self.attribute(owner, name)
-
-    def text(self, expression: Expression) -> None:
-        """A value is written as text: if it may hold an array, as NumPy's options say."""
-        if expression.kind == "built":
-            for part in expression.parts:
-                self.text(part)
-            return
-        values = self.find(expression)
-        if not values or any(category(f.value) not in ("plain", "tensor") for f in values) or any(
-            isinstance(f.value, np.generic) for f in values
-        ):  # fmt: skip
-            self.printing()
-        for found in values:
-            self._shown(found, 3)
-
-    def _shown(self, found: Found, depth: int) -> None:
-        """The text of a Variable shows the value of now."""
-        if isinstance(found.value, Variable):
-            self.tell(f"the value of {found.name} in a text", found.value)
-        elif depth and category(found.value) == "container":
-            for part in self._parts(found):
-                self._shown(part, depth - 1)
-
-    def identity(self, found: Found) -> None:
-        """It is asked which object a value is: an equal one is another."""
-        if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
-            self.watch.exact.append(found.value)
-
-    def classes(self, expression: Expression) -> list[type]:
-        """The classes of what an expression may be, and what they say."""
-        found = []
-        for owner in self.find(expression):
-            self.classed(owner)
-            found.append(type(owner.value))
-        return found or self.made_of(expression)
-
-    def made_of(self, expression: Expression) -> list[type]:
-        """The classes that are called to make a value of which no more is known."""
-        if expression.kind not in ("call", "spread") or self.run.trusted:
-            return []
-        found = [f.value for f in self.find(expression.parts[0]) if isinstance(f.value, type)]
-        for cls in found:
-            self.of_class(cls)
-        return found
-
-    def belongs(
-        self, expression: Expression, classes: Expression, ask: Callable[..., bool]
-    ) -> None:
-        """It is asked whether a value belongs to a class."""
-        if self.run.trusted:
-            return
-        wanted = classes.parts if classes.kind == "built" else (classes,)
-        found = [f for part in wanted for f in self.find(part)]
-        plain = found and all(type(f.value) is type for f in found)
-        self.classes(expression)
-        for f in found:
-            self.classed(f)
-            if isinstance(f.value, type):
-                self.of_class(f.value)
-        owners = self.find(expression)
-        for owner in owners:
-            if ask is issubclass and isinstance(owner.value, type):
-                self.of_class(owner.value)
-            if owner.known and category(owner.value) in ("object", "code", "container", "array"):
-                for f in [] if plain else found:
-                    self.ask(ask.__name__, ask, owner.value, f.value)
-        if not plain and not (owners and all(owner.known for owner in owners)):
-            self.ask("abc.get_cache_token", abc.get_cache_token)
-
-    def _few(self, value: Any) -> list[tuple[Any, Any]]:
-        pairs = []
-        for pair in elements(value):
-            pairs.append(pair)
-            if len(pairs) == _FEW:
-                break
-        return pairs
-
-    def iterate(self, found: Found) -> None:
-        """The elements of a value are walked over."""
-        value, known, _ = found
-        kind = category(value)
-        self.classed(found)
-        if not known or kind in ("plain", "tensor", "code"):
-            return
-        if kind == "container" and not calls.method_of(value, "__iter__"):
-            self.whole(found, False)
-        elif kind == "object":
-            own = calls.method_of(value, "__iter__") or calls.method_of(value, "__getitem__")
-            if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
-                self.whole(found, True, True)
-        else:
-            self.use(found)
-
-    def truth(self, found: Found) -> None:
-        """A value is asked whether it is true."""
-        value, known, name = found
-        kind = category(value)
-        self.classed(found)
-        if known and kind == "container" and not calls.method_of(value, "__bool__", "__len__"):
-            self._measure("truth", f"bool({name})", value, bool)
-        elif known and kind in ("array", "foreign"):
-            self.use(found)
-
-    def length(self, found: Found) -> None:
-        """A value is asked how long it is."""
-        value, known, name = found
-        if known and category(value) == "container" and not calls.method_of(value, "__len__"):
-            self._measure("length", f"len({name})", value, len)
-        else:
-            self.iterate(found)
-
-    def _measure(self, how: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
-        pre = self.watch.mutated.get(id(value))
-        now = measure(pre[1].parts if pre else value)
-        self.note("contents", name, how, value, None, now)
-
-    def contains(self, item: Expression, container: Expression) -> None:
-        """A container is asked for an element."""
-        items = self.find(item)
-        if container.kind == "built":
-            self.each(container, self.use)
-        for found in self.find(container):
-            value, known, name = found
-            self.classed(found)
-            if known and isinstance(value, dict) and not calls.method_of(value, "__contains__"):
-                for key in items:
-                    if category(key.value) == "plain" and calls.is_key(key.value):
-                        self._presence(value, key.value, f"{key.value!r} in {name}")
-                    else:
-                        self.whole(found, False)
-                if not items:
-                    self.whole(found, False)
-            elif known and category(value) not in ("plain", "tensor", "code"):
-                self.use(found, True)
-        self.each(item, self.use)
-
-    def _presence(self, value: Any, key: Any, name: str) -> None:
-        pre = self.watch.mutated.get(id(value))
-        now = any(key == k for k, _ in pre[1].parts) if pre else dict.__contains__(value, key)
-        self.note("contents", name, "presence", value, key, now)
 
     def store(self, action: Action, certain: bool) -> None:
         """Something is assigned: the trace has put there what it reads after that."""
@@ -456,7 +271,8 @@ class Reading(Noting):
     def _super(self, expression: Expression) -> list[Found]:
         found = []
         for cls in self.find(expression.parts[0]):
-            for own in self.find(expression.parts[1]):
+            # Of an object that the trace makes, what its class has.
+            for own in self.find(expression.parts[1]) or [cls]:
                 if isinstance(cls.value, type):
                     try:
                         found.append(Found(super(cls.value, own.value), True, "super()"))
@@ -551,7 +367,8 @@ class Reading(Noting):
         functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
         self.watch.register(raw, known)
         if isinstance(raw, functools.singledispatchmethod):
-            calls.closed(self, raw.dispatcher.dispatch, full)
+            dispatch: Any = raw.dispatcher
+            calls.closed(self, dispatch.dispatch, full)
         elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
             return self._later(offset, full)
         elif known and category(value) == "object":
@@ -674,12 +491,13 @@ class Reading(Noting):
         ``inside`` counts the attributes of an object among its parts; who only looks at a result
         as a whole need not know, as all of the object has been looked at when it was passed on.
         """
-        if expression.kind not in ("call", "spread", "attribute", "item", "built", "either"):
+        if expression.kind not in _GIVING:
             return []
         result: list[Found] = []
         first, *parts = expression.parts or (None,)
         if first is not None and expression.kind in ("call", "spread"):
-            parts = [*first.parts, *parts] if first.kind == "attribute" else parts
+            before = [first] if first.kind in ("call", "spread") else []
+            parts = [*(first.parts if first.kind == "attribute" else before), *parts]
         elif first is not None:
             parts = [first, *parts]
         for part in parts:

@@ -32,8 +32,8 @@ from eagerflow.capture.ledger.sameness import PLAIN, by_value, same
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
-    "ALL", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of", "category",
-    "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "remember_tree",
+    "ALL", "ARRAY_BYTES", "CANNOT", "CONTAINERS", "Remembered", "TooLarge", "attributes_of",
+    "category", "elements", "is_symbolic", "is_tool", "name_of_code", "remember", "remember_tree",
 ]  # fmt: skip
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
@@ -48,8 +48,9 @@ _CODE: tuple[type, ...] = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type,
     types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-    type(collections.namedtuple("Named", "field").field), types.CodeType, types.GenericAlias, functools.partial,
-    staticmethod, classmethod, property, np.ufunc, type(functools.lru_cache(len)),
+    type(vars(collections.namedtuple("Named", "field"))["field"]), types.CodeType,
+    types.GenericAlias, functools.partial, staticmethod, classmethod, property, np.ufunc,
+    type(functools.lru_cache(len)),
 )  # fmt: skip
 # Written in C and without value, but nothing that a function reads from them can change.
 _STEADY: tuple[type, ...] = (
@@ -402,8 +403,9 @@ def remember(
     """What ``value`` holds now; with ``deep`` also what its parts hold.
 
     ``objects`` remembers the attributes of an object too, ``ALL`` those of objects that it holds
-    as well; without it only data such as dataclasses are looked into there. ``refuse`` is called with the category
-    and the value of what cannot be compared, ``know`` with every part that has parts of its own.
+    as well; without it only data such as dataclasses are looked into there. ``refuse`` is called
+    with the category and the value of what cannot be compared, ``know`` with every part that has
+    parts of its own.
     Raises TooLarge.
     """
     result = _Walk(deep, refuse, objects, know).step(value, 0)

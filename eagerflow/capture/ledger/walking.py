@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
+from eagerflow.capture.ledger.opcodes import EFFECTS, ENDS, OPERATORS, TEXTS, TRUTH
+
 __all__ = ["Action", "Expression", "Walk"]
 
 
@@ -14,10 +16,10 @@ class Expression:
     """Where a value on the stack comes from.
 
     ``kind`` says how to read ``name`` and ``parts``: ``global``, ``name`` (of a local of
-    code that is not in a function, or a global), ``deref``, ``local``,
-    ``constant``, ``given`` (a value that was found), ``module``, ``attribute``, ``item``,
-    ``super``, ``call``, ``spread`` (a call with ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``), ``result`` (of an
-    operator), ``either``, ``null``, ``unknown``.
+    code that is not in a function, or a global), ``deref``, ``local``, ``constant``, ``given``
+    (a value that was found), ``module``, ``attribute``, ``item``, ``super``, ``call``, ``spread``
+    (a call with ``*args``), ``function``, ``built`` (a list, tuple ... of ``parts``, or one that
+    has ``grown`` in a loop), ``result`` (of an operator), ``either``, ``null``, ``unknown``.
     """
 
     __slots__ = ("kind", "line", "name", "offset", "parts")
@@ -45,11 +47,10 @@ class Action(NamedTuple):
     """What an instruction does to values that it did not make.
 
     ``verb`` is ``read`` (no more than that), ``iterate`` (the elements), ``use`` (all of it),
-    ``inspect`` (also its attributes), ``text`` (what it is written as), ``identity`` (which object
-    it is), ``truth``, ``contains``, ``call``, ``make`` (a function),
-    ``kind`` (what kind of container it is), ``match`` (a class pattern with the number
-    of positions and the names), ``bind`` (a local), ``return``, or ``store_`` and what: ``attribute``, ``item``, ``global``,
-    ``deref``.
+    ``text`` (what it is written as), ``identity`` (which object it is), ``kind`` (what kind of
+    container), ``match`` (a class pattern, with the number of positions and the names), ``truth``,
+    ``contains``, ``call``, ``make`` (a function), ``bind`` (a local), ``return``, or ``store_``
+    and what: ``attribute``, ``item``, ``global``, ``deref``.
     """
 
     verb: str
@@ -59,48 +60,6 @@ class Action(NamedTuple):
     line: int | None
 
 
-# What is taken from the stack and what is put on it, where nothing is read from the values.
-_PLAIN: dict[str, tuple[int, int]] = {
-    name: effect
-    for effect, names in {
-        (0, 0): """
-            ASYNC_GEN_WRAP CACHE COPY_FREE_VARS DELETE_DEREF DELETE_FAST DELETE_GLOBAL DELETE_NAME
-            EXIT_INIT_CHECK EXTENDED_ARG INTERPRETER_EXIT JUMP_BACKWARD NOP NOT_TAKEN
-            JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD MAKE_CELL PRECALL RESUME RETURN_CONST
-            RETURN_GENERATOR SETUP_ANNOTATIONS""",
-        (0, 1): """
-            LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_COMMON_CONSTANT LOAD_LOCALS
-            WITH_EXCEPT_START""",
-        (1, 0): """
-            POP_EXCEPT POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
-            POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE POP_JUMP_IF_NONE
-            POP_JUMP_IF_NOT_NONE POP_TOP RERAISE STORE_NAME""",
-        (1, 1): """
-            CALL_INTRINSIC_1 CHECK_EG_MATCH CHECK_EXC_MATCH GET_AITER GET_AWAITABLE YIELD_VALUE
-            LOAD_SPECIAL""",
-        (1, 2): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
-        (2, 0): "END_ASYNC_FOR",
-        (2, 1): "CALL_INTRINSIC_2 PREP_RERAISE_STAR SEND",
-        (3, 2): "CLEANUP_THROW",
-        (0, 2): "GET_ANEXT",
-    }.items()
-    for name in names.split()
-}
-
-# Operators look at all of their operands.
-_OPERATORS = {
-    "BINARY_OP": 2, "COMPARE_OP": 2, "UNARY_INVERT": 1, "UNARY_NEGATIVE": 1, "UNARY_POSITIVE": 1,
-    "PRINT_EXPR": 1,
-}  # fmt: skip
-_TEXTS = {"CONVERT_VALUE": 1, "FORMAT_SIMPLE": 1, "FORMAT_WITH_SPEC": 2}
-_TRUTH = {
-    "TO_BOOL", "UNARY_NOT", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE",
-    "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
-}  # fmt: skip
-_ENDS = {
-    "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD",
-    "JUMP_BACKWARD_NO_INTERRUPT",
-}  # fmt: skip
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _VISITS = 8  # a loop that builds a container would go on forever
 _MARK_LAST = "CALL_KW" in dis.opmap  # from 3.13 on the mark of a call lies above what is called
@@ -175,9 +134,9 @@ class Walk:
                 waiting.append((target, self.stack if self.jumped is None else self.jumped))
                 if target > offset:
                     follow.append(target)
-                if instruction.opname not in _ENDS:
+                if instruction.opname not in ENDS:
                     self.branches.add(offset)
-            if instruction.opname not in _ENDS and self.index[offset] + 1 < len(self.index):
+            if instruction.opname not in ENDS and self.index[offset] + 1 < len(self.index):
                 follow.append(self.instructions[self.index[offset] + 1].offset)
                 waiting.append((follow[-1], self.stack))
             self.follows[offset] = tuple(follow)
@@ -187,20 +146,22 @@ class Walk:
         self.offset = instruction.offset
         self.line = instruction.positions.lineno if instruction.positions else None
         self.lines[self.offset] = self.line
-        if name in _PLAIN:
-            pops, pushes = _PLAIN[name]
+        if name in EFFECTS:
+            pops, pushes = EFFECTS[name]
             parts = self.take(pops)
             if name == "CALL_INTRINSIC_1" and instruction.arg == 6:  # a list becomes a tuple
                 self.push(parts[0])
             else:
                 self.stack += [self.value("call", parts=(UNKNOWN, *parts))] * pushes
-        elif name in _TEXTS or instruction.argrepr in ("%", "%="):
-            self.act("text", *self.take(_TEXTS.get(name, 2)))
+        elif name in TEXTS or instruction.argrepr in ("%", "%="):
+            self.act("text", *self.take(TEXTS.get(name, 2)))
             self.push(self.value("result"))
-        elif name in _OPERATORS:
-            self.act("use", *self.take(_OPERATORS[name]))
-            self.push(self.value("result"))
-        elif name in _TRUTH:
+        elif name in OPERATORS:
+            parts = self.take(OPERATORS[name])
+            self.act("use", *parts)
+            # One list or dict may come of others, with what they hold.
+            self.push(self.value("result", parts=parts if name == "BINARY_OP" else ()))
+        elif name in TRUTH:
             self.act("truth", *self.take(1))
             if "JUMP" not in name:
                 self.push(self.value("result"))
@@ -422,9 +383,6 @@ def _send(walk: Walk, x: Any) -> None:
         *walk.stack, result
     ]  # fmt: skip
     walk.push(receiver, result)
-
-
-del _PLAIN["SEND"]
 
 
 @_on("UNPACK_SEQUENCE UNPACK_EX")

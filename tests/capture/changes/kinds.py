@@ -105,7 +105,8 @@ sum({0}) | sorted({0}) | min({0}) | max({0}, key=operator.neg) | len({0}) | list
 set({0}) == {{1.0, 2.0}} | 0.5 in {0} | not any(v == 0.5 for v in {0}) | [v for v in {0}]
 str({0}) | repr({0}) | f"{{{0}}}" | "%s" % ({0},) | "{{}}".format({0}) | format({0})
 list(map(float, {0})) | list(map(operator.neg, {0})) | functools.reduce(operator.add, {0})
-functools.reduce(max, {0}) | last(*{0}) | O.last(*{0}) | max(*{0}) | [*{0}][-1] | list(reversed(list({0})))
+functools.reduce(max, {0}) | last(*{0}) | O.last(*{0}) | max(*{0}) | [*{0}][-1]
+list(reversed(list({0}))) | list({0})[::-1]
 list(enumerate({0})) | list(zip({0}, {0})) | math.fsum({0}) | next(iter({0})) + len({0})
 list(filter(None, {0})) | list(itertools.chain({0}, {0})) | list(itertools.accumulate({0}))
 copy.copy({0}) == 1 or sorted(copy.copy({0})) | sorted(copy.deepcopy({0})) | statistics.fmean({0})
@@ -198,7 +199,8 @@ EQUALS = [
     ("uuid.UUID(int=1)", "uuid.UUID(int=2)", "G.int"),
     ("struct.unpack('<d', bytes.fromhex('000000000000f87f'))[0]",
      "struct.unpack('<d', bytes.fromhex('010000000000f87f'))[0]", "struct.pack('<d', G).hex()"),
-    ("np.float64('nan')", "np.frombuffer(bytes.fromhex('010000000000f87f'))[0]", "G.tobytes().hex()"),
+    ("np.float64('nan')", "np.frombuffer(bytes.fromhex('010000000000f87f'))[0]",
+     "G.tobytes().hex()"),
     ("np.float32(0)", "np.float32(-0.0)", "repr(G)"),
     ("np.int32(1)", "np.int64(1)", "str(G.dtype)"),
     ("np.str_('a')", "'a'", "type(G).__name__"),
