@@ -354,7 +354,12 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     for i, x in enumerate(data):
         if x is None:
             continue
-        wanted = _allowed(op, i, dtype if i in group and dtype else own_dtype(x))
+        try:
+            wanted = _allowed(op, i, dtype if i in group and dtype else own_dtype(x))
+        except DTypeError:
+            if type(x) is not Tensor:  # what is no array at all says so first
+                _converted(op, i, x, home, own_dtype(x))
+            raise
         if type(x) is Tensor:
             data[i] = x if x._kind.dtype == wanted else ops["astype"].call(x, wanted)
             continue

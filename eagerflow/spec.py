@@ -113,6 +113,15 @@ def as_shape(shape: Any) -> Shape:
     return result
 
 
+def _unlike(shapes: tuple[Shape, ...], sizes: set[DimLike]) -> ShapeError:
+    error = ShapeError(
+        "the shapes do not broadcast: " + " and ".join(map(_text, shapes)),
+        expected="sizes that are equal or 1, counted from the last axis",
+    )
+    error.unlike = tuple(dim for dim in sizes if isinstance(dim, Dim))
+    return error
+
+
 def broadcast(*shapes: Shape) -> Shape:
     """The shape in which ``shapes`` meet under NumPy's rule; ShapeError where they do not."""
     rank = max(map(len, shapes), default=0)
@@ -120,12 +129,7 @@ def broadcast(*shapes: Shape) -> Shape:
     for column in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
         sizes = {dim for dim in column if dim != 1}
         if len(sizes) > 1:
-            error = ShapeError(
-                "the shapes do not broadcast: " + " and ".join(map(_text, shapes)),
-                expected="sizes that are equal or 1, counted from the last axis",
-            )
-            error.unlike = tuple(dim for dim in sizes if isinstance(dim, Dim))
-            raise error
+            raise _unlike(shapes, sizes)  # no name for it here, which would be a cycle
         result.append(sizes.pop() if sizes else 1)
     return tuple(result)
 

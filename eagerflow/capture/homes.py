@@ -33,8 +33,9 @@ def homes(graph: Graph, device: Device) -> Sequence[Device]:
     for node in graph.nodes:
         place = said(node)
         home = device if place is None else as_device(place)
-        for value in node.values() if "device" not in node.op.attributes else ():
-            home = found[value]
-            break
+        if "device" not in node.op.attributes:
+            # Numbers that became constants, such as the bounds of a loop, say nothing.
+            given = sorted(node.values(), key=lambda v: v.constant is not None and not v.shape)
+            home = found[given[0]] if given else home
         found.update(dict.fromkeys(node.outputs, home))
     return [found[v] for v in graph.finals()]

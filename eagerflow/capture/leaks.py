@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import gc
 import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import ref
 
 from eagerflow import tree
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError
+from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
 __all__ = ["observers", "refuse_leaks", "young"]
 
+NEVER = 1 << 30  # objects made since the last collection
 
-@contextmanager
-def young() -> Iterator[None]:
+
+class young(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which the garbage collector does not run by itself.
 
     All that a trace makes is then young when it ends, so that ``refuse_leaks`` can look through
-    it alone, however much else there is in memory.
+    it alone, however much else there is in memory. The last one to leave sets the threshold back.
     """
-    enabled = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+
+    def acquire(self) -> None:
+        """Set a threshold that is not reached."""
+        global _threshold
+        before = gc.get_threshold()
+        if not _young:
+            _threshold = before
+        in_one_call((partial(_young.add, self), partial(gc.set_threshold, NEVER, *before[1:])))
+
+    def release(self) -> None:
+        """Let the collector run as before, unless others are inside still."""
+        if self in _young:
+            forget = partial(_young.discard, self)
+            in_one_call((forget, _young.__len__, partial(gc.set_threshold, *_threshold)))
+
+
+_young: set[young] = set()
+_threshold = gc.get_threshold()
 
 
 def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:

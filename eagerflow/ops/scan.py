@@ -68,7 +68,11 @@ def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
         backwards = (*there, slice(None, None, -1))
         total = getattr(xp, name, None) or getattr(xp, name.replace("ulative_", ""))
         source = x[backwards] if reverse else x
-        result = total(source, axis=at, dtype=accumulator(dtype))
+        if dtype == "bool":  # the standard's functions add numbers alone
+            ones = xp.astype(xp.astype(source, xp.bool), xp.int64)
+            result = xp.astype(total(ones, axis=at), xp.bool)
+        else:
+            result = total(source, axis=at, dtype=accumulator(dtype))
         if include_initial:
             one = (*x.shape[:at], 1, *x.shape[at + 1 :])
             result = xp.concat([xp.full(one, first, dtype=result.dtype), result], axis=at)

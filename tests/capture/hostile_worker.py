@@ -42,7 +42,9 @@ class Watch:
         if self.path is None:
             return
         self.events += 1
-        if event in FORBIDDEN or (event == "open" and os.fspath(args[0]) != self.path):
+        # A number is a file that was opened before, which is an event of its own.
+        opened = event == "open" and not isinstance(args[0], int)
+        if event in FORBIDDEN or (opened and os.fspath(args[0]) != self.path):
             self.bad.append((event, repr(args)[:200]))
 
     def load(self, path):
