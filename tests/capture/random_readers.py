@@ -112,8 +112,10 @@ def step(draw, text, value):
              "next(itertools.islice({0}, {1}, None))", "[x for x in {0}][{1}]",
              "Reader({0})[{1}]", "sorted({0}, key=lambda v: 0)[{1}]",
              "tuple(same({0}))[{1}]", "(lambda *a: a)(*{0})[{1}]", "operator.getitem({0}, {1})",
-             "list(map(same, {0}))[{1}]", "collections.deque({0})[{1}]", "copy.copy({0})[{1}]",
-             "list(zip({0}, {0}))[{1}][1]", "next(v for i, v in enumerate({0}) if i == {1})"]  # fmt: skip
+             "list(map(same, {0}))[{1}]", "collections.deque({0})[{1}]",
+             "copy.copy({0})[{1}]",
+             "list(zip({0}, {0}))[{1}][1]",
+             "next(v for i, v in enumerate({0}) if i == {1})"]  # fmt: skip
     return draw.choice(forms).format(text, key), value[key]
 
 
@@ -202,7 +204,7 @@ def change(draw, made):
     if isinstance(holder, np.ndarray):
         new = draw.choice([old + 1, old * 0])
     elif isinstance(old, set | collections.deque) and draw.random() < 0.7:
-        draw.choice([old.clear, lambda: old.pop(), lambda: old.extend([5]) if isinstance(
+        draw.choice([old.clear, lambda: old and old.pop(), lambda: old.extend([5]) if isinstance(
             old, collections.deque) else old.add(0.25)])()  # fmt: skip
         return f"{key}: it changes"
     elif isinstance(old, int | float):
