@@ -45,7 +45,7 @@ def _check(arrays: tuple[Any, ...], names: tuple[str, ...]) -> None:
 def _check_rates(beta_1: float = 0.0, beta_2: float = 0.0, **others: Any) -> None:
     """The running means of Adam forget; ArgumentError for rates that mean nothing."""
     for name, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-        if not 0 <= value <= 1:
+        if not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ArgumentError(
                 f"{value} is no rate", argument=name, expected="a number from 0 to 1"
             )
