@@ -316,7 +316,7 @@ class Function:
                 parts.append(x._array.shape)
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
-            elif isinstance(x, np.ndarray | np.generic):
+            elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
                 parts.append(x.dtype)
                 parts.append(x.shape)
             else:
