@@ -297,6 +297,75 @@ def test_a_debugger_that_takes_over_makes_the_ledger_void(no_trace):
     assert ledger.changed().kind == "watch"
 
 
+@needs_settrace
+def test_a_trace_function_that_wants_no_lines_hides_none(no_trace):
+    own, lines = Thing(rate=0.1), []
+
+    def f(x):
+        y = x
+        y = y * own.rate
+        return y
+
+    def hook(frame, event, arg):
+        if frame.f_code is f.__code__:
+            frame.f_trace_lines = False
+            lines.append(event)
+        return hook
+
+    sys.settrace(hook)
+    ledger = watched(f, 1.0)
+    assert sys.gettrace() is hook
+    sys.settrace(None)
+    assert lines == ["call", "return"]
+    own.rate = 0.2
+    assert ledger.changed().name == "own.rate"
+
+
+@needs_settrace
+@pytest.mark.parametrize("when", ["call", "line", "return"])
+def test_a_trace_function_that_ends_itself_is_gone(no_trace, when):
+    own = Thing(rate=0.1)
+
+    def f(x):
+        y = x
+        return helper(y)
+
+    def helper(x):
+        y = x
+        return y * own.rate
+
+    def hook(frame, event, arg):
+        if event == when and frame.f_code is f.__code__:
+            sys.settrace(None)
+            return None
+        return hook
+
+    sys.settrace(hook)
+    ledger = watched(f, 1.0)
+    assert sys.gettrace() is None
+    own.rate = 0.2
+    assert ledger.changed().name == "own.rate"
+
+
+@pytest.mark.skipif(hasattr(sys, "monitoring"), reason="settrace and sys.monitoring are apart")
+@pytest.mark.parametrize("how", [
+    lambda: sys.settrace(None), lambda: list(map(sys.settrace, [None])),
+    lambda: functools.partial(sys.settrace, None)(),
+])  # fmt: skip
+def test_ending_the_trace_inside_is_refused(no_trace, how):
+    own = Thing(rate=0.1)
+
+    def f(x):
+        before = sys.gettrace()
+        how()
+        y = x * own.rate
+        sys.settrace(before)
+        return y
+
+    with pytest.raises(CaptureError, match="while another function traces"):
+        watched(f, 1.0)
+
+
 # Facts and ledgers -------------------------------------------------------------------------------
 
 

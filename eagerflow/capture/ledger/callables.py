@@ -140,8 +140,12 @@ def what_it_reads(f: Any) -> str:
         return PURE
     if isinstance(f, FunctionType) and str(f.__module__).startswith("pathlib"):
         return PURE if "PurePath." in f.__qualname__ else UNKNOWN
-    named = f if isinstance(f, FunctionType | BuiltinFunctionType | type) else type(f)
-    return _of_module(named)
+    if isinstance(f, FunctionType):  # a decorator may have given it another __module__
+        return _of_module(f.__globals__.get("__name__"))
+    if isinstance(f, type) and _in_python(f):
+        return PURE  # what it is made from is watched
+    named = f if isinstance(f, BuiltinFunctionType | type) else type(f)
+    return _of_module(named.__module__)
 
 
 def _of_method(owner: Any, name: str) -> str:
@@ -153,15 +157,23 @@ def _of_method(owner: Any, name: str) -> str:
         return ASKED
     if isinstance(owner, Context):
         return UNKNOWN
-    return _of_module(cls)
+    return _of_module(cls.__module__)
 
 
-def _of_module(value: Any) -> str:
-    module = getattr(value, "__module__", None) or ""
-    root = str(module).partition(".")[0]
-    if root == "logging":
+def _of_module(name: Any) -> str:
+    root = str(name).partition(".")[0]
+    if root in ("logging", "warnings"):
         return EFFECT
     return PURE if root in _PURE_MODULES else UNKNOWN
+
+
+def _in_python(cls: type) -> bool:
+    """Whether a class statement of the user's or of an installed package has made a class."""
+    root = cls.__module__.partition(".")[0]
+    if root in sys.stdlib_module_names:
+        return root == "__main__"
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return bool(cls.__flags__ & 1 << 9) and (file is None or file.endswith(".py"))
 
 
 # How deep a callable looks ----------------------------------------------------------------------

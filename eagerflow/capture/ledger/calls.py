@@ -38,8 +38,17 @@ from eagerflow.capture.ledger.callables import (
     makes_text,
     what_it_reads,
 )
+from eagerflow.capture.ledger.facts import in_cell
 from eagerflow.capture.ledger.instructions import Expression
-from eagerflow.capture.ledger.lookup import CORE, LAYERS, USER, Found, functions_in, origins
+from eagerflow.capture.ledger.lookup import (
+    CORE,
+    FOREIGN,
+    LAYERS,
+    USER,
+    Found,
+    functions_in,
+    origins,
+)
 from eagerflow.capture.ledger.remembering import ALL, Remembered, category
 from eagerflow.capture.ledger.sameness import ABSENT
 
@@ -311,8 +320,10 @@ def _called_function(
 
 def closed(reading: Reading, f: FunctionType, name: str, depth: int = 2) -> None:
     """What a function of the standard library keeps in its closure, as singledispatch does."""
+    if origins[f.__code__.co_filename] != FOREIGN:
+        return
     for cell in f.__closure__ or ():
-        held = cell.cell_contents
+        held = in_cell(cell)
         if type(held) is dict:
             reading.use(Found(held, True, name))
             reading.ask("abc.get_cache_token", abc.get_cache_token)  # classes are looked up in it

@@ -18,7 +18,7 @@ from eagerflow.capture.ledger.remembering import Remembered, in_rows
 from eagerflow.capture.ledger.sameness import ABSENT, same
 from eagerflow.errors import printable, short_repr
 
-__all__ = ["UNWATCHED", "Fact", "Given", "Ledger", "answer", "in_context", "specials"]
+__all__ = ["UNWATCHED", "Fact", "Given", "Ledger", "answer", "in_cell", "in_context", "specials"]
 
 
 def _item(holder: Any, key: Any) -> Any:
@@ -30,7 +30,8 @@ def _item(holder: Any, key: Any) -> Any:
         return ABSENT
 
 
-def _contents(cell: Any, _: Any) -> Any:
+def in_cell(cell: Any, _: Any = None) -> Any:
+    """The value of a variable of an enclosing function, ABSENT if it has none yet."""
     try:
         return cell.cell_contents
     except ValueError:  # a name that is not assigned yet
@@ -96,7 +97,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": _item,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
     "own": lambda holder, name: vars(holder).get(name, ABSENT),
-    "cell": _contents,
+    "cell": in_cell,
     "member": lambda cls, name: vars(cls).get(name, ABSENT),
     "__defaults__": lambda f, name: f.__defaults__,
     "__kwdefaults__": lambda f, name: tuple((f.__kwdefaults__ or {}).items()),
