@@ -9,7 +9,8 @@ from typing import Any
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import ArgumentError, DeviceError
-from eagerflow.guard import Locked, ScopeGuard
+from eagerflow.guard import ScopeGuard
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = [
     "Device",
@@ -48,7 +49,7 @@ class _DeviceType:
 
 
 _types: dict[str, _DeviceType] = {}
-_lock = threading.RLock()
+_lock = reentrant_lock()
 
 
 class Kind:

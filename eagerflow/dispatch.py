@@ -34,6 +34,7 @@ from eagerflow.errors import (
     EagerflowError,
     ShapeError,
 )  # fmt: skip
+from eagerflow.guard import ScopeGuard
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
@@ -474,11 +475,21 @@ def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str,
     hook = sys.gettrace()
     if hook is None or not getattr(hook, "may_pause", False):
         return _hand_over(recorder, op, args, attributes)
-    sys.settrace(None)
-    try:
+    with _Pause(hook):
         return _hand_over(recorder, op, args, attributes)
-    finally:
-        sys.settrace(hook)
+
+
+class _Pause(ScopeGuard):
+    """A context in which a trace function hears of nothing."""
+
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
+
+    def acquire(self) -> None:
+        sys.settrace(None)
+
+    def release(self) -> None:
+        sys.settrace(self._hook)
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

@@ -18,11 +18,12 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar, copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Locked", "OpenFile", "ScopeGuard", "in_one_call"]
+__all__ = ["OpenFile", "ScopeGuard", "call_with", "in_one_call"]
 
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
@@ -36,6 +37,25 @@ def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
     (False, [1, 2])
     """
     return any(map(operator.call, calls))
+
+
+def call_with(
+    variable: ContextVar[Any], value: Any, f: Callable[..., Any], /, *args: Any, **kwargs: Any
+) -> Any:
+    """``f(...)`` in a context of its own, in which ``variable`` has this value.
+
+    The context ends with the call, so there is nothing to set back.
+
+    >>> level = ContextVar("level", default=0)
+    >>> call_with(level, 1, level.get), level.get()
+    (1, 0)
+    """
+    return copy_context().run(_set_and_call, variable, value, f, args, kwargs)
+
+
+def _set_and_call(variable: ContextVar[Any], value: Any, f: Any, args: Any, kwargs: Any) -> Any:
+    variable.set(value)
+    return f(*args, **kwargs)
 
 
 class _Exit:
@@ -128,24 +148,3 @@ class OpenFile(ScopeGuard):
         except OSError as error:
             return error
         return None
-
-
-class Locked(ScopeGuard):
-    """A context that holds a lock.
-
-    ``with lock`` of Python's own is safe from signals, though not from exceptions at every
-    bytecode; it costs a tenth of this.
-    """
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-        self._held: list[bool] = []
-
-    def acquire(self) -> None:
-        """Wait for the lock, and note in the same call that it is held."""
-        self._held.extend(map(self._lock.acquire, (True,)))
-
-    def release(self) -> None:
-        """Give the lock back, if it is held."""
-        if self._held:
-            in_one_call((self._held.clear, self._lock.release))

@@ -12,12 +12,12 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from eagerflow.backends.numpy import quiet_runner
 from eagerflow.errors import EagerflowError
-from eagerflow.guard import ScopeGuard
+from eagerflow.guard import ScopeGuard, call_with
 
 if TYPE_CHECKING:
     from eagerflow.op import Op
@@ -184,12 +184,8 @@ now = _now.get
 
 def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``f(...)`` with ``recorder`` as the innermost one, in a context that the call leaves."""
-    return copy_context().run(_under, recorder, f, args, kwargs)
-
-
-def _under(recorder: Recorder | None, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    _now.set((recorder.append if recorder else None, recorder, _runner.run))
-    return f(*args, **kwargs)
+    state = recorder.append if recorder else None, recorder, _runner.run
+    return call_with(_now, state, f, *args, **kwargs)
 
 
 def recording() -> bool:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from operator import attrgetter, call
-from time import sleep
+from operator import attrgetter, call, is_not
 from typing import Any
 
 from eagerflow import display
@@ -17,57 +14,17 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device
 from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.guard import in_one_call
+from eagerflow.locks import writing
 from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "Variable", "assign_together", "may_be_random_state", "read_together", "replace_values",
-    "writing",
+    "Variable", "assign_together", "exchange", "may_be_random_state", "put_together",
+    "read_together", "replace_values",
 ]  # fmt: skip
 
 _count = itertools.count()
-
-
-class _Writing:
-    """The thread that writes over Variables' values now; 0 where none does.
-
-    It is set and reset by calls that also do the writing (``replace_values``), so only other
-    threads can ever see it set: they wait.
-    """
-
-    __slots__ = ("end", "now", "thread")
-
-    def __init__(self) -> None:
-        self.thread = 0
-        self.now = partial(getattr, self, "thread")
-        self.end = partial(setattr, self, "thread", 0)
-
-    def begin(self) -> Callable[[], None]:
-        """The call by which this thread begins."""
-        return partial(setattr, self, "thread", threading.get_ident())
-
-    def wait(self) -> None:
-        """Return when no other thread writes."""
-        while self.thread:
-            sleep(5e-5)
-
-
-writing = _Writing()
-
-
-def _before_fork() -> None:
-    # A child would see values half written, for good.
-    begin = writing.begin()
-    while in_one_call((writing.now, begin)):
-        writing.wait()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=writing.end, after_in_child=writing.end
-    )
 
 
 class Variable(Operators):
@@ -275,19 +232,39 @@ def replace_values(
     return refused
 
 
+def put_together(values: dict[Variable, Tensor]) -> None:
+    """Give Variables new values, which become theirs, all in one moment."""
+    while replace_values(values):
+        writing.wait()
+
+
+def exchange(variable: Variable, old: Tensor, new: Tensor) -> bool:
+    """Give a Variable its next value, unless another one has come since ``old``; whether it did."""
+    recorder = _writer()
+    if recorder is not None:
+        recorder.assign(variable, new)
+        return True
+    changed = partial(next, map(is_not, map(_held, (variable,)), (old,)))
+    return not replace_values({variable: new}, (changed,))
+
+
+def _writer() -> Recorder | None:
+    """The innermost recorder, if one that hears of it writes assignments down."""
+    innermost = recorder = now()[1]
+    while recorder is not None and type(recorder).assign is Recorder.assign:
+        recorder = recorder.outer
+    return None if recorder is None else innermost
+
+
 def assign_together(values: dict[Variable, Any]) -> None:
     """Give Variables new values, all in one moment; raises as ``assign`` does, before any."""
     fitted = {variable: variable.fitted(value) for variable, value in values.items()}
-    watching = recorder = now()[1]
-    while recorder is not None and type(recorder).assign is Recorder.assign:
-        recorder = recorder.outer
-    if recorder is not None and watching is not None:  # somebody writes assignments down
+    recorder = _writer()
+    if recorder is not None:
         for variable, tensor in fitted.items():
-            watching.assign(variable, tensor)
+            recorder.assign(variable, tensor)
         return
-    own = {variable: variable.own(tensor) for variable, tensor in fitted.items()}
-    while replace_values(own):
-        writing.wait()
+    put_together({variable: variable.own(tensor) for variable, tensor in fitted.items()})
 
 
 def _delegate(name: str) -> Any:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.guard import Locked, ScopeGuard
+from eagerflow.guard import ScopeGuard
 from eagerflow.kernels import threads
+from eagerflow.locks import Locked
 from eagerflow.recorder import now, process, scope, scopes
 from tests.interrupts import Interrupted, at_every_bytecode, raised_at
 

@@ -13,7 +13,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.kernels import threads
 from eagerflow.kernels.llvm import compiler
-from eagerflow.variable import assign_together, writing
+from eagerflow.locks import writing
+from eagerflow.variable import assign_together
 from tests.interrupts import at_every_bytecode
 
 SIZE = 200_000  # elements: two threads share a kernel

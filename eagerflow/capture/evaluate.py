@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from eagerflow.capture.homes import said
@@ -10,7 +11,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import device
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import Graph, Node, Value
-from eagerflow.recorder import now
+from eagerflow.guard import ScopeGuard
+from eagerflow.recorder import Recorder, now
 from eagerflow.tensor import Tensor
 
 __all__ = ["call_node", "evaluate"]
@@ -25,19 +27,27 @@ def evaluate(graph: Graph, entries: Sequence[Any]) -> tuple[list[Tensor], list[T
     """
     known: dict[Value, Any] = dict(zip(graph.entries(), entries, strict=True))
     recorder = now()[1]
-    try:
+    with nullcontext() if recorder is None else _Following(recorder):
         for node in graph.nodes:
             if recorder is not None:
                 recorder.follow(node.origin)
             out = call_node(node, known)
             results = out if isinstance(out, tuple) else (out,)
             known.update(zip(node.outputs, results, strict=True))
-    finally:
-        if recorder is not None:
-            recorder.follow(None)
     outputs = [find(known, v) for v in graph.outputs]
     assigned = [find(known, c.assigned) for c in graph.cells if c.assigned is not None]
     return outputs, assigned
+
+
+class _Following(ScopeGuard):
+    """A context in which a recorder is told to which lines the op calls belong."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def release(self) -> None:
+        """Let calls belong to their own lines again."""
+        self._recorder.follow(None)
 
 
 def call_node(node: Node, known: dict[Value, Any]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -41,6 +40,7 @@ from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph import Graph, Value, Values
+from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.recorder import now, process
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -133,7 +133,7 @@ class Function:
         # By kinds and shapes, where all arguments are tensors:
         self._quick: dict[Any, Captured] = {}
         self._history = History()
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._bindings = Bindings()
         self._read_signature()
         update_wrapper(self, f, updated=())
@@ -270,7 +270,7 @@ class Function:
         if entry is not None and entry.is_for(leaves) and entry.ledger.changed() is None:
             entry.used = True
             return entry
-        with self._lock:
+        with Locked(self._lock):
             entry = entries.items.get(key)
             if entry is not None and entry.is_for(leaves):
                 fact = entry.ledger.changed()

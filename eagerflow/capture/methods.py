@@ -6,11 +6,11 @@ that they go with it, also where the two refer to each other.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from eagerflow.capture.recent import Recent
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = ["PLACE", "Bindings"]
 
@@ -46,7 +46,7 @@ class Bindings:
 
     def __init__(self) -> None:
         self._slotted: Recent[Methods] = Recent()  # of instances without a ``__dict__``
-        self._lock = threading.Lock()
+        self._lock = reentrant_lock()
 
     def find(self, function: Any, instance: Any, make: Callable[[], Any]) -> Any:
         """The method of an instance, made by ``make`` at first use."""
@@ -56,7 +56,7 @@ class Bindings:
         table, key = (held, PLACE) if plain else (self._slotted.items, id(instance))
         methods = table.get(key)
         if methods is None or methods.owner is not instance:
-            with self._lock:
+            with Locked(self._lock):
                 methods = table.get(key)
                 if methods is None or methods.owner is not instance:
                     methods = Methods(instance)

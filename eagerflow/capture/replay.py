@@ -24,7 +24,7 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.graph import Graph, Value, graph_method
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.variable import assign_together, read_together, replace_values, writing
+from eagerflow.variable import assign_together, put_together, read_together
 
 __all__ = ["NUMERICS", "Replay", "replay_of"]
 
@@ -102,8 +102,7 @@ class Replay:
             if commit is not None:
                 commit.replace(dict(zip(self._variables, tensors, strict=True)), new)
             else:
-                while replace_values(new):
-                    writing.wait()
+                put_together(new)
 
         plan.run(arrays, finish)
         return made

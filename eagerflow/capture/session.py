@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import TracebackType
@@ -15,6 +14,7 @@ from eagerflow.capture.replay import Replay, check_inputs
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.variable import Variable
 
 __all__ = ["Session"]
@@ -55,7 +55,7 @@ class Session:
         self._inputs: dict[Value, str] = {}
         self._variables: dict[str, Variable] = {}
         self._parts: dict[Any, Part] = {}
-        self._lock = threading.RLock()
+        self._lock = reentrant_lock()
         self._open = True
         if graph is not None:
             self.extend(graph)
@@ -69,7 +69,7 @@ class Session:
         SessionError if a Variable of that name has another shape or dtype, and when the session
         is closed; nothing is added then.
         """
-        with self._lock:
+        with Locked(self._lock):
             self._check_open("extend")
             names = {c: self._name_of(c) for c in graph.cells}
             variables = self._variables.copy()
@@ -155,7 +155,7 @@ class Session:
         flat = [value for keys, value in given.items() for _ in keys]
         inputs = check_inputs(part.graph, flat)
         if part.assigns:
-            with self._lock:
+            with Locked(self._lock):
                 found = part.run.run(inputs)
         else:
             found = part.run.run(inputs)
@@ -229,7 +229,7 @@ class Session:
         key = wanted, given, goals
         found = self._parts.get(key)
         if found is None:
-            with self._lock:
+            with Locked(self._lock):
                 found = self._parts.get(key)
                 if found is None:
                     found = self._parts[key] = self._make(wanted, given, goals)
@@ -304,7 +304,7 @@ class Session:
 
     def close(self) -> None:
         """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
-        with self._lock:
+        with Locked(self._lock):
             self._open = False
             for held in (self._names, self._order, self._cells, self._inputs, self._parts):
                 held.clear()  # type: ignore[attr-defined]

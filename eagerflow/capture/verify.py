@@ -21,9 +21,11 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
 from eagerflow.recorder import Recorder, below
 from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable, put_together
 
 __all__ = ["MODES", "Verification", "verify"]
 
@@ -129,7 +131,7 @@ def verify(
     values = [as_tensor(a) if isinstance(a, np.ndarray) else a for a in args]
     graph = step.graph(*values)
     leaves = step.inputs_of(*values)
-    before = {c.name: c.variable.current for c in graph.cells}
+    before = {c.variable: c.variable.current for c in graph.cells}
     ways: dict[str, Callable[[], Any]] = {
         "eager": lambda: _eager(step.python, values, graph),
         "captured": lambda: _replayed(Replay(graph, numerics).run, leaves, graph),
@@ -138,12 +140,20 @@ def verify(
     }
     found: dict[str, dict[str, Any]] = {}
     for mode in modes:
-        try:
+        with _Restored(before):
             found[mode] = ways[mode]()
-        finally:
-            for cell in graph.cells:
-                cell.variable.current = before[cell.name]
     return _compared(graph.name, found, rtol, lambda: _search(step, graph, values, leaves, before))
+
+
+class _Restored(ScopeGuard):
+    """A context behind which Variables hold given values."""
+
+    def __init__(self, values: dict[Variable, Tensor]) -> None:
+        self._values = values
+
+    def release(self) -> None:
+        """Give the values back."""
+        put_together({v: v.own(tensor) for v, tensor in self._values.items()})
 
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool = True) -> dict[str, Any]:
@@ -210,18 +220,15 @@ def _compared(
 
 def _search(
     step: Function, graph: Graph, values: Sequence[Any], leaves: Sequence[Any],
-    before: dict[str, Tensor],
+    before: dict[Variable, Tensor],
 ) -> Difference | None:  # fmt: skip
     """The first value of the graph that is another one than in the eager run."""
-    with Listing() as listing:
+    with _Restored(before), Listing() as listing:
         step.python(*values)
-    for cell in graph.cells:
-        cell.variable.current = before[cell.name]
     every = Values(v for node in graph.nodes for v in node.outputs)
     whole = Graph(graph.name, graph.inputs, graph.nodes, every, graph.cells)
-    found = iter(Replay(whole, step.numerics).run(leaves))
-    for cell in graph.cells:
-        cell.variable.current = before[cell.name]
+    with _Restored(before):
+        found = iter(Replay(whole, step.numerics).run(leaves))
     for node, (op, outs) in zip(graph.nodes, listing.calls, strict=False):
         if node.op.name != op:
             return None

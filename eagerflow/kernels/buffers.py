@@ -18,8 +18,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import mmap
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +31,7 @@ import numpy as np
 
 from eagerflow.errors import OutOfMemoryError
 from eagerflow.kernels import allocation
+from eagerflow.locks import reentrant_lock
 
 __all__ = [
     "BORDER", "BufferPool", "empty", "empty_like", "release", "set_kept_limit", "set_limit",
@@ -73,8 +74,6 @@ def map_pages(size: int) -> Any:
 
     Raises one of REFUSALS where the system has not that many.
     """
-    import mmap  # here, as most programs get by with small arrays
-
     if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
         return mmap.mmap(-1, size)
     # Shared pages, Python's default, would be shared with the processes that this one forks.
@@ -151,11 +150,12 @@ class BufferPool:
     ``kept_limit`` bounds the bytes of kept blocks; None stands for a quarter of the machine's
     memory, or 4 GiB where that is less. Any thread may use a pool at any time, also a
     finalizer or a signal handler that interrupts it: its lock is one that a thread may take
-    again, and every statement under it leaves the books in order for such a guest.
+    again, and every statement under it leaves the books in order for such a guest, and for a
+    child of a fork. The lock is taken in Python's own way, for a microsecond counts here.
     """
 
     def __init__(self, kept_limit: int | None = None) -> None:
-        self.lock = threading.RLock()
+        self.lock = reentrant_lock()
         self._blocks: set[_Block] = set()
         self._kept: dict[int, deque[_Block]] = {}  # by size, the latest at the right
         self._limit: float = math.inf
@@ -395,11 +395,3 @@ set_limit = _pool.set_common_limit
 set_kept_limit = _pool.set_kept_limit
 release = _pool.release
 stats = _pool.stats
-
-if hasattr(os, "register_at_fork"):
-    # A child gets the books in order, and its own copy of the pages as it writes to them.
-    os.register_at_fork(
-        before=_pool.lock.acquire,
-        after_in_parent=_pool.lock.release,
-        after_in_child=_pool.lock.release,
-    )

@@ -7,8 +7,7 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from math import prod
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.extras import switched_off
+from eagerflow.guard import ScopeGuard
 from eagerflow.kernels.buffers import empty
 from eagerflow.spec import normalize_axes
 
@@ -57,18 +57,25 @@ def takes(x: Any, border: int | None = None) -> bool:
     return x.dtype.char in "fd" and pays(x.size, border)
 
 
-@contextmanager
-def watching() -> Iterator[list[Any]]:
+class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which arrays of all sizes go to generated kernels, and calls are listed."""
-    global _calls
-    kernel = _machinery()
-    before, _calls = _calls, []
-    kernel.watch(_calls)
-    try:
-        yield _calls
-    finally:
-        kernel.watch(before)
-        _calls = before
+
+    def __init__(self) -> None:
+        self._before = _calls
+        self.calls: list[Any] = []
+
+    def acquire(self) -> None:
+        """List calls from now on."""
+        self._tell(self.calls)
+
+    def release(self) -> None:
+        """List them where they were listed before, if anywhere."""
+        self._tell(self._before)
+
+    def _tell(self, calls: list[Any] | None) -> None:
+        global _calls
+        _machinery().watch(calls)
+        _calls = calls
 
 
 def text_of(call: Any, code: str) -> str:

@@ -46,12 +46,14 @@ def show(
     """
     if code not in CODES:
         raise ArgumentError(f"code={code!r}", op="kernels.show", expected=f"one of {CODES}")
-    with generated.watching() as calls:
+    with generated.watching() as watch:
         function(*args, **attributes)
-    if not calls:
+    if not watch.calls:
         raise ArgumentError(
             "the call runs no generated kernel",
             op="kernels.show",
             expected="an op such as ef.softmax, on arrays of the CPU in float32 or float64",
         )
-    return Listing("\n\n".join(dict.fromkeys(generated.text_of(call, code) for call in calls)))
+    return Listing(
+        "\n\n".join(dict.fromkeys(generated.text_of(call, code) for call in watch.calls))
+    )

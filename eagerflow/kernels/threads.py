@@ -12,6 +12,7 @@ import ctypes
 import itertools
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from functools import cache, partial
 from queue import SimpleQueue
@@ -20,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.guard import Locked, ScopeGuard, in_one_call
+from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = [
     "Alone", "helpers", "invite", "run", "scratch", "set_thread_count", "single_threaded_blas",
@@ -90,15 +92,17 @@ class _Job(ScopeGuard):
 
 
 class _Pool:
-    """Threads that wait for calls to make; all of them end with the process."""
+    """Threads that wait for calls to make; they end when nobody has the pool any more."""
 
     def __init__(self, size: int) -> None:
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._off = -1  # the core that they keep off
         self._threads = [
-            threading.Thread(target=self._serve, name=f"eagerflow-{i}", daemon=True)
+            threading.Thread(target=_serve, args=(self._calls,), name=f"eagerflow-{i}", daemon=True)
             for i in range(size)
         ]
+        end = weakref.finalize(self, _end, self._calls, size)
+        end.atexit = False  # type: ignore[misc]
         for thread in self._threads:
             thread.start()
 
@@ -117,21 +121,22 @@ class _Pool:
             except OSError:
                 pass  # not allowed: it runs where it may
 
-    def _serve(self) -> None:
-        np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
-        while (call := self._calls.get()) is not None:
-            call()
-            del call  # it holds arrays
-
     def offer(self, call: Callable[[], Any], helpers: int) -> None:
         """Ask that many threads to make a call."""
         for _ in range(min(helpers, len(self._threads))):
             self._calls.put(call)
 
-    def close(self) -> None:
-        """Let the threads end."""
-        for _ in self._threads:
-            self._calls.put(None)
+
+def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
+    np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
+    while (call := calls.get()) is not None:
+        call()
+        del call  # it holds arrays
+
+
+def _end(calls: SimpleQueue[Callable[[], Any] | None], count: int) -> None:
+    for _ in range(count):
+        calls.put(None)
 
 
 class _Local(threading.local):
@@ -151,7 +156,7 @@ def _available() -> int:
 
 
 _local = _Local()
-_lock = threading.RLock()  # a signal handler may need the pool too
+_lock = reentrant_lock()
 _lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
 _pool: _Pool | None = None
 _count: int | None = None
@@ -175,15 +180,13 @@ def set_thread_count(count: int | None) -> None:
     >>> set_thread_count(None)
     """
     global _count, _pool
-    before, _pool, _count = _pool, None, count
-    if before is not None:
-        before.close()
+    _pool, _count = None, count
 
 
 def _after_fork() -> None:
-    # Only the forking thread lives on in the child: locks and threads are made afresh.
-    global _lock, _pool
-    _lock, _pool = threading.RLock(), None
+    # Only the forking thread lives on in the child: threads are made afresh.
+    global _pool
+    _pool = None
     _lent.clear()
     if _blas_users:
         _blas_users.clear()

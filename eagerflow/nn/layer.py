@@ -7,9 +7,10 @@ dicts) when they are asked for, so nothing has to be registered and plain attrib
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
+from eagerflow.guard import call_with
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
 from eagerflow.recorder import outside, recording, scope
@@ -32,12 +34,7 @@ layer_classes: dict[str, type[Layer]] = {}
 
 _counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
-
-class _Calling(threading.local):
-    training: bool = False
-
-
-_calling = _Calling()  # what the call around this one was told about training
+_training = ContextVar("eagerflow_training", default=False)  # what the call around was told
 
 
 def _unique(name: str) -> str:
@@ -112,23 +109,21 @@ class Layer(Configured):
         first = not self.built
         if first:
             outside(f"weights of {self.name!r}", self._build_for, _shapes(inputs))
-        before = _calling.training
+        before = _training.get()
         now = before if training is None else bool(training)
         if self._takes_training:
             kwargs["training"] = now
-        _calling.training = now
+        call = self.call if now is before else partial(call_with, _training, now, self.call)
         try:
             if recording():
                 with scope(self.name):
-                    outputs = self.call(inputs, *args, **kwargs)
+                    outputs = call(inputs, *args, **kwargs)
             else:
-                outputs = self.call(inputs, *args, **kwargs)
+                outputs = call(inputs, *args, **kwargs)
         except Exception as error:
             if not getattr(error, "__notes__", None):
                 error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
             raise
-        finally:
-            _calling.training = before
         if first:
             self.output_shape = _shapes(outputs)
         return outputs

@@ -249,7 +249,7 @@ class Model(Layer):
         on_batch = [c for c in callbacks if _listens_to_batches(c)]
         run_step = self._step("_train_and_measure")
         _tell(callbacks, "on_train_begin", {})
-        try:
+        with progress:
             for epoch in range(epochs):
                 _tell(callbacks, "on_epoch_begin", epoch, {})
                 self._reset()
@@ -272,8 +272,6 @@ class Model(Layer):
                 _tell(callbacks, "on_epoch_end", epoch, logs)
                 if self.stop_training:
                     break
-        finally:
-            progress.close()
         _tell(callbacks, "on_train_end", {})
 
     def _check_probabilities(self, y_pred: Any) -> None:
@@ -312,30 +310,24 @@ class Model(Layer):
         """
         self._check_compiled("evaluate")
         source = make_source(x, y, sample_weight, batch_size, "evaluate")
-        progress = Progress(verbose, 1, "evaluate")
-        progress.begin(0, source.steps, "Evaluate")
-        try:
+        with Progress(verbose, 1, "evaluate") as progress:
+            progress.begin(0, source.steps, "Evaluate")
             logs = self._tested(source, "", progress)
             progress.end(logs)
-        finally:
-            progress.close()
         return _as_asked(logs, return_dict)
 
     def predict(self, x: Any, batch_size: int = 32, verbose: Any = "auto") -> Any:
         """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
         source = make_source(x, None, None, batch_size, "predict")
-        progress = Progress(0 if verbose == "auto" else verbose, 1, "predict")
-        progress.begin(0, source.steps, "Predict")
         parts: list[list[Any]] = []
         structure: Any = None
         step = self._step("_predict")
-        try:
+        with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress:
+            progress.begin(0, source.steps, "Predict")
             for batch, _, _ in progress.watch(source.epoch()):
                 leaves, structure = tree.flatten(step(batch))
                 parts.append([np.asarray(leaf) for leaf in leaves])
             progress.end({})
-        finally:
-            progress.close()
         return tree.unflatten(
             structure, [np.concatenate(column) for column in zip(*parts, strict=True)]
         )

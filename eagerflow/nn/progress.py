@@ -8,12 +8,13 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError
+from eagerflow.guard import ScopeGuard
 
 __all__ = ["Progress"]
 
 
-class Progress:
-    """Shows one epoch after the other.
+class Progress(ScopeGuard):
+    """Shows one epoch after the other; a context that leaves no half bar behind.
 
     ``verbose`` is 0 (silent), 1 (a bar for each epoch), 2 (a line for each epoch) or "auto",
     which is 1.
@@ -48,16 +49,15 @@ class Progress:
         text = ", ".join(f"{name}: {value:.4f}" for name, value in logs.items())
         if self._bar is not None:
             self._bar.set_postfix_str(text)
-            self._bar.close()
-            self._bar = None
+            self.release()
         elif self.level:
             print(f"{self._title} - {time.perf_counter() - self._start:.1f} s - {text}")
 
-    def close(self) -> None:
-        """Leave no half bar behind when training ends early."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+    def release(self) -> None:
+        """Close the bar, also when training ends early."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
 
     def watch(self, items: Any) -> Iterator[Any]:
         """``items``, with a step counted after each."""

@@ -14,7 +14,6 @@ of its own state.
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from eagerflow.convert import as_tensor, plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels.philox import WORDS
+from eagerflow.locks import reentrant_lock
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
@@ -30,7 +30,7 @@ from eagerflow.ops.family import as_operand
 from eagerflow.ops.other_names import members
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, exchange
 
 __all__ = [
     "Generator",
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _STEP = np.array([0, 0, 1], np.uint64)
-_drawing = threading.RLock()  # two threads must never use the same state
+_drawing = reentrant_lock()  # two threads must never use the same state
 
 
 class Generator:
@@ -94,13 +94,17 @@ class Generator:
     def advance(self) -> Tensor:
         """The state of the next draw, which is then used up."""
         with _drawing:
-            state = self._state
-            if type(state) is Tensor:
-                self._state = add(state, self._step)
-                return state
-            value: Tensor = state.value
-            state.assign(add(value, self._step))
-            return value
+            while True:  # a signal's handler may draw in between
+                state = self._state
+                if type(state) is not Tensor:
+                    value: Tensor = state.value
+                    if exchange(state, value, add(value, self._step)):
+                        return value
+                    continue
+                moved = add(state, self._step)
+                if self._state is state:  # between these two Python lets nobody in
+                    self._state = moved
+                    return state
 
     def __repr__(self) -> str:
         state = self._state.current if isinstance(self._state, Variable) else self._state

@@ -192,8 +192,6 @@ def test_a_watch_is_used_once():
     watch = Watch(len)
     with pytest.raises(EagerflowError, match="once the Watch is left"):
         watch.ledger()
-    with pytest.raises(EagerflowError, match="before it is entered"):
-        watch.__exit__(None, None, None)
     with watch, pytest.raises(EagerflowError, match="entered already"):
         watch.__enter__()
 

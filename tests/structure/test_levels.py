@@ -12,7 +12,7 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "tree"],
+            ["errors", "extras", "guard", "locks", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph"],
             ["backends", "kernels"],

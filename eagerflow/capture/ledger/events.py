@@ -11,12 +11,15 @@ import gc
 import inspect
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 from eagerflow.capture.ledger.callables import TRACES
 from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.errors import CaptureError
+from eagerflow.guard import in_one_call
+from eagerflow.locks import Locked, reentrant_lock
 
 Watch = Any  # imports this module
 
@@ -34,6 +37,7 @@ def _code_of(callback: Any) -> Any:
 
 
 _ABANDONED = Exception("nobody wants to know any more")
+TOOL = "eagerflow"  # our name in sys.monitoring
 
 
 class Thread(threading.local):
@@ -52,20 +56,23 @@ class Thread(threading.local):
         if not self.stack:
             self.failure = None
             self.foreign = {code for f in gc.callbacks if (code := _code_of(f)) is not None}
-            _source.start(self)
         self.stack.append(watch)
+        _source.start(self)
 
     def end(self, watch: Watch) -> bool:
-        """Tell it no more; whether nobody came between."""
-        self.stack.remove(watch)
+        """Tell it no more; whether nobody came between. An end that was cut short is repeated."""
+        if watch in self.stack:
+            self.stack.remove(watch)
         undisturbed = True
         if not self.stack:
             undisturbed = _source.stop(self)
             self.runs.clear()
-        failure, self.failure = self.failure, None
-        if failure is not None and failure is not _ABANDONED:
-            raise failure
         return undisturbed
+
+    def failed(self) -> BaseException | None:
+        """What went wrong in a watch, told once."""
+        failure, self.failure = self.failure, None
+        return None if failure is _ABANDONED else failure
 
     def abandon(self) -> None:
         """Tell nothing more to the one watch that there is: what it has seen is not wanted."""
@@ -176,6 +183,8 @@ class _Tracing:
     """Events from ``sys.settrace``."""
 
     def start(self, thread: Thread) -> None:
+        if thread.hook is not None:
+            return
         before = sys.gettrace()
         thread.before = before
         skipped = _SKIPPED
@@ -205,14 +214,14 @@ class _Tracing:
 
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.may_pause = before is None  # type: ignore[attr-defined]
-        thread.hook = hook
-        sys.settrace(hook)
+        in_one_call((partial(setattr, thread, "hook", hook), partial(sys.settrace, hook)))
 
     def stop(self, thread: Thread) -> bool:
+        if thread.hook is None:
+            return True
         undisturbed = sys.gettrace() is thread.hook
-        if undisturbed:
-            sys.settrace(thread.before)
-        thread.hook = thread.before = None
+        ends = [partial(sys.settrace, thread.before)] if undisturbed else []
+        in_one_call((*ends, partial(setattr, thread, "hook", None)))
         return undisturbed
 
 
@@ -223,27 +232,20 @@ class _Monitoring:
     """Events from ``sys.monitoring``, for all threads together."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._active = 0
+        self._lock = reentrant_lock()
+        self._active: set[int] = set()  # threads
         self._tool = -1
         self._codes: dict[int, Any] = {}
 
     def start(self, thread: Thread) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         events = monitoring.events
-        with self._lock:
-            self._active += 1
-            if self._active > 1:
+        me = threading.get_ident()
+        with Locked(self._lock):
+            if self._active:
+                self._active.add(me)
                 return
-            # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
-            self._tool = next((t for t in (4, 3, 5, 2, 1, 0) if monitoring.get_tool(t) is None), -1)
-            if self._tool < 0:
-                self._active -= 1
-                raise CaptureError(
-                    "all tools of sys.monitoring are in use", expected="a free one of six",
-                    hint="end a debugger, a profiler or a measurement of coverage",
-                )  # fmt: skip
-            monitoring.use_tool_id(self._tool, "eagerflow")
+            self._tool = self._own_tool(monitoring)
             for event, callback in (
                 (events.PY_START, self._start), (events.PY_RESUME, self._start),
                 (events.LINE, self._line), (events.PY_RETURN, self._return),
@@ -253,17 +255,35 @@ class _Monitoring:
             self._local = events.LINE | events.JUMP | events.PY_RETURN | events.PY_YIELD
             self._disable = monitoring.DISABLE
             monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
+            self._active.add(me)
+
+    def _own_tool(self, monitoring: Any) -> int:
+        """The number of our tool: that of a start or an end that was cut short, or a free one."""
+        # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
+        numbers = (4, 3, 5, 2, 1, 0)
+        named = {number: monitoring.get_tool(number) for number in numbers}
+        for name in (TOOL, None):
+            for number in numbers:
+                if named[number] == name:
+                    if name is None:
+                        monitoring.use_tool_id(number, TOOL)
+                    return number
+        raise CaptureError(
+            "all tools of sys.monitoring are in use", expected="a free one of six",
+            hint="end a debugger, a profiler or a measurement of coverage",
+        )  # fmt: skip
 
     def stop(self, thread: Thread) -> bool:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        with self._lock:
-            self._active -= 1
-            if not self._active:
-                monitoring.set_events(self._tool, 0)
+        with Locked(self._lock):
+            self._active.discard(threading.get_ident())
+            if not self._active and TOOL in map(monitoring.get_tool, range(6)):
+                tool = self._own_tool(monitoring)
+                monitoring.set_events(tool, 0)
                 for code in self._codes.values():
-                    monitoring.set_local_events(self._tool, code, 0)
+                    monitoring.set_local_events(tool, code, 0)
                 self._codes.clear()
-                monitoring.free_tool_id(self._tool)
+                monitoring.free_tool_id(tool)
         return True
 
     def _start(self, code: Any, offset: int) -> Any:
@@ -279,7 +299,7 @@ class _Monitoring:
 
     def _follow(self, code: Any) -> None:
         if id(code) not in self._codes:
-            with self._lock:
+            with Locked(self._lock):
                 if self._active:
                     self._codes[id(code)] = code
                     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]

@@ -19,8 +19,8 @@ import inspect
 import sys
 from collections.abc import Callable
 from sys import getrefcount
-from types import FunctionType, ModuleType, TracebackType
-from typing import Any, Self
+from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from eagerflow.capture.ledger.remembering import (
 )
 from eagerflow.capture.ledger.sameness import ABSENT
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
+from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
@@ -62,7 +63,7 @@ def _held_by_facts_alone(facts: list[Fact]) -> set[int]:
     return found
 
 
-class Watch:
+class Watch(ScopeGuard):
     """A context around the run of ``function`` whose ``ledger`` tells what it relied on.
 
     Raises CaptureError at its end if the function relied on something that cannot be compared,
@@ -104,31 +105,33 @@ class Watch:
         self._roots = {id(f.__code__) for f in functions_in(function)}
         self.register(function, True)
 
-    def __enter__(self) -> Self:
+    def acquire(self) -> None:
+        """Begin to watch this thread."""
         if self._thread is not None:
             raise EagerflowError("this Watch is entered already")
         self._outer = watching()
-        observers.update(map(id, self._dicts()))
         self._thread = current()
+        observers.update(map(id, self._dicts()))
         self._thread.begin(self)
-        return self
 
     def abandon(self) -> None:
         """Look no further: the code will run again, and that run will be watched."""
         if self._thread is not None:
             self._thread.abandon()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def release(self) -> Any:
+        """End the watch and make the ledger of it; an error if there is no relying on it."""
         thread = self._thread
         if thread is None:
-            raise EagerflowError("this Watch is left before it is entered")
-        self._thread = None
+            return None
         undisturbed = thread.end(self)
+        if self._ledger is None:
+            self._ledger = self._made(undisturbed)
+        self._forget()
+        self._thread = None
+        return thread.failed() or self._problem
+
+    def _made(self, undisturbed: bool) -> Ledger:
         facts = list(self.facts.values())
         if not undisturbed:
             facts.append(Fact("watch", "a debugger took over while tracing", "always", None, None,
@@ -145,9 +148,7 @@ class Watch:
         strong = [fact for fact in self._loose if not fact.weaken()]
         self._forget()
         alone = _held_by_facts_alone(strong)
-        self._ledger = Ledger(f for f in facts if not f.gone and id(f) not in alone)
-        if kind is None and self._problem is not None:
-            raise self._problem
+        return Ledger(f for f in facts if not f.gone and id(f) not in alone)
 
     def _dicts(self) -> tuple[Any, ...]:
         """All that holds what was seen."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import platform
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
@@ -26,6 +25,7 @@ from eagerflow.capture.trace import trace
 from eagerflow.devices import Device, as_device
 from eagerflow.kernels import kernel
 from eagerflow.kernels.cache import ObjectCache
+from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import ops
 from eagerflow.spec import TensorSpec
 
@@ -253,7 +253,7 @@ def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
 
 _disk = ObjectCache()
 _known: dict[str, Any] = {}
-_measuring = threading.Lock()
+_measuring = reentrant_lock()
 
 
 @cache
@@ -285,7 +285,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     places = [as_device(d) for d in devices]
     rates: dict[str, Rates] = {}
     done: set[str] = set()
-    with _measuring, np.errstate(all="ignore"):
+    with Locked(_measuring), np.errstate(all="ignore"):
         for place in places:
             key = f"rates of {_kind(place)} {_machine()}"
             own, whole = _remembered(

@@ -26,8 +26,9 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from eagerflow.devices import Device, device, devices
-from eagerflow.guard import Locked, ScopeGuard
+from eagerflow.guard import ScopeGuard
 from eagerflow.kernels import threads
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = [
     "ALONE", "FREE", "SHARED", "Event", "Program", "Task", "mode_of", "own_share", "run_at",
@@ -209,7 +210,7 @@ class _Worker:
 
 
 _workers: dict[tuple[Device, bool], _Worker] = {}
-_starting = threading.RLock()
+_starting = reentrant_lock()
 _orders = count()
 
 
@@ -238,8 +239,8 @@ def shutdown() -> None:
 
 def _after_fork() -> None:
     # Only the forking thread lives on in the child.
-    global _starting, _gate
-    _starting, _gate = threading.RLock(), _Gate()
+    global _gate
+    _gate = _Gate()
     _workers.clear()
 
 

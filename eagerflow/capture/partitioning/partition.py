@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,6 +25,7 @@ from eagerflow.capture.replay import Replay, call_watched, replay_of
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.graph import Graph, Node, Value
+from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.recorder import now, process
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, read_together
@@ -81,7 +81,7 @@ class Partition:
         self.sizes = {name: (sizes or {}).get(name, ASSUMED) for name in names}
         self._assumed = [name for name in names if name not in (sizes or {})]
         self._programs: dict[tuple[int, ...], _Ready] = {}
-        self._making = threading.RLock()
+        self._making = reentrant_lock()
         self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=REMEMBERED)
         self._last: tuple[_Ready, list[Event]] | None = None
         self._graph = self._concrete(self.sizes)
@@ -110,7 +110,7 @@ class Partition:
         key = tuple(sizes.values())
         found = self._programs.get(key)
         if found is None:
-            with self._making:
+            with Locked(self._making):
                 found = self._programs.get(key)
                 if found is None:
                     found = self._programs[key] = self._made(sizes)

@@ -19,7 +19,8 @@ from eagerflow.capture.plan.lifetimes import Lifetimes
 from eagerflow.graph import Graph, Node, Value
 from eagerflow.kernels import kernel, threads
 from eagerflow.kernels.buffers import empty
-from eagerflow.variable import Variable, replace_values, writing
+from eagerflow.locks import writing
+from eagerflow.variable import Variable, replace_values
 
 __all__ = ["Commit", "Update", "arrange"]
 

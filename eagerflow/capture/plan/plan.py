@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,7 +104,6 @@ class Plan:
         # The program refers to itself, and to kernels with their arrays: they go with the plan.
         weakref.finalize(self, self._program.globals.clear)
         self._frames: list[Frame] = []
-        self._lock = threading.Lock()
 
     def _compile(self) -> Any:
         program = self._program

@@ -6,7 +6,6 @@ on a look-alike that runs kernels on the CPU; not run on a GPU yet.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -15,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.extras import load
-from eagerflow.guard import Locked
 from eagerflow.kernels.cuda.binding import (
     Binding,
     Layout,
@@ -28,6 +26,7 @@ from eagerflow.kernels.cuda.binding import (
 from eagerflow.kernels.cuda.nest import kernel_name, parameters, source
 from eagerflow.kernels.cuda.plan import CHUNK, Task, plan
 from eagerflow.kernels.region import Input, Output, Region, item_size
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = ["OPTIONS", "Program", "compute", "prepare"]
 
@@ -59,7 +58,7 @@ class Program:
 
 _programs: dict[Any, Program] = {}
 _modules: dict[tuple[int, str], Any] = {}
-_lock = threading.RLock()
+_lock = reentrant_lock()
 
 
 def compute(

@@ -11,14 +11,13 @@ import fnmatch
 import itertools
 import os
 import sys
-import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
-from eagerflow.guard import Locked
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
 
@@ -106,7 +105,7 @@ def _vector_bytes(features: Any) -> int:
 
 # LLVM's bindings let one thread in at a time. Their lock must be free when the process forks, or
 # the child could never call them, so all calls are made under this one, and a fork waits for it.
-_lock = threading.RLock()
+_lock = reentrant_lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.guard import Locked
 from eagerflow.kernels import threads
 from eagerflow.kernels.buffers import empty
 from eagerflow.kernels.cache import ObjectCache
@@ -33,6 +31,7 @@ from eagerflow.kernels.llvm.team import Team
 from eagerflow.kernels.reductions import identity, ufunc
 from eagerflow.kernels.region import Input, Region, Statement
 from eagerflow.kernels.schedule import schedule
+from eagerflow.locks import Locked, reentrant_lock
 
 __all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
 
@@ -146,7 +145,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
     key = region.key, layout, variant
     code = _codes.get(key)
     if code is None:
-        with Locked(_making.setdefault(key, threading.RLock())):
+        with Locked(_making.setdefault(key, reentrant_lock())):
             code = _codes.get(key)
             if code is None:
                 code = _codes[key] = Code(region, layout, variant)
