@@ -30,6 +30,56 @@ class Part(NamedTuple):
     assigns: bool
 
 
+class _Tables:
+    """What a session knows of its graphs; a new one takes the place of the old, all at once."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.names: dict[str, list[Value]] = {}
+        self.order: dict[Node, int] = {}
+        self.cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
+        self.inputs: dict[Value, str] = {}
+        self.variables: dict[str, Variable] = {}
+        self.parts: dict[Any, Part] = {}
+
+    def extended(
+        self, graph: Graph, names: dict[Cell, str], variables: dict[str, Variable]
+    ) -> _Tables:
+        """The same and one more graph, whose cells have these names among all Variables."""
+        made = _Tables()
+        made.parts = self.parts  # what they compute stays true
+        made.graphs = [*self.graphs, graph]
+        made.order = self.order.copy()
+        for node in graph.nodes:
+            made.order.setdefault(node, len(made.order))
+        made.variables = variables
+        made.cells = self.cells.copy()
+        for cell in graph.cells:
+            own = Cell(names[cell], variables[names[cell]], cell.value)
+            own.assigned = cell.assigned
+            made.cells[cell.value] = own
+            if cell.assigned is not None:
+                made.cells[cell.assigned] = own
+        made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
+        made.names = {name: values.copy() for name, values in self.names.items()}
+        label = self._label(graph)
+        for name, value in table(graph).items():
+            for known in (name, f"{label}:{name}"):
+                values = made.names.setdefault(known, [])
+                if value not in values:
+                    values.append(value)
+        return made
+
+    def _label(self, graph: Graph) -> str:
+        """What names of a graph begin with: its own name, numbered if another graph has it."""
+        taken = {name.partition(":")[0] for name in self.names if ":" in name}
+        label, number = graph.name, 0
+        while label in taken and graph not in self.graphs:
+            number += 1
+            label = f"{graph.name}_{number}"
+        return label
+
+
 class Session:
     """Runs graphs by name: what is fetched is computed from what is fed, and nothing else.
 
@@ -48,13 +98,7 @@ class Session:
 
     def __init__(self, graph: Graph | None = None, devices: Sequence[Any] | None = None) -> None:
         self.devices = None if devices is None else tuple(devices)
-        self.graphs: list[Graph] = []
-        self._names: dict[str, list[Value]] = {}
-        self._order: dict[Node, int] = {}
-        self._cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
-        self._inputs: dict[Value, str] = {}
-        self._variables: dict[str, Variable] = {}
-        self._parts: dict[Any, Part] = {}
+        self._tables = _Tables()
         self._lock = reentrant_lock()
         self._open = True
         if graph is not None:
@@ -72,37 +116,16 @@ class Session:
         with Locked(self._lock):
             self._check_open("extend")
             names = {c: self._name_of(c) for c in graph.cells}
-            variables = self._variables.copy()
+            variables = self._tables.variables.copy()
             for c, name in names.items():
                 variables[name] = self._variable(c, variables.get(name))
-            self._variables = variables
-            label = graph.name
-            taken = {name.partition(":")[0] for name in self._names if ":" in name}
-            number = 0
-            while label in taken and graph not in self.graphs:
-                number += 1
-                label = f"{graph.name}_{number}"
-            self.graphs.append(graph)
-            for node in graph.nodes:
-                self._order.setdefault(node, len(self._order))
-            for cell in graph.cells:
-                own = Cell(names[cell], variables[names[cell]], cell.value)
-                own.assigned = cell.assigned
-                self._cells[cell.value] = own
-                if cell.assigned is not None:
-                    self._cells[cell.assigned] = own
-            self._inputs |= dict(zip(graph.inputs, graph.inputs.names, strict=True))
-            for name, value in table(graph).items():
-                for known in (name, f"{label}:{name}"):
-                    values = self._names.setdefault(known, [])
-                    if value not in values:
-                        values.append(value)
+            self._tables = self._tables.extended(graph, names, variables)
 
     def _name_of(self, cell: Cell) -> str:
         """The name of a graph's Variable here: generators keep states of their own."""
         name, number = cell.name, 0
         if _is_random_state(cell):
-            while self._variables.get(name, cell.variable) is not cell.variable:
+            while self._tables.variables.get(name, cell.variable) is not cell.variable:
                 number += 1
                 name = f"{cell.name}_{number}"
         return name
@@ -120,9 +143,14 @@ class Session:
         return known
 
     @property
+    def graphs(self) -> list[Graph]:
+        """The graphs, in the order in which they came."""
+        return list(self._tables.graphs)
+
+    @property
     def variables(self) -> dict[str, Variable]:
         """The Variables of all graphs, by name."""
-        return dict(self._variables)
+        return dict(self._tables.variables)
 
     # Running -----------------------------------------------------------------------------------
 
@@ -172,9 +200,10 @@ class Session:
         return found
 
     def _value(self, name: Any, argument: str) -> Value:
+        tables = self._tables
         found = self._find(name, argument)
         if len(found) > 1:
-            labels = [key for key, values in self._names.items() if ":" in key and len(values) == 1
+            labels = [key for key, values in tables.names.items() if ":" in key and len(values) == 1
                       and values[0] in found and key.endswith(f":{name}")]  # fmt: skip
             raise SessionError(
                 f"{name!r} is a name in several graphs", op="Session.run", argument=argument,
@@ -185,14 +214,17 @@ class Session:
     def _fed(self, name: Any) -> tuple[Value, ...]:
         """The values that a feed stands for: all inputs of that name, or one other value."""
         found = self._find(name, "feeds")
-        inputs = tuple(v for v in found if v in self._inputs)
+        inputs = tuple(v for v in found if v in self._tables.inputs)
         return inputs or (self._value(name, "feeds"),)
 
     def _find(self, name: Any, argument: str) -> list[Value]:
+        tables = self._tables
         if isinstance(name, Value):
-            if name in self._order or name in self._inputs or name in self._cells:
+            if name in tables.order or name in tables.inputs or name in tables.cells:
                 return [name]
-            known = name.node in self._order if name.node is not None else name.constant is not None
+            known = (
+                name.node in tables.order if name.node is not None else name.constant is not None
+            )
             if known:
                 return [name]
             raise SessionError(
@@ -200,8 +232,8 @@ class Session:
                 op="Session.run", argument=argument, hint="session.extend(graph)",
             )  # fmt: skip
         if isinstance(name, Variable):
-            name = next((n for n, v in self._variables.items() if v is name), name.name)
-        found = self._names.get(name) if isinstance(name, str) else None
+            name = next((n for n, v in tables.variables.items() if v is name), name.name)
+        found = tables.names.get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, Graph):
             raise SessionError(
                 "a graph is not one value", op="Session.run", argument=argument,
@@ -209,48 +241,49 @@ class Session:
                 hint=f"{list(name.outputs.names)} for its outputs; targets=graph for its Variables",
             )  # fmt: skip
         if found is None:
-            close = get_close_matches(str(name), self._names, 3)
+            close = get_close_matches(str(name), tables.names, 3)
             raise SessionError(
                 f"there is no value named {name!r}", op="Session.run", argument=argument,
                 expected="one of " + ", ".join(self._main_names()[:SHOWN])
-                if self.graphs else "a graph first: session.extend(graph)",
+                if tables.graphs else "a graph first: session.extend(graph)",
                 hint=" or ".join(close) or None,
             )  # fmt: skip
-        cells = {id(self._cells[v].variable): v for v in found if v in self._cells}
+        cells = {id(tables.cells[v].variable): v for v in found if v in tables.cells}
         return list(cells.values()) if len(cells) == 1 and len(found) > 1 else found
 
     def _main_names(self) -> list[str]:
         """All names, those of outputs, inputs and Variables first."""
-        outputs = [name for graph in self.graphs for name in graph.outputs.names]
-        first = [*outputs, *self._inputs.values(), *self._variables]
-        return list(dict.fromkeys([*first, *(n for n in self._names if ":" not in n)]))
+        outputs = [name for graph in self._tables.graphs for name in graph.outputs.names]
+        first = [*outputs, *self._tables.inputs.values(), *self._tables.variables]
+        return list(dict.fromkeys([*first, *(n for n in self._tables.names if ":" not in n)]))
 
     def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
         key = wanted, given, goals
-        found = self._parts.get(key)
+        found = self._tables.parts.get(key)
         if found is None:
             with Locked(self._lock):
-                found = self._parts.get(key)
+                found = self._tables.parts.get(key)
                 if found is None:
-                    found = self._parts[key] = self._make(wanted, given, goals)
+                    found = self._tables.parts[key] = self._make(wanted, given, goals)
         return found
 
     def _make(self, wanted: Any, given: Any, goals: Any) -> Part:
+        tables = self._tables
         fed = [v for values in given for v in values]
         nodes, entries = self._needed([*wanted, *goals], set(fed))
         asked: list[Value] = [*wanted, *goals]
-        effects = {v for v in asked if v in self._cells and self._cells[v].assigned is v}
+        effects = {v for v in asked if v in tables.cells and tables.cells[v].assigned is v}
         cells = self._used_cells(entries, effects, set(fed))
-        missing = [v for v in entries if v in self._inputs and v not in fed]
+        missing = [v for v in entries if v in tables.inputs and v not in fed]
         if missing:
             user = next((n for n in nodes if missing[0] in n.inputs), None)
             raise SessionError(
-                f"the input {self._inputs[missing[0]]!r} is needed and not fed", op="Session.run",
+                f"the input {tables.inputs[missing[0]]!r} is needed and not fed", op="Session.run",
                 argument="feeds", expected=str(missing[0].spec),
                 at=None if user is None else user.place,
-                hint=f"feeds={{{self._inputs[missing[0]]!r}: ...}}",
+                hint=f"feeds={{{tables.inputs[missing[0]]!r}: ...}}",
             )  # fmt: skip
-        names = [self._inputs.get(v, v.name) for v in fed]
+        names = [tables.inputs.get(v, v.name) for v in fed]
         outputs = Values([*wanted, *(g for g in goals if g not in effects)])
         graph = Graph("Session.run", Values(fed, names), nodes, outputs, cells)
         runner = Replay(graph) if self.devices is None else partition(graph, self.devices)
@@ -270,13 +303,13 @@ class Session:
                 continue
             if value in fed or value.node is None:
                 entries[value] = None
-                cell = self._cells.get(value)
+                cell = self._tables.cells.get(value)
                 if cell is not None and cell.assigned is not None and _is_random_state(cell):
                     waiting.append(cell.assigned)
             elif value.node not in nodes:
                 nodes[value.node] = None
                 waiting.extend(value.node.values())
-        return sorted(nodes, key=self._order.__getitem__), list(entries)
+        return sorted(nodes, key=self._tables.order.__getitem__), list(entries)
 
     def _used_cells(
         self, entries: Iterable[Value], effects: set[Value], fed: set[Value]
@@ -284,7 +317,7 @@ class Session:
         """The Variables that are read or assigned; one that is fed is not read."""
         found: dict[Value, Cell] = {}
         for value in (*entries, *effects):
-            cell = self._cells.get(value)
+            cell = self._tables.cells.get(value)
             if cell is None or cell.value in found or (value in fed and cell.assigned is not value):
                 continue
             if cell.value not in fed or cell.assigned in effects:
@@ -306,10 +339,7 @@ class Session:
         """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
         with Locked(self._lock):
             self._open = False
-            for held in (self._names, self._order, self._cells, self._inputs, self._parts):
-                held.clear()  # type: ignore[attr-defined]
-            self._variables.clear()
-            self.graphs.clear()
+            self._tables = _Tables()
 
     def __enter__(self) -> Self:
         self._check_open("be entered")
@@ -322,9 +352,10 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
+        tables = self._tables
         if not self._open:
             return "<Session, closed>"
-        return f"<Session of {len(self.graphs)} graphs, {len(self._variables)} Variables>"
+        return f"<Session of {len(tables.graphs)} graphs, {len(tables.variables)} Variables>"
 
 
 def _is_random_state(cell: Cell) -> bool:
