@@ -486,10 +486,12 @@ class _Pause(ScopeGuard):
         self._hook = hook
 
     def acquire(self) -> None:
+        self._hook.paused = True
         sys.settrace(None)
 
     def release(self) -> None:
         sys.settrace(self._hook)
+        self._hook.paused = False
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

@@ -58,6 +58,9 @@ def _set_and_call(variable: ContextVar[Any], value: Any, f: Any, args: Any, kwar
     return f(*args, **kwargs)
 
 
+ATTEMPTS = 10  # to release what a call that was cut short has held
+
+
 class _Exit:
     """Gives a ``with`` statement the one object that leaves the guard, called or not."""
 
@@ -66,7 +69,8 @@ class _Exit:
             return _exit
         leave = partial(_exit, guard)
         if guard._watch is None:  # else the guard is entered already
-            guard._watch = weakref.ref(leave, guard._dropped)
+            # Two, as a second exception may come before the first of them has begun its work.
+            guard._watch = weakref.ref(leave, guard._dropped), weakref.ref(leave, guard._dropped)
         return leave
 
 
@@ -100,7 +104,7 @@ class ScopeGuard:
     left
     """
 
-    _watch: weakref.ref[Any] | None = None
+    _watch: tuple[weakref.ref[Any], ...] | None = None
 
     def acquire(self) -> None:
         """Begin."""
@@ -117,8 +121,14 @@ class ScopeGuard:
 
     def _dropped(self, _: Any) -> None:
         """The ``with`` statement is over, and the call that should have left the guard was not."""
-        self.release()
-        self._watch = None
+        for left in range(ATTEMPTS, 0, -1):
+            try:
+                self.release()
+                self._watch = None
+                return
+            except BaseException:
+                if left == 1:
+                    raise  # for Python to print, as it does with whatever is raised here
 
 
 class OpenFile(ScopeGuard):

@@ -1,7 +1,15 @@
-"""Exceptions raised at every bytecode of a call, as Ctrl-C or a signal handler may raise them."""
+"""Exceptions and guests in the middle of a call, as by Ctrl-C, signal handlers and finalizers.
 
+``at_bytecode`` is exact: it counts the bytecodes of eagerflow's functions. ``AtTimes`` uses real
+signals, which come at any moment, also in code of others, and whose handlers may do anything.
+"""
+
+import contextlib
+import random
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import eagerflow
@@ -13,21 +21,28 @@ class Interrupted(BaseException):
     """What is raised, so that nothing takes it for an error of its own."""
 
 
-class _Raiser:
-    """Counts the bytecodes of eagerflow's functions, and raises at one of them, once."""
+def interrupt(place):
+    """Raise at a bytecode."""
+    raise Interrupted(place)
 
-    def __init__(self, at):
-        self.left = at
+
+class _Counter:
+    """Counts the bytecodes of eagerflow's functions, and acts at one of them, once."""
+
+    def __init__(self, at, act):
+        self.count = 0
+        self.at = at
+        self.act = act
         self.place = None
 
-    def count(self, code, offset):
-        self.left -= 1
-        if self.left == 0:
+    def reached(self, code, offset):
+        self.count += 1
+        if self.count == self.at:
             self.place = code.co_filename, code.co_qualname, offset
-            raise Interrupted(self.place)
+            self.act(self.place)
 
 
-def _by_trace(raiser, call):
+def _by_trace(counter, call):
     """Python 3.11: a trace function hears of every bytecode."""
 
     def trace(frame, event, arg):
@@ -36,7 +51,7 @@ def _by_trace(raiser, call):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
-            raiser.count(code, frame.f_lasti)
+            counter.reached(code, frame.f_lasti)
         return trace
 
     before = sys.gettrace()
@@ -47,7 +62,7 @@ def _by_trace(raiser, call):
         sys.settrace(before)
 
 
-def _by_monitoring(raiser, call):
+def _by_monitoring(counter, call):
     monitoring, tool = sys.monitoring, sys.monitoring.DEBUGGER_ID
     caller = threading.get_ident()  # events come from all threads
     events = monitoring.events.INSTRUCTION
@@ -56,7 +71,7 @@ def _by_monitoring(raiser, call):
         if not code.co_filename.startswith(PACKAGE):
             return monitoring.DISABLE
         if threading.get_ident() == caller:
-            raiser.count(code, offset)
+            counter.reached(code, offset)
         return None
 
     monitoring.use_tool_id(tool, "interrupts")
@@ -70,34 +85,111 @@ def _by_monitoring(raiser, call):
         monitoring.free_tool_id(tool)
 
 
-def raised_at(call, at):
-    """Call, and raise at that bytecode: where it was, or None where the call ended before.
+def at_bytecode(call, at, act=interrupt):
+    """Call, and act at that bytecode: where it was, or None where the call ended before.
 
     What the call itself raises in answer, such as a note added to the exception, is its own.
     """
-    raiser = _Raiser(at)
+    return _counted(call, at, act).place
+
+
+def count_bytecodes(call):
+    """How many bytecodes of eagerflow's a call runs."""
+    return _counted(call, 0, interrupt).count
+
+
+def _counted(call, at, act):
+    counter = _Counter(at, act)
     run = _by_monitoring if hasattr(sys, "monitoring") else _by_trace
-    try:
-        run(raiser, call)
-    except Interrupted:
-        pass
-    return raiser.place
+    with contextlib.suppress(Interrupted):
+        run(counter, call)
+    return counter
 
 
-def at_every_bytecode(call, check, step=1, most=100_000):
-    """Make a call again and again, raise at its next bytecode each time, and check what is left.
+def at_every_bytecode(call, check, step=1, most=100_000, act=interrupt):
+    """Make a call again and again, act at its next bytecode each time, and check what is left.
 
-    ``check(place)`` raises where something is wrong. Gives how many bytecodes there were.
+    ``check()`` raises where something is wrong. Gives how many bytecodes there were.
     """
     at = 1
     while at < most:
-        place = raised_at(call, at)
+        place = at_bytecode(call, at, act)
         if place is None:
             return at - 1
         try:
             check()
         except Exception as error:
-            error.add_note(f"after an exception at bytecode {at}: {place}")
+            error.add_note(f"after bytecode {at}: {place}")
             raise
         at += step
     return at
+
+
+class AtTimes:
+    """A context in which ``act(frame)`` is called by a signal, at moments that vary.
+
+    The moments are from ``least`` to ``most`` seconds after the last act. ``act`` may raise; it is
+    not called while an act is under way.
+    """
+
+    def __init__(self, act, least=2e-5, most=2e-3, seed=0):
+        self.act = act
+        self.acts = 0
+        self._choose = random.Random(seed)
+        self._between = least, most
+        self._on = self._acting = False
+
+    def __enter__(self):
+        self._before = signal.signal(signal.SIGALRM, self._handle)
+        self._on = True
+        self._next()
+        return self
+
+    def __exit__(self, *error):
+        self._on = False  # no alarm may come when this handler is gone: it would end the process
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _next(self):
+        signal.setitimer(signal.ITIMER_REAL, self._choose.uniform(*self._between), 0.05)
+
+    def _handle(self, number, frame):
+        if not self._on or self._acting:
+            return
+        self._acting = True
+        try:
+            self.acts += 1
+            self.act(frame)
+        finally:
+            self._acting = False
+            if self._on:
+                self._next()
+
+
+def interrupted_at_times(call, check, count, seconds=60.0, seed=0, most=2e-3):
+    """Call again and again, broken off by signals; how many of them came out of the call.
+
+    ``check()`` follows each. An exception may also be lost, as Python prints and drops those in
+    finalizers. Ends after ``count`` of them, or after so many seconds.
+    """
+    state = {"armed": False}
+
+    def act(frame):
+        if state["armed"]:
+            raise Interrupted
+
+    came, end = 0, time.monotonic() + seconds
+    with AtTimes(act, most=most, seed=seed):
+        while came < count and time.monotonic() < end:
+            try:
+                try:
+                    state["armed"] = True
+                    while True:
+                        call()
+                except Interrupted:
+                    state["armed"] = False
+                    came += 1
+            except Interrupted:  # a second one before the first was noted
+                state["armed"] = False
+            check()
+    return came

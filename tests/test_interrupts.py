@@ -11,7 +11,7 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.kernels import threads
 from eagerflow.locks import Locked
 from eagerflow.recorder import now, process, scope, scopes
-from tests.interrupts import Interrupted, at_every_bytecode, raised_at
+from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
 
 
 def nothing_is_held():
@@ -125,7 +125,7 @@ def test_a_traceback_that_is_kept_holds_nothing():
             kept.append(error)  # as sys.last_value does at a prompt
 
     for at in range(1, 2000, 7):
-        if raised_at(call, at) is None:
+        if at_bytecode(call, at) is None:
             break
         nothing_is_held()
     assert len(kept) > 20

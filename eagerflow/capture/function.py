@@ -21,6 +21,7 @@ from eagerflow import tree
 from eagerflow.capture.calling import call_recorded, only_tapes
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks, young
+from eagerflow.capture.ledger.events import current
 from eagerflow.capture.ledger.facts import Ledger
 from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.methods import PLACE, Bindings
@@ -35,6 +36,7 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
+from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -55,7 +57,7 @@ _PLAIN = frozenset({bool, str, bytes, type(None)})
 class Captured:
     """One graph of a function: what it was traced for, what it relied on, and its replay."""
 
-    __slots__ = ("graph", "known", "ledger", "places", "quick", "replay", "told", "used")
+    __slots__ = ("graph", "kept", "known", "ledger", "places", "quick", "replay", "told", "used")
 
     def __init__(
         self, graph: Graph, ledger: Ledger, replay: Replay, places: tuple[int, ...], told: Told
@@ -68,6 +70,7 @@ class Captured:
         self.known: list[tuple[int, Any]] = []  # leaves that are known by who they are, held weakly
         self.quick: Any = None  # its key among those of tensors alone
         self.used = True
+        self.kept = False  # whether later calls find it
 
     def is_for(self, leaves: Sequence[Any]) -> bool:
         """Whether these are the very objects that it was traced for, and not others in their place.
@@ -229,7 +232,7 @@ class Function:
             outputs = call_recorded(entry.graph, self.numerics, tensors)
         else:
             outputs = entry.replay.run(inputs)
-            if key is not None and entry.places == tuple(range(len(key) - 1)):
+            if key is not None and entry.kept and entry.places == tuple(range(len(key) - 1)):
                 self._quick[key], entry.quick = entry, key
         return entry.graph.nest(outputs)
 
@@ -278,6 +281,9 @@ class Function:
                     return entry
                 reason = fact.story()
             entry = self._trace(args, kwargs, leaves, structure, reason)
+            if current().is_blind():
+                return entry  # nobody knows what it relied on
+            entry.kept = True
             self._hold_weakly(entry, key, leaves)
             for old in entries.add(key, entry):
                 self._forget(old)
@@ -407,7 +413,7 @@ class Function:
         watch = Watch(self.python)
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = watch.abandon
-        with young():
+        with young(), visited():
             with watch, recorder, located():
                 result = self.python(*own_args, **own_kwargs)
                 for variable in recorder.taped.values():  # tapes watch those that are trained

@@ -21,6 +21,7 @@ from eagerflow import tree
 from eagerflow.capture.evaluate import call_node, find
 from eagerflow.capture.homes import said
 from eagerflow.capture.leaks import refuse_leaks, young
+from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
@@ -536,7 +537,7 @@ def run_traced(
     inputs: Values, argument_structure: Any,
 ) -> Graph:  # fmt: skip
     """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with young():
+    with young(), visited():
         with recorder, located():
             result = f(*args, **kwargs)
         graph = recorder.finish(inputs, result, argument_structure)

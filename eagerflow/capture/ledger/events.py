@@ -7,7 +7,6 @@ events, and comes back at the end.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 from eagerflow.capture.ledger.callables import TRACES
 from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
+from eagerflow.capture.visitors import Visitors
 from eagerflow.errors import CaptureError
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
@@ -30,13 +30,7 @@ _SKIPPED = (False, False, True, True)  # by origin
 assert _SKIPPED[CORE] and _SKIPPED[FOREIGN]
 
 
-def _code_of(callback: Any) -> Any:
-    """The code that runs when somebody's object is called."""
-    inner = getattr(callback, "__func__", callback)
-    return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
-
-
-_ABANDONED = Exception("nobody wants to know any more")
+_TOLD = ("hook", "__call__", "_start", "_line", "_jump", "_return")  # what the interpreter calls
 TOOL = "eagerflow"  # our name in sys.monitoring
 
 
@@ -46,16 +40,14 @@ class Thread(threading.local):
     def __init__(self) -> None:
         self.stack: list[Watch] = []
         self.runs: dict[Any, Any] = {}
-        self.foreign: set[Any] = set()  # code that the garbage collector calls at any moment
-        self.failure: BaseException | None = None
+        self.visitors: Visitors | None = None
         self.hook: Any = None
         self.before: Any = None
 
     def begin(self, watch: Watch) -> None:
         """Tell ``watch`` what runs from now on."""
         if not self.stack:
-            self.failure = None
-            self.foreign = {code for f in gc.callbacks if (code := _code_of(f)) is not None}
+            self.visitors = Visitors()
         self.stack.append(watch)
         _source.start(self)
 
@@ -69,31 +61,36 @@ class Thread(threading.local):
             self.runs.clear()
         return undisturbed
 
-    def failed(self) -> BaseException | None:
-        """What went wrong in a watch, told once."""
-        failure, self.failure = self.failure, None
-        return None if failure is _ABANDONED else failure
-
-    def abandon(self) -> None:
-        """Tell nothing more to the one watch that there is: what it has seen is not wanted."""
-        if len(self.stack) == 1 and self.failure is None:
-            self.failure = _ABANDONED
+    def is_blind(self) -> bool:
+        """Whether the interpreter tells nothing now: a visitor has come while it told something."""
+        frame = sys._getframe(1) if self.stack else None
+        while frame is not None:
+            if frame.f_code.co_filename == __file__ and frame.f_code.co_name in _TOLD:
+                return True
+            frame = frame.f_back
+        return False
 
     # A defect here must not look like one of the user's: it is raised when the watch ends.
 
     def enter(self, frame: Any) -> Any:
         """A watched function begins or goes on; its run, None if it is not to be watched."""
-        if frame.f_code in self.foreign:
-            return None
         run = self.runs.get(frame)
-        if run is None and self.failure is None and self.stack:
+        if run is None and self._visited(frame):
+            return None
+        if run is None and self.stack and self.stack[-1].failure is None:
             try:
                 run = self.stack[-1].enter(frame, self)
             except Exception as error:
-                self.failure = error
+                self.stack[-1].failure = error
             if run is not None:
                 self.runs[frame] = run
         return run
+
+    def _visited(self, frame: Any) -> bool:
+        if self.visitors is None or not self.stack:
+            return False
+        first = self.stack[-1].first
+        return self.visitors.came(frame, lambda f: f in self.runs or f is first)
 
     def skip(self, frame: Any) -> None:
         """A function that is not watched begins."""
@@ -106,19 +103,19 @@ class Thread(threading.local):
 
     def line(self, frame: Any, run: Any, offset: int) -> None:
         """A watched function comes to the line that begins at ``offset``."""
-        if self.failure is None and not run.quiet and self.stack:
+        if self.stack and not run.quiet and self.stack[-1].failure is None:
             try:
                 self.stack[-1].step(frame, run, offset)
             except Exception as error:
-                self.failure = error
+                self.stack[-1].failure = error
 
     def leave(self, frame: Any, run: Any, value: Any, completed: bool = True) -> None:
         """A watched function returns or yields."""
-        if self.failure is None:
+        if self.stack and self.stack[-1].failure is None:
             try:
                 self.stack[-1].leave(frame, run, value, self, completed)
             except Exception as error:
-                self.failure = error
+                self.stack[-1].failure = error
         if not frame.f_code.co_flags & _RESUMES:
             self.runs.pop(frame, None)
 
@@ -184,6 +181,8 @@ class _Tracing:
 
     def start(self, thread: Thread) -> None:
         if thread.hook is not None:
+            if thread.hook.paused and sys.gettrace() is None:  # a visitor has come meanwhile
+                sys.settrace(thread.hook)
             return
         before = sys.gettrace()
         thread.before = before
@@ -214,6 +213,7 @@ class _Tracing:
 
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.may_pause = before is None  # type: ignore[attr-defined]
+        hook.paused = False  # type: ignore[attr-defined]
         in_one_call((partial(setattr, thread, "hook", hook), partial(sys.settrace, hook)))
 
     def stop(self, thread: Thread) -> bool:
@@ -261,13 +261,15 @@ class _Monitoring:
         """The number of our tool: that of a start or an end that was cut short, or a free one."""
         # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
         numbers = (4, 3, 5, 2, 1, 0)
-        named = {number: monitoring.get_tool(number) for number in numbers}
-        for name in (TOOL, None):
-            for number in numbers:
-                if named[number] == name:
-                    if name is None:
-                        monitoring.use_tool_id(number, TOOL)
-                    return number
+        for _ in numbers:
+            names = list(map(monitoring.get_tool, numbers))
+            if TOOL in names:
+                return numbers[names.index(TOOL)]
+            if None in names:
+                try:
+                    monitoring.use_tool_id(numbers[names.index(None)], TOOL)
+                except ValueError:
+                    pass  # a visitor has taken it since
         raise CaptureError(
             "all tools of sys.monitoring are in use", expected="a free one of six",
             hint="end a debugger, a profiler or a measurement of coverage",

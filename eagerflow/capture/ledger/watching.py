@@ -47,6 +47,8 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["Watch", "watching"]
 
+_ABANDONED = Exception("nobody wants to know any more")
+
 Cells = dict[str, tuple[Any, ...]]
 
 
@@ -102,6 +104,8 @@ class Watch(ScopeGuard):
         self._ledger: Ledger | None = None
         self._thread: Thread | None = None
         self._outer: Watch | None = None
+        self.failure: Exception | None = None  # after which nothing more is told
+        self.first: Any = None  # the frame that has entered this watch
         self._roots = {id(f.__code__) for f in functions_in(function)}
         self.register(function, True)
 
@@ -110,14 +114,15 @@ class Watch(ScopeGuard):
         if self._thread is not None:
             raise EagerflowError("this Watch is entered already")
         self._outer = watching()
+        self.first = sys._getframe(2)
         self._thread = current()
         observers.update(map(id, self._dicts()))
         self._thread.begin(self)
 
     def abandon(self) -> None:
         """Look no further: the code will run again, and that run will be watched."""
-        if self._thread is not None:
-            self._thread.abandon()
+        if self._outer is None and self.failure is None:  # an outer one wants to know
+            self.failure = _ABANDONED
 
     def release(self) -> Any:
         """End the watch and make the ledger of it; an error if there is no relying on it."""
@@ -128,8 +133,8 @@ class Watch(ScopeGuard):
         if self._ledger is None:
             self._ledger = self._made(undisturbed)
         self._forget()
-        self._thread = None
-        return thread.failed() or self._problem
+        self._thread = self.first = None
+        return self._problem if self.failure in (None, _ABANDONED) else self.failure
 
     def _made(self, undisturbed: bool) -> Ledger:
         facts = list(self.facts.values())

@@ -1,0 +1,75 @@
+"""Visitors: code that runs in the middle of a trace and is no part of it.
+
+Python calls handlers of signals, and callbacks of its garbage collector, between any two bytecodes,
+on top of whatever runs. What they compute, read and assign is no business of the function that is
+being traced: they get real values, and nothing that they do is recorded or relied on.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from eagerflow.guard import ScopeGuard
+from eagerflow.recorder import under
+
+__all__ = ["Visitors", "visited"]
+
+
+def _visit(handler: Callable[..., Any], *args: Any) -> Any:
+    """Call a handler as if nobody recorded."""
+    return under(None, handler, *args)
+
+
+def _is_plain(handler: Any) -> bool:
+    """Whether this is a handler that was written in Python and is called in Python's way."""
+    if isinstance(handler, partial) and handler.func is _visit:
+        return False
+    return handler is not signal.default_int_handler
+
+
+class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
+    """A context in which handlers of signals run as visitors."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[Any, tuple[Any, Any]] = {}  # as they were, and as they are called
+
+    def acquire(self) -> None:
+        """Call handlers by way of ``_visit`` from now on."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # other threads handle no signals
+        for number in signal.valid_signals():
+            handler = signal.getsignal(number)
+            if callable(handler) and _is_plain(handler):
+                mine = partial(_visit, handler)
+                self._handlers[number] = handler, mine
+                signal.signal(number, mine)
+
+    def release(self) -> None:
+        """Call them as before, but for those that somebody has changed since."""
+        for number, (handler, mine) in self._handlers.items():
+            if signal.getsignal(number) is mine:
+                signal.signal(number, handler)
+
+
+class Visitors:
+    """Tells frames in which visitors run from others."""
+
+    def __init__(self) -> None:
+        found = (getattr(f, "__func__", f) for f in gc.callbacks)
+        self._codes = {_visit.__code__, *(getattr(f, "__code__", None) for f in found)}
+
+    def came(self, frame: Any, is_end: Callable[[Any], bool]) -> bool:
+        """Whether a visitor has called, through others or not, what runs in a frame.
+
+        ``is_end`` says of which frames it is known that none has.
+        """
+        while frame is not None and not is_end(frame):
+            if frame.f_code in self._codes:
+                return True
+            frame = frame.f_back
+        return False

@@ -1,0 +1,131 @@
+"""Whatever is broken off, at whatever moment, and whoever comes in between: all stays right."""
+
+import os
+import random
+import signal
+import sys
+
+import pytest
+
+from eagerflow.recorder import under
+from tests.activities import ACTIVITIES, Guest, Partitioned, in_child
+from tests.interrupts import (
+    AtTimes,
+    at_bytecode,
+    at_every_bytecode,
+    count_bytecodes,
+    interrupted_at_times,
+)
+
+pytest_plugins = ["tests.capture.several_devices"]
+
+MOMENTS = 40  # of each activity; the soak run takes every bytecode
+needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+@pytest.fixture(params=ACTIVITIES, ids=lambda kind: kind.__name__)
+def activity(request):
+    made = request.param()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """What is raised in finalizers is printed and dropped: not here."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: None)
+
+
+def moments(activity, count):
+    """Numbers of bytecodes from all over a call."""
+    total = count_bytecodes(activity.call)
+    activity.check()
+    choose = random.Random(0)
+    return sorted({1 + choose.randrange(total) for _ in range(count)})
+
+
+def tried(activity, at, act):
+    place = at_bytecode(activity.call, at, *act)
+    try:
+        activity.after()
+    except Exception as error:
+        error.add_note(f"after bytecode {at}: {place}")
+        raise
+
+
+def test_exceptions_at_bytecodes(activity, quiet):
+    for at in moments(activity, MOMENTS):
+        tried(activity, at, ())
+
+
+def test_guests_at_bytecodes(activity):
+    guest = Guest(traces=False)  # nothing can be traced inside of a trace function
+    for at in moments(activity, MOMENTS // 2):
+        tried(activity, at, (lambda place: under(None, guest),))
+    assert guest.calls > MOMENTS // 4
+
+
+@needs_signals
+def test_interrupts_by_timer(activity, quiet):
+    assert interrupted_at_times(activity.call, activity.after, MOMENTS) > 0
+
+
+@needs_signals
+def test_guests_by_timer(activity):
+    guest = Guest()
+    wrong = []
+
+    def act(frame):
+        try:
+            guest()
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    with AtTimes(act, most=5e-3) as times:
+        for _ in range(10_000):
+            activity.call()
+            assert not wrong
+            if times.acts >= MOMENTS:
+                break
+    assert not wrong
+    activity.after()
+
+
+@needs_signals
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forks_by_timer(activity):
+    right = []
+    with AtTimes(lambda frame: right.append(in_child(activity.inside)), most=1e-2) as times:
+        for _ in range(10_000):
+            activity.call()
+            if times.acts >= 5:
+                break
+    assert all(right)
+    activity.after()
+
+
+def test_two_devices(three_cpus, quiet):
+    activity = Partitioned()
+    for at in moments(activity, MOMENTS):
+        tried(activity, at, ())
+    activity.end()
+
+
+# The whole counts: pytest -m soak tests/test_activities.py ---------------------------------------
+
+
+@pytest.mark.soak
+def test_exceptions_at_every_bytecode(activity, quiet):
+    step = 1 + count_bytecodes(activity.call) // 20_000
+    assert at_every_bytecode(activity.call, activity.after, step) > 50
+
+
+@pytest.mark.soak
+@needs_signals
+@pytest.mark.parametrize("part", range(10))
+def test_fifty_thousand_interrupts(activity, quiet, part):
+    count = 50_000 // (10 * len(ACTIVITIES)) + 1
+    came = interrupted_at_times(activity.call, activity.after, count, seconds=600, seed=part)
+    assert came == count
