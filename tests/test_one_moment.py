@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from eagerflow.kernels import threads
 from eagerflow.kernels.llvm import compiler
 from eagerflow.locks import writing
 from eagerflow.variable import assign_together
-from tests.interrupts import at_every_bytecode
+from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
 
 SIZE = 200_000  # elements: two threads share a kernel
 
@@ -98,18 +99,6 @@ def test_an_exception_at_any_bytecode_leaves_no_half_step(way):
         threads.set_thread_count(None)
 
 
-@contextlib.contextmanager
-def _alarms(handler, seconds):
-    """Call ``handler`` by a signal again and again, after times that vary."""
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
 
 
@@ -117,62 +106,36 @@ needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POS
 def test_signal_handlers_see_whole_steps_and_may_step(way):
     counters, step = _warmed(way)
     counters.captured(counters.one)
-    wrong, calls, inside = [], 0, False
+    wrong = []
 
-    def handler(*_):
-        nonlocal calls, inside
-        if inside:  # it may take longer than until the next signal
-            return
-        inside = True
-        calls += 1
+    def act(frame):
         try:
             counters.seen()
-            if way != "eager" and calls % 2:  # which reads one Variable after the other
+            if way != "eager" and times.acts % 2:  # which reads one Variable after the other
                 counters.captured(counters.one)
         except BaseException as error:
             wrong.append(error)
-        inside = False
 
-    with _alarms(handler, 0.0023):
-        end = time.perf_counter() + 1.5
-        while time.perf_counter() < end:
+    with AtTimes(act, most=5e-3) as times:
+        for _ in range(10_000):
             step()
+            if times.acts > 100:
+                break
     assert not wrong
-    assert calls > 20
     counters.seen()
 
 
-class Stop(BaseException):
-    pass
-
-
 @needs_signals
-def test_interrupts_by_timer_leave_no_half_step(way):
+def test_interrupts_by_timer_leave_no_half_step(way, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: None)  # those in finalizers
     counters, step = _warmed(way)
-    raised = 0
 
-    def handler(*_):
-        raise Stop
+    def check():
+        after = counters.seen()
+        step()
+        assert counters.seen() == after + 1
 
-    seconds = 1e-4
-    end = time.perf_counter() + 3.0
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        while time.perf_counter() < end:
-            seconds = seconds * 1.0371 if seconds < 2e-3 else 5e-5
-            try:
-                signal.setitimer(signal.ITIMER_REAL, seconds)
-                while True:
-                    step()
-            except Stop:
-                raised += 1
-            after = counters.seen()
-            step()
-            assert counters.seen() == after + 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert raised > 100
+    assert interrupted_at_times(step, check, 300) > 0
 
 
 def test_other_threads_see_no_torn_value(way):
