@@ -149,10 +149,11 @@ def stale_programs(seeds):
     return missed, differ
 
 
-def test_random_functions_are_never_stale():
-    missed, differ = stale_programs(range(2_000))
+@pytest.mark.parametrize("part", range(4))
+def test_random_functions_are_never_stale(part):
+    missed, differ = stale_programs(range(500 * part, 500 * (part + 1)))
     assert missed == []
-    assert differ > 500
+    assert differ > 100
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Errors of programs that cannot be captured, and of replays that fail: of the right class, with
 the user's own line, and with what to do."""
 
+import gc
 import importlib
 import inspect
 import re
@@ -10,6 +11,12 @@ import pytest
 from tests.capture.wrong_programs import WRONG
 
 importlib.import_module("tests.capture.wrong_replays")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def seen_by_the_collector(small_heap):
+    """It tells who keeps a value, but for what is frozen."""
+    gc.unfreeze()
 
 
 def marked(program):
