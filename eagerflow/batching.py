@@ -84,12 +84,19 @@ class Batching(Recorder):
         return tuple(map(self.wrap, out)) if isinstance(out, tuple) else self.wrap(out)
 
     def assign(self, variable: Any, value: Any) -> None:
+        self._check(variable, value)
+        super().assign(variable, value)
+
+    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
+        self._check(variable, new)
+        return super().exchange(variable, old, new)
+
+    def _check(self, variable: Any, value: Any) -> None:
         if self.holds(value):
             raise CaptureError(
                 "inside vmap the value differs between examples", op="assign",
                 argument=variable.name, hint="return the values, and assign their mean outside",
             )  # fmt: skip
-        super().assign(variable, value)
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function with a gradient of its own, for the whole batch."""

@@ -109,6 +109,13 @@ class Recorder(ScopeGuard):
         else:
             variable.current = value
 
+    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
+        """Make ``new`` the value of ``variable`` if ``old`` still is; whether it was."""
+        if self.outer:
+            return self.outer.exchange(variable, old, new)
+        done: bool = variable.replace(old, new)
+        return done
+
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The value of ``f``, which returns it together with a backward function of its own."""
         return f(*args)[0]

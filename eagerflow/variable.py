@@ -20,7 +20,7 @@ from eagerflow.recorder import Recorder, next_key, now
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "Variable", "assign_together", "exchange", "may_be_random_state", "put_together",
+    "Variable", "assign_together", "may_be_random_state", "put_together",
     "read_together", "replace_values",
 ]  # fmt: skip
 
@@ -133,6 +133,16 @@ class Variable(Operators):
         cast: Tensor = ops["astype"].call(tensor, dtype)
         return cast
 
+    def exchange(self, old: Tensor, new: Tensor) -> bool:
+        """Hold ``new``, a result of ops, if ``old`` still is held; whether it was."""
+        recorder = now()[1]
+        return self.replace(old, new) if recorder is None else recorder.exchange(self, old, new)
+
+    def replace(self, old: Tensor, new: Tensor) -> bool:
+        """The same, and no recorder hears of it."""
+        changed = partial(next, map(is_not, map(_held, (self,)), (old,)))
+        return not replace_values({self: new}, (changed,))
+
     def assign_add(self, value: Any) -> Variable:
         """Add ``value`` to the value held."""
         return self.assign(ops["add"].call(self.value, value))
@@ -238,31 +248,15 @@ def put_together(values: dict[Variable, Tensor]) -> None:
         writing.wait()
 
 
-def exchange(variable: Variable, old: Tensor, new: Tensor) -> bool:
-    """Give a Variable its next value, unless another one has come since ``old``; whether it did."""
-    recorder = _writer()
-    if recorder is not None:
-        recorder.assign(variable, new)
-        return True
-    changed = partial(next, map(is_not, map(_held, (variable,)), (old,)))
-    return not replace_values({variable: new}, (changed,))
-
-
-def _writer() -> Recorder | None:
-    """The innermost recorder, if one that hears of it writes assignments down."""
-    innermost = recorder = now()[1]
-    while recorder is not None and type(recorder).assign is Recorder.assign:
-        recorder = recorder.outer
-    return None if recorder is None else innermost
-
-
 def assign_together(values: dict[Variable, Any]) -> None:
     """Give Variables new values, all in one moment; raises as ``assign`` does, before any."""
     fitted = {variable: variable.fitted(value) for variable, value in values.items()}
-    recorder = _writer()
-    if recorder is not None:
+    watching = recorder = now()[1]
+    while recorder is not None and type(recorder).assign is Recorder.assign:
+        recorder = recorder.outer
+    if recorder is not None and watching is not None:  # somebody writes assignments down
         for variable, tensor in fitted.items():
-            recorder.assign(variable, tensor)
+            watching.assign(variable, tensor)
         return
     put_together({variable: variable.own(tensor) for variable, tensor in fitted.items()})
 

@@ -22,7 +22,6 @@ from eagerflow.convert import as_tensor, plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.kernels.philox import WORDS
-from eagerflow.locks import reentrant_lock
 from eagerflow.op import ops
 from eagerflow.ops import draws
 from eagerflow.ops.arithmetic import add, multiply, subtract
@@ -30,7 +29,7 @@ from eagerflow.ops.family import as_operand
 from eagerflow.ops.other_names import members
 from eagerflow.spec import as_shape, broadcast, normalize_axis
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.variable import Variable, exchange
+from eagerflow.variable import Variable
 
 __all__ = [
     "Generator",
@@ -48,7 +47,6 @@ __all__ = [
 ]
 
 _STEP = np.array([0, 0, 1], np.uint64)
-_drawing = reentrant_lock()  # two threads must never use the same state
 
 
 class Generator:
@@ -93,18 +91,17 @@ class Generator:
 
     def advance(self) -> Tensor:
         """The state of the next draw, which is then used up."""
-        with _drawing:
-            while True:  # a signal's handler may draw in between
-                state = self._state
-                if type(state) is not Tensor:
-                    value: Tensor = state.value
-                    if exchange(state, value, add(value, self._step)):
-                        return value
-                    continue
-                moved = add(state, self._step)
-                if self._state is state:  # between these two Python lets nobody in
-                    self._state = moved
-                    return state
+        while True:  # another thread, or a signal's handler, may draw in between
+            state = self._state
+            if type(state) is not Tensor:
+                value: Tensor = state.value
+                if state.exchange(value, add(value, self._step)):
+                    return value
+                continue
+            moved = add(state, self._step)
+            if self._state is state:  # between these two Python lets nobody in
+                self._state = moved
+                return state
 
     def __repr__(self) -> str:
         state = self._state.current if isinstance(self._state, Variable) else self._state

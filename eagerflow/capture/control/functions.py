@@ -38,8 +38,15 @@ class Journal(Recorder):
         self._values: dict[int, tuple[Variable, Tensor]] = {}
 
     def assign(self, variable: Any, value: Any) -> None:
-        self._values.setdefault(id(variable), (variable, variable.current))
+        self._note(variable)
         super().assign(variable, value)
+
+    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
+        self._note(variable)
+        return super().exchange(variable, old, new)
+
+    def _note(self, variable: Any) -> None:
+        self._values.setdefault(id(variable), (variable, variable.current))
 
     def restore(self) -> None:
         """Give all Variables the values that they had."""
