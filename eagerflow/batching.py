@@ -89,7 +89,7 @@ class Batching(Recorder):
 
     def exchange(self, variable: Any, old: Any, new: Any) -> bool:
         self._check(variable, new)
-        return super().exchange(variable, old, new)
+        return self.exchange_below(variable, old, new)
 
     def _check(self, variable: Any, value: Any) -> None:
         if self.holds(value):

@@ -111,9 +111,15 @@ class Recorder(ScopeGuard):
 
     def exchange(self, variable: Any, old: Any, new: Any) -> bool:
         """Make ``new`` the value of ``variable`` if ``old`` still is; whether it was."""
-        if self.outer:
-            return self.outer.exchange(variable, old, new)
-        done: bool = variable.replace(old, new)
+        if type(self).assign is not Recorder.assign:  # who writes assignments down has them alone
+            self.assign(variable, new)
+            return True
+        return self.exchange_below(variable, old, new)
+
+    def exchange_below(self, variable: Any, old: Any, new: Any) -> bool:
+        """The same, as if this recorder were not there."""
+        below: Any = self.outer
+        done: bool = below.exchange(variable, old, new) if below else variable.replace(old, new)
         return done
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:

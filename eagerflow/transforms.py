@@ -358,10 +358,6 @@ class _Again(Recorder):
     def assign(self, variable: Any, value: Any) -> None:
         self._values[id(variable)] = value
 
-    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
-        self.assign(variable, new)
-        return True
-
 
 _POLICIES: dict[str | None, Callable[[Op], bool]] = {
     None: lambda op: False,

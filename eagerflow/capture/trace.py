@@ -273,10 +273,6 @@ class Trace(Recorder):
         self._cell(variable).assigned = self.value_of(value)
         self._reads.pop(id(variable), None)
 
-    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
-        self.assign(variable, new)
-        return True
-
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
 

@@ -94,8 +94,9 @@ class Generator:
         while True:  # another thread, or a signal's handler, may draw in between
             state = self._state
             if type(state) is not Tensor:
+                held = state.current
                 value: Tensor = state.value
-                if state.exchange(value, add(value, self._step)):
+                if state.exchange(held, add(value, self._step)):
                     return value
                 continue
             moved = add(state, self._step)

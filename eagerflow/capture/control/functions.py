@@ -43,7 +43,7 @@ class Journal(Recorder):
 
     def exchange(self, variable: Any, old: Any, new: Any) -> bool:
         self._note(variable)
-        return super().exchange(variable, old, new)
+        return self.exchange_below(variable, old, new)
 
     def _note(self, variable: Any) -> None:
         self._values.setdefault(id(variable), (variable, variable.current))
