@@ -19,6 +19,11 @@ from eagerflow.recorder import under
 
 __all__ = ["Visitors", "visited"]
 
+_SIGNALS = sorted(map(int, signal.valid_signals()))
+# What is inside of the standard library's function, which turns numbers into names: for each of
+# 64 signals that would take as long as to trace an op.
+_handler_of: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+
 
 def _visit(handler: Callable[..., Any], *args: Any) -> Any:
     """Call a handler as if nobody recorded."""
@@ -42,8 +47,8 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         """Call handlers by way of ``_visit`` from now on."""
         if threading.current_thread() is not threading.main_thread():
             return  # other threads handle no signals
-        for number in signal.valid_signals():
-            handler = signal.getsignal(number)
+        for number in _SIGNALS:
+            handler = _handler_of(number)
             if callable(handler) and _is_plain(handler):
                 mine = partial(_visit, handler)
                 self._handlers[number] = handler, mine
@@ -52,7 +57,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
     def release(self) -> None:
         """Call them as before, but for those that somebody has changed since."""
         for number, (handler, mine) in self._handlers.items():
-            if signal.getsignal(number) is mine:
+            if _handler_of(number) is mine:
                 signal.signal(number, handler)
 
 
