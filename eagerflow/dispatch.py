@@ -34,7 +34,6 @@ from eagerflow.errors import (
     EagerflowError,
     ShapeError,
 )  # fmt: skip
-from eagerflow.guard import ScopeGuard
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
@@ -472,26 +471,11 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Hand the call to the recorder; who follows the user's lines need not follow ours."""
-    hook = sys.gettrace()
-    if hook is None or not getattr(hook, "may_pause", False):
+    pause = getattr(sys.gettrace(), "pause", None)
+    if pause is None:
         return _hand_over(recorder, op, args, attributes)
-    with _Pause(hook):
+    with pause():
         return _hand_over(recorder, op, args, attributes)
-
-
-class _Pause(ScopeGuard):
-    """A context in which a trace function hears of nothing."""
-
-    def __init__(self, hook: Any) -> None:
-        self._hook = hook
-
-    def acquire(self) -> None:
-        self._hook.paused = True
-        sys.settrace(None)
-
-    def release(self) -> None:
-        sys.settrace(self._hook)
-        self._hook.paused = False
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.capture.visitors import Visitors
 from eagerflow.errors import CaptureError
-from eagerflow.guard import in_one_call
+from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 
 Watch = Any  # imports this module
@@ -42,6 +42,7 @@ class Thread(threading.local):
         self.runs: dict[Any, Any] = {}
         self.visitors: Visitors | None = None
         self.hook: Any = None
+        self.paused = False
         self.before: Any = None
 
     def begin(self, watch: Watch) -> None:
@@ -176,12 +177,28 @@ def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> An
     return found
 
 
+class _Pause(ScopeGuard):
+    """A context in which nothing is told: for who runs code that is not watched for long."""
+
+    def __init__(self, thread: Thread) -> None:
+        self._thread = thread
+        self._hook = thread.hook
+
+    def acquire(self) -> None:
+        self._thread.paused = True
+        sys.settrace(None)
+
+    def release(self) -> None:
+        sys.settrace(self._hook)
+        self._thread.paused = False
+
+
 class _Tracing:
     """Events from ``sys.settrace``."""
 
     def start(self, thread: Thread) -> None:
         if thread.hook is not None:
-            if thread.hook.paused and sys.gettrace() is None:  # a visitor has come meanwhile
+            if thread.paused and sys.gettrace() is None:  # a visitor has come meanwhile
                 sys.settrace(thread.hook)
             return
         before = sys.gettrace()
@@ -211,9 +228,8 @@ class _Tracing:
                 frame.f_trace_lines = False
             return _Local(thread, run)
 
-        # Whoever runs code that is not watched for long may take the hook out for that time.
-        hook.may_pause = before is None  # type: ignore[attr-defined]
-        hook.paused = False  # type: ignore[attr-defined]
+        if before is None:
+            hook.pause = partial(_Pause, thread)  # type: ignore[attr-defined]
         in_one_call((partial(setattr, thread, "hook", hook), partial(sys.settrace, hook)))
 
     def stop(self, thread: Thread) -> bool:
