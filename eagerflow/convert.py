@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,15 @@ _SMALL = {dtype.type for dtype in FLOAT8 | {bfloat16}}
 _CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
 
 
-def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
+def as_tensor(
+    obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None, kept: bool = True
+) -> Tensor:
     """``obj`` as a Tensor of this dtype on this device.
 
     Tensors, NumPy arrays and what offers ``__dlpack__`` or ``__array__`` keep their dtype;
     Python floats become float32, ints int64. ``copy=True`` gives memory of its own,
-    ``copy=None`` shares where it can, ``copy=False`` raises where it cannot.
+    ``copy=None`` shares where it can, ``copy=False`` raises where it cannot. ``kept=False``
+    promises that the Tensor is used at once and goes.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None:
@@ -61,7 +64,7 @@ def as_tensor(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None
         array = home.backend.copy(obj) if copy else home.backend.asarray(obj, None, home.index)
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
     values, own = _values(obj, wanted, copy)
-    if not own and not copy:
+    if kept and not own and not copy:
         lend(values)
     if copy is False and place.type != "cpu":
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
@@ -115,7 +118,7 @@ def number_type(obj: Any) -> type | None:
     return None if None in kinds else max(kinds, key=_RANK.index, default=float)
 
 
-def _type_kind(cls: type) -> type | None:
+def _kind_of_type(cls: type) -> type | None:
     if cls in SCALARS:
         return cls
     if cls in _SMALL:
@@ -125,8 +128,13 @@ def _type_kind(cls: type) -> type | None:
     return None if issubclass(cls, np.timedelta64) else found
 
 
+_type_kind: Callable[[type], type | None] = lru_cache(256)(_kind_of_type)
+
+
 def own_dtype(obj: Any) -> DType:
     """The dtype of a tensor or an array, and what numbers get where nothing else says it."""
+    if type(obj) is Tensor:
+        return obj._kind.dtype
     found: DType | None = getattr(obj, "dtype", None)
     kind = number_type(obj) if found is None else None
     return as_dtype(found) if kind is None else default_dtype(kind)
@@ -137,6 +145,8 @@ def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
 
     Those of NumPy's have one of their own, which counts where no tensor says another.
     """
+    if not numbers:
+        return dtype
     if dtype is None:
         own = [own_dtype(x) for x in numbers if type(x) not in SCALARS]
         dtype = reduce(promote, own) if own else None

@@ -334,14 +334,15 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
+    args = tuple([x.value if isinstance(x, Variable) else x for x in args])
     key = tuple([x._kind if type(x) is Tensor else type(x) for x in args])
     if key in op.fitting:
         return args  # arguments of these kinds were fine as they are
     data = list(args)
-    home = next((x.device for x in data if isinstance(x, Tensor | Variable)), None)
+    home = next((x.device for x in data if isinstance(x, Tensor)), None)
     for i, x in enumerate(data):
         if type(x) is not Tensor and x is not None:
-            data[i] = x.value if isinstance(x, Variable) else _converted(op, i, x, home)
+            data[i] = _converted(op, i, x, home)
     if op.on_tensors:  # what it is made of says what fits
         return tuple(x if x is None else as_tensor(x) for x in data)
     if not data:
@@ -383,7 +384,8 @@ def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = 
     try:
         if dtype is None and number_type(x) is not None:
             return x
-        return as_tensor(x, dtype, home, copy=None if fresh and now()[1] is None else True)
+        used = fresh and now()[1] is None
+        return as_tensor(x, dtype, home, copy=None if used else True, kept=not used)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
         raise
@@ -395,6 +397,9 @@ def _in_group(op: Op, position: int) -> bool:
 
 def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
     """The dtype in which a group meets: tensors and lists say it, single numbers join in."""
+    dtypes = {x._kind.dtype if type(x) is Tensor else None for x in [data[i] for i in group]}
+    if len(dtypes) == 1 and None not in dtypes:
+        return dtypes.pop()
     firm = [data[i] for i in group if isinstance(data[i], Tensor | list | tuple)]
     single = [data[i] for i in group if not isinstance(data[i], Tensor | list | tuple)]
     try:
@@ -471,10 +476,13 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Hand the call to the recorder; who follows the user's lines need not follow ours."""
-    pause = getattr(sys.gettrace(), "pause", None)
-    if pause is None:
+    hook = sys.gettrace()
+    pauses = getattr(hook, "pauses", None)
+    if pauses is None:
         return _hand_over(recorder, op, args, attributes)
-    with pause():
+    pauses.append(op)
+    sys.settrace(None)  # first of all: the hook is called for each function
+    with hook.resumed(hook):  # type: ignore[union-attr]
         return _hand_over(recorder, op, args, attributes)
 
 

@@ -119,8 +119,7 @@ class Recorder(ScopeGuard):
     def exchange_below(self, variable: Any, old: Any, new: Any) -> bool:
         """The same, as if this recorder were not there."""
         below: Any = self.outer
-        done: bool = below.exchange(variable, old, new) if below else variable.replace(old, new)
-        return done
+        return bool(below.exchange(variable, old, new) if below else variable.replace(old, new))
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The value of ``f``, which returns it together with a backward function of its own."""

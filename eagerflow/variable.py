@@ -86,10 +86,13 @@ class Variable(Operators):
     def value(self) -> Tensor:
         """The Tensor held now."""
         recorder = now()[1]
-        if recorder is None:
-            return self.current
-        tensor: Tensor = recorder.read(self)
-        return tensor
+        if recorder is not None:
+            tensor: Tensor = recorder.read(self)
+            return tensor
+        held = self._current  # as in ``current``
+        if writing.thread:
+            writing.wait()
+        return held
 
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from contextvars import copy_context
 from pathlib import Path
 
 import eagerflow
@@ -159,7 +160,9 @@ class AtTimes:
         self._acting = True
         try:
             self.acts += 1
-            self.act(frame)
+            # A context of its own: Python reads freed memory where code that the garbage collector
+            # runs in the middle of ``ContextVar.set`` sets a variable in the same context.
+            copy_context().run(self.act, frame)
         finally:
             self._acting = False
             if self._on:

@@ -90,12 +90,13 @@ class Replay:
         for i in plan.shared:
             if i < len(inputs) and type(inputs[i]) is not Tensor:
                 arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
+        kinds = self._kinds_on(device)
+        if not self.assigned:
+            return list(map(new_tensor, plan.run(arrays), kinds))
         made: list[Tensor] = []
 
         def finish(found: tuple[Any, ...], commit: Any) -> None:
-            made.extend(map(new_tensor, found, self._kinds_on(device)))
-            if not self.assigned:
-                return
+            made.extend(map(new_tensor, found, kinds))
             count = len(made) - len(self.assigned)
             new = dict(zip(self._assigned, made[count:], strict=True))
             del made[count:]
@@ -155,8 +156,10 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
-        plain = number_type(given) is not None or not hasattr(given, "dtype")
-        tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
+        tensor = given
+        if type(given) is not Tensor:
+            plain = number_type(given) is not None or not hasattr(given, "dtype")
+            tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
         if tensor.dtype != value.dtype:
             raise DTypeError(
                 "the dtype is another one than the graph's", op=graph.name, argument=name,

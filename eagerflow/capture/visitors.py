@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,12 +18,12 @@ from typing import Any
 from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import under
 
-__all__ = ["Visitors", "visited"]
+__all__ = ["came", "visited", "visitors"]
 
 _SIGNALS = sorted(map(int, signal.valid_signals()))
-# What is inside of the standard library's function, which turns numbers into names: for each of
-# 64 signals that would take as long as to trace an op.
-_handler_of: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+# What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
+# that would take as long as to trace an op.
+_handler_of: Callable[[int], Any] = sys.modules["_signal"].getsignal
 
 
 def _visit(handler: Callable[..., Any], *args: Any) -> Any:
@@ -32,25 +33,25 @@ def _visit(handler: Callable[..., Any], *args: Any) -> Any:
 
 def _is_plain(handler: Any) -> bool:
     """Whether this is a handler that was written in Python and is called in Python's way."""
-    if isinstance(handler, partial) and handler.func is _visit:
+    if type(handler) is int or handler is None or handler is signal.default_int_handler:
         return False
-    return handler is not signal.default_int_handler
+    return not (isinstance(handler, partial) and handler.func is _visit)
 
 
 class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which handlers of signals run as visitors."""
 
     def __init__(self) -> None:
-        self._handlers: dict[Any, tuple[Any, Any]] = {}  # as they were, and as they are called
+        self._handlers: dict[int, tuple[Any, Any]] = {}  # as they were, and as they are called
 
     def acquire(self) -> None:
         """Call handlers by way of ``_visit`` from now on."""
         if threading.current_thread() is not threading.main_thread():
             return  # other threads handle no signals
-        for number in _SIGNALS:
-            handler = _handler_of(number)
-            if callable(handler) and _is_plain(handler):
+        for number, handler in zip(_SIGNALS, map(_handler_of, _SIGNALS), strict=True):
+            if type(handler) is not int and _is_plain(handler):
                 mine = partial(_visit, handler)
+                _received.add(self)
                 self._handlers[number] = handler, mine
                 signal.signal(number, mine)
 
@@ -59,22 +60,25 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         for number, (handler, mine) in self._handlers.items():
             if _handler_of(number) is mine:
                 signal.signal(number, handler)
+        _received.discard(self)
 
 
-class Visitors:
-    """Tells frames in which visitors run from others."""
+_received: set[visited] = set()  # those that have changed how handlers are called
 
-    def __init__(self) -> None:
-        found = (getattr(f, "__func__", f) for f in gc.callbacks)
-        self._codes = {_visit.__code__, *(getattr(f, "__code__", None) for f in found)}
 
-    def came(self, frame: Any, is_end: Callable[[Any], bool]) -> bool:
-        """Whether a visitor has called, through others or not, what runs in a frame.
+def visitors() -> frozenset[Any]:
+    """The code of visitors; empty where there are none, as in most programs."""
+    found = [getattr(getattr(f, "__func__", f), "__code__", None) for f in gc.callbacks]
+    return frozenset([*found, _visit.__code__] if _received else found)
 
-        ``is_end`` says of which frames it is known that none has.
-        """
-        while frame is not None and not is_end(frame):
-            if frame.f_code in self._codes:
-                return True
-            frame = frame.f_back
-        return False
+
+def came(frame: Any, codes: frozenset[Any], is_end: Callable[[Any], bool]) -> bool:
+    """Whether a visitor has called, through others or not, what runs in a frame.
+
+    ``is_end`` says of which frames it is known that none has.
+    """
+    while frame is not None and not is_end(frame):
+        if frame.f_code in codes:
+            return True
+        frame = frame.f_back
+    return False

@@ -118,7 +118,9 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
-    if work < SMALLEST_SHARED_VECTOR or work >= WORTH_SHARING:
+    if work <= SMALLEST_SHARED_VECTOR or work >= WORTH_SHARING:
+        return a.dot(b, out)
+    if work <= SMALLEST_SHARED and a.dtype.kind != "c":
         return a.dot(b, out)
     return _product_of(np.dot, work, a, b, False, out)
 

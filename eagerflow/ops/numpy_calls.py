@@ -191,27 +191,33 @@ def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[
 # NumPy's protocols -------------------------------------------------------------------------------
 
 
-@cache
-def _ufuncs() -> dict[Any, Any]:
-    """NumPy's element-wise functions, with the ops that mean the same."""
-    # By object: np.acos is np.arccos, and np.bitwise_left_shift is np.left_shift.
-    named = {getattr(np, op.ufunc or name, None): op for name, op in ops.items()}
-    return {f: op for f, op in named.items() if isinstance(f, np.ufunc)}
+_ufuncs: dict[Any, Any] = {}
+
+
+def _op_of(ufunc: Any) -> Any:
+    """The op that means the same as an element-wise function of NumPy's; None if there is none."""
+    if not _ufuncs:
+        # By object: np.acos is np.arccos, and np.bitwise_left_shift is np.left_shift.
+        named = {getattr(np, op.ufunc or name, None): op for name, op in ops.items()}
+        _ufuncs.update({f: op for f, op in named.items() if isinstance(f, np.ufunc)})
+    return _ufuncs.get(ufunc)
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    for x in inputs:
-        if type(x) is not Tensor and comes_first(type(x)):
-            return NotImplemented
-    op = _ufuncs().get(ufunc)
+    if type(inputs[0]) is not Tensor or type(inputs[-1]) is not Tensor:
+        for x in inputs:
+            if type(x) is not Tensor and comes_first(type(x)):
+                return NotImplemented
+    op = _ufuncs.get(ufunc) or _op_of(ufunc)
     if method != "__call__" or op is None:
         raise DTypeError(
             f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}"
             " does not take tensors",
             hint="np.asarray(x) for the values" + (f", or ef.{op.name}(...)" if op else ""),
         )
-    for key, value in kwargs.items():
-        translate(op.name, key, value, op.data)
+    if kwargs:
+        for key, value in kwargs.items():
+            translate(op.name, key, value, op.data)
     return op.call(*inputs)
 
 

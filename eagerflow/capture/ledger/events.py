@@ -16,7 +16,7 @@ from typing import Any
 from eagerflow.capture.ledger.callables import TRACES
 from eagerflow.capture.ledger.effects import starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
-from eagerflow.capture.visitors import Visitors
+from eagerflow.capture.visitors import came, visitors
 from eagerflow.errors import CaptureError
 from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.locks import Locked, reentrant_lock
@@ -40,15 +40,14 @@ class Thread(threading.local):
     def __init__(self) -> None:
         self.stack: list[Watch] = []
         self.runs: dict[Any, Any] = {}
-        self.visitors: Visitors | None = None
+        self.visitors: frozenset[Any] = frozenset()
         self.hook: Any = None
-        self.paused = False
         self.before: Any = None
 
     def begin(self, watch: Watch) -> None:
         """Tell ``watch`` what runs from now on."""
         if not self.stack:
-            self.visitors = Visitors()
+            self.visitors = visitors()
         self.stack.append(watch)
         _source.start(self)
 
@@ -76,7 +75,7 @@ class Thread(threading.local):
     def enter(self, frame: Any) -> Any:
         """A watched function begins or goes on; its run, None if it is not to be watched."""
         run = self.runs.get(frame)
-        if run is None and self._visited(frame):
+        if run is None and self.visitors and self._visited(frame):
             return None
         if run is None and self.stack and self.stack[-1].failure is None:
             try:
@@ -88,10 +87,8 @@ class Thread(threading.local):
         return run
 
     def _visited(self, frame: Any) -> bool:
-        if self.visitors is None or not self.stack:
-            return False
-        first = self.stack[-1].first
-        return self.visitors.came(frame, lambda f: f in self.runs or f is first)
+        first = self.stack[-1].first if self.stack else None
+        return came(frame, self.visitors, lambda f: f in self.runs or f is first)
 
     def skip(self, frame: Any) -> None:
         """A function that is not watched begins."""
@@ -177,20 +174,16 @@ def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> An
     return found
 
 
-class _Pause(ScopeGuard):
-    """A context in which nothing is told: for who runs code that is not watched for long."""
+class _Resumed(ScopeGuard):
+    """A context behind which the hook is called again, that was taken out before it."""
 
-    def __init__(self, thread: Thread) -> None:
-        self._thread = thread
-        self._hook = thread.hook
-
-    def acquire(self) -> None:
-        self._thread.paused = True
-        sys.settrace(None)
+    def __init__(self, hook: Any) -> None:
+        self._hook = hook
 
     def release(self) -> None:
+        """Put it back."""
         sys.settrace(self._hook)
-        self._thread.paused = False
+        self._hook.pauses.clear()
 
 
 class _Tracing:
@@ -198,7 +191,7 @@ class _Tracing:
 
     def start(self, thread: Thread) -> None:
         if thread.hook is not None:
-            if thread.paused and sys.gettrace() is None:  # a visitor has come meanwhile
+            if thread.hook.pauses and sys.gettrace() is None:  # a visitor has come meanwhile
                 sys.settrace(thread.hook)
             return
         before = sys.gettrace()
@@ -228,8 +221,9 @@ class _Tracing:
                 frame.f_trace_lines = False
             return _Local(thread, run)
 
-        if before is None:
-            hook.pause = partial(_Pause, thread)  # type: ignore[attr-defined]
+        # Whoever runs code that is not watched for long may take the hook out for that time.
+        hook.pauses = [] if before is None else None  # type: ignore[attr-defined]
+        hook.resumed = _Resumed  # type: ignore[attr-defined]
         in_one_call((partial(setattr, thread, "hook", hook), partial(sys.settrace, hook)))
 
     def stop(self, thread: Thread) -> bool:

@@ -347,8 +347,9 @@ def _row(fact: Fact) -> tuple[str, tuple[Any, ...]]:
             return ("item" if there else "missing"), (holder, key, value)
         if fact.how == "member" and there:
             return "item", (vars(holder), key, value)
-        if fact.how == "attribute" and there:
-            return ("method" if type(value) is MethodType else "attribute"), (holder, key, value)
+        if fact.how in ("attribute", "cell") and there:
+            key = "cell_contents" if fact.how == "cell" else key
+            return ("method" if kind is MethodType else "attribute"), (holder, key, value)
         if fact.how == "context" and there:
             return "context", (holder, value)
         if fact.how == "asked" and holder is isinstance:
