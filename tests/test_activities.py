@@ -4,11 +4,12 @@ import os
 import random
 import signal
 import sys
+import threading
 
 import pytest
 
 from eagerflow.recorder import under
-from tests.activities import ACTIVITIES, Guest, Partitioned, in_child
+from tests.activities import ACTIVITIES, Guest, Partitioned, Tracing, in_child, nothing_is_held
 from tests.interrupts import (
     AtTimes,
     at_bytecode,
@@ -104,6 +105,31 @@ def test_forks_by_timer(activity):
                 break
     assert all(right)
     activity.after()
+
+
+@needs_signals
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forks_while_another_thread_traces():
+    activity, stop = Tracing(), threading.Event()
+
+    def trace():
+        while not stop.is_set():
+            activity.call()
+
+    def check():
+        nothing_is_held()
+        activity.check()
+        Tracing().end()
+
+    thread = threading.Thread(target=trace)
+    thread.start()
+    try:
+        assert all(in_child(check) for _ in range(15))
+    finally:
+        stop.set()
+        thread.join()
+    activity.end()
 
 
 def test_two_devices(three_cpus, quiet):

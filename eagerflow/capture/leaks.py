@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
+import threading
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -30,6 +32,7 @@ class young(ScopeGuard):  # noqa: N801 (it is used like a function)
     def acquire(self) -> None:
         """Set a threshold that is not reached."""
         global _threshold
+        self._thread = threading.get_ident()
         before = gc.get_threshold()
         if not _young:
             _threshold = before
@@ -44,6 +47,16 @@ class young(ScopeGuard):  # noqa: N801 (it is used like a function)
 
 _young: set[young] = set()
 _threshold = gc.get_threshold()
+
+
+def _forget_other_threads() -> None:
+    # Only the forking thread lives on in the child, and the others' traces never end there.
+    for other in [held for held in _young if held._thread != threading.get_ident()]:
+        other.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:

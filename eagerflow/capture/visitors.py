@@ -68,8 +68,14 @@ _received: set[visited] = set()  # those that have changed how handlers are call
 
 def visitors() -> frozenset[Any]:
     """The code of visitors; empty where there are none, as in most programs."""
-    found = [getattr(getattr(f, "__func__", f), "__code__", None) for f in gc.callbacks]
-    return frozenset([*found, _visit.__code__] if _received else found)
+    found = {_code_of(f) for f in gc.callbacks} | ({_visit.__code__} if _received else set())
+    return frozenset(found - {None})
+
+
+def _code_of(callback: Any) -> Any:
+    """The code that runs when somebody's object is called."""
+    inner = getattr(callback, "__func__", callback)
+    return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
 
 
 def came(frame: Any, codes: frozenset[Any], is_end: Callable[[Any], bool]) -> bool:

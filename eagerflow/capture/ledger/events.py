@@ -8,6 +8,7 @@ events, and comes back at the end.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import threading
 from functools import partial
@@ -285,6 +286,12 @@ class _Monitoring:
             hint="end a debugger, a profiler or a measurement of coverage",
         )  # fmt: skip
 
+    def forget_other_threads(self) -> None:
+        """Go on in the child of a fork, where only the thread that forked lives on."""
+        self._active &= {threading.get_ident()}
+        if not self._active:
+            self.stop(_thread)
+
     def stop(self, thread: Thread) -> bool:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         with Locked(self._lock):
@@ -349,3 +356,5 @@ class _Monitoring:
 
 
 _source: Any = _Tracing() if TRACES else _Monitoring()
+if not TRACES and hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_source.forget_other_threads)
