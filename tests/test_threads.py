@@ -198,39 +198,6 @@ def test_recorders_are_restored_after_any_exception(error):
     assert outer.gradient(y, x).tolist() == [2.0, 4.0]
 
 
-def test_interrupt_in_the_middle_of_ops():
-    """A signal arrives while ops run under a tape; everything is as before, and works.
-
-    Python cannot promise it for a signal in the very code that enters and leaves a recorder.
-    """
-
-    def interrupt(signum, frame):
-        while frame is not None:
-            if frame.f_code.co_name in ("__enter__", "__exit__", "under"):
-                signal.setitimer(signal.ITIMER_REAL, 0.0001)
-                return
-            frame = frame.f_back
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    x = ef.tensor(np.ones(1000))
-    try:
-        for delay in np.linspace(0.0005, 0.01, 20):
-            signal.setitimer(signal.ITIMER_REAL, delay)
-            with pytest.raises(KeyboardInterrupt):
-                while True:
-                    with ef.GradientTape() as tape:
-                        tape.watch(x)
-                        y = (x * x + x).sum()
-                    tape.gradient(y, x)
-            assert now()[1] is None
-            assert not process.recorders
-            assert ef.grad(lambda x: (x * x).sum())(x)[0].item() == 2.0
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def test_a_signal_handler_may_call_ops():
     found = []
 
