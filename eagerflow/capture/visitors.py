@@ -49,7 +49,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         if threading.current_thread() is not threading.main_thread():
             return  # other threads handle no signals
         for number, handler in zip(_SIGNALS, map(_handler_of, _SIGNALS), strict=True):
-            if type(handler) is not int and _is_plain(handler):
+            if _is_plain(handler):
                 mine = partial(_visit, handler)
                 _received.add(self)
                 self._handlers[number] = handler, mine

@@ -233,6 +233,7 @@ class _Tracing:
         undisturbed = sys.gettrace() is thread.hook
         ends = [partial(sys.settrace, thread.before)] if undisturbed else []
         in_one_call((*ends, partial(setattr, thread, "hook", None)))
+        thread.before = None
         return undisturbed
 
 
