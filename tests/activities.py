@@ -45,7 +45,7 @@ def nothing_is_held():
     assert gc.get_threshold() == THRESHOLD and gc.isenabled()
     assert not any(isinstance(signal.getsignal(s), partial) for s in signal.valid_signals())
     watch = events.current()
-    assert not watch.stack and watch.hook is None
+    assert not watch.stack and not watch.hooks
     if hasattr(sys, "monitoring"):
         assert events.TOOL not in map(sys.monitoring.get_tool, range(6))
 

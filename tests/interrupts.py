@@ -30,8 +30,9 @@ def interrupt(place):
 class _Counter:
     """Counts the bytecodes of eagerflow's functions, and acts at one of them, once."""
 
-    def __init__(self, at, act):
+    def __init__(self, at, act, within):
         self.count = 0
+        self.within = within
         self.at = at
         self.act = act
         self.place = None
@@ -48,7 +49,7 @@ def _by_trace(counter, call):
 
     def trace(frame, event, arg):
         code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
+        if not code.co_filename.startswith(counter.within):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
@@ -69,7 +70,7 @@ def _by_monitoring(counter, call):
     events = monitoring.events.INSTRUCTION
 
     def instruction(code, offset):
-        if not code.co_filename.startswith(PACKAGE):
+        if not code.co_filename.startswith(counter.within):
             return monitoring.DISABLE
         if threading.get_ident() == caller:
             counter.reached(code, offset)
@@ -86,21 +87,22 @@ def _by_monitoring(counter, call):
         monitoring.free_tool_id(tool)
 
 
-def at_bytecode(call, at, act=interrupt):
+def at_bytecode(call, at, act=interrupt, within=PACKAGE):
     """Call, and act at that bytecode: where it was, or None where the call ended before.
 
-    What the call itself raises in answer, such as a note added to the exception, is its own.
+    ``within`` says in which folder or file bytecodes count. What the call itself raises in answer,
+    such as a note added to the exception, is its own.
     """
-    return _counted(call, at, act).place
+    return _counted(call, at, act, within).place
 
 
-def count_bytecodes(call):
+def count_bytecodes(call, within=PACKAGE):
     """How many bytecodes of eagerflow's a call runs."""
-    return _counted(call, 0, interrupt).count
+    return _counted(call, 0, interrupt, within).count
 
 
-def _counted(call, at, act):
-    counter = _Counter(at, act)
+def _counted(call, at, act, within):
+    counter = _Counter(at, act, within)
     run = _by_monitoring if hasattr(sys, "monitoring") else _by_trace
     with contextlib.suppress(Interrupted):
         run(counter, call)

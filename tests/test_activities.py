@@ -8,6 +8,8 @@ import threading
 
 import pytest
 
+from eagerflow.capture import visitors
+from eagerflow.capture.ledger import events
 from eagerflow.recorder import under
 from tests.activities import ACTIVITIES, Guest, Partitioned, Tracing, in_child, nothing_is_held
 from tests.interrupts import (
@@ -91,6 +93,32 @@ def test_guests_by_timer(activity):
                 break
     assert not wrong
     activity.after()
+
+
+@needs_signals
+def test_guests_where_watches_begin_and_end():
+    activity, guest, wrong = Tracing(), Guest(), []
+
+    def handle(number, frame):
+        try:
+            guest()
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    def soon(place):  # after some bytecodes, and then outside of this call
+        signal.setitimer(signal.ITIMER_REAL, 1e-6)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for part in (events, visitors):
+            total = count_bytecodes(activity.call, part.__file__)
+            for at in range(1, total + 1, max(1, total // 100)):
+                at_bytecode(activity.call, at, soon, part.__file__)
+                assert (wrong, activity.after()) == ([], None)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert guest.calls > 100
+    activity.end()
 
 
 @needs_signals

@@ -7,11 +7,16 @@ events, and comes back at the end.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import operator
 import os
 import sys
 import threading
+from collections import deque
+from collections.abc import Callable
 from functools import partial
+from itertools import starmap
 from typing import Any
 
 from eagerflow.capture.ledger.callables import TRACES
@@ -42,8 +47,8 @@ class Thread(threading.local):
         self.stack: list[Watch] = []
         self.runs: dict[Any, Any] = {}
         self.visitors: frozenset[Any] = frozenset()
-        self.hook: Any = None
-        self.before: Any = None
+        self.hooks: list[Any] = []  # our trace function, where there are such, while it is in place
+        self.before: Any = None  # whose place it has taken
 
     def begin(self, watch: Watch) -> None:
         """Tell ``watch`` what runs from now on."""
@@ -169,9 +174,9 @@ def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> An
     """Give somebody else's trace function an event, and stay in place after that."""
     found = theirs(frame, event, arg)
     now = sys.gettrace()
-    if now is not thread.hook:  # they install themselves again, or another, or end tracing
+    if now not in thread.hooks:  # they install themselves again, or another, or end tracing
         thread.before = now
-        sys.settrace(thread.hook)
+        sys.settrace(*thread.hooks)
     return found
 
 
@@ -191,12 +196,11 @@ class _Tracing:
     """Events from ``sys.settrace``."""
 
     def start(self, thread: Thread) -> None:
-        if thread.hook is not None:
-            if thread.hook.pauses and sys.gettrace() is None:  # a visitor has come meanwhile
-                sys.settrace(thread.hook)
+        for ours in thread.hooks:
+            if ours.pauses and sys.gettrace() is None:  # a visitor has come meanwhile
+                sys.settrace(ours)
             return
         before = sys.gettrace()
-        thread.before = before
         skipped = _SKIPPED
         files = origins
 
@@ -225,15 +229,25 @@ class _Tracing:
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.pauses = [] if before is None else None  # type: ignore[attr-defined]
         hook.resumed = _Resumed  # type: ignore[attr-defined]
-        in_one_call((partial(setattr, thread, "hook", hook), partial(sys.settrace, hook)))
+        calls: tuple[Callable[[], Any], ...] = (
+            thread.hooks.__len__,  # a visitor's is in place
+            partial(setattr, thread, "before", before),
+            partial(thread.hooks.append, hook),
+            partial(sys.settrace, hook),
+        )
+        in_one_call(calls)
 
     def stop(self, thread: Thread) -> bool:
-        if thread.hook is None:
-            return True
-        undisturbed = sys.gettrace() is thread.hook
-        ends = [partial(sys.settrace, thread.before)] if undisturbed else []
-        in_one_call((*ends, partial(setattr, thread, "hook", None)))
-        thread.before = None
+        undisturbed = True
+        for hook in tuple(thread.hooks):
+            undisturbed = sys.gettrace() is hook or hook not in thread.hooks
+            calls: list[Callable[[], Any]] = [
+                partial(operator.not_, thread.hooks),  # a visitor has ended it
+                *([partial(sys.settrace, thread.before)] if undisturbed else []),
+                thread.hooks.clear,
+                partial(setattr, thread, "before", None),
+            ]
+            in_one_call(calls)
         return undisturbed
 
 
@@ -241,51 +255,53 @@ class _Tracing:
 
 
 class _Monitoring:
-    """Events from ``sys.monitoring``, for all threads together."""
+    """Events from ``sys.monitoring``, for all threads together.
+
+    Visitors trace too, at any bytecode of this. So our tool is there with all that belongs to it,
+    or not at all: it comes in one call, and goes in one.
+    """
 
     def __init__(self) -> None:
         self._lock = reentrant_lock()
         self._active: set[int] = set()  # threads
-        self._tool = -1
-        self._codes: dict[int, Any] = {}
+        self._tool: list[int] = []  # the number of our tool, while we have one
+        self._codes: dict[int, Any] = {}  # those whose lines it is told
 
     def start(self, thread: Thread) -> None:
+        with Locked(self._lock):
+            self._begin()
+            self._active.add(threading.get_ident())
+
+    def _begin(self) -> None:
         monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         events = monitoring.events
-        me = threading.get_ident()
-        with Locked(self._lock):
-            if self._active:
-                self._active.add(me)
-                return
-            self._tool = self._own_tool(monitoring)
-            for event, callback in (
-                (events.PY_START, self._start), (events.PY_RESUME, self._start),
-                (events.LINE, self._line), (events.PY_RETURN, self._return),
-                (events.PY_YIELD, self._return), (events.JUMP, self._jump),
-            ):  # fmt: skip
-                monitoring.register_callback(self._tool, event, callback)
-            self._local = events.LINE | events.JUMP | events.PY_RETURN | events.PY_YIELD
-            self._disable = monitoring.DISABLE
-            monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME)
-            self._active.add(me)
-
-    def _own_tool(self, monitoring: Any) -> int:
-        """The number of our tool: that of a start or an end that was cut short, or a free one."""
-        # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
-        numbers = (4, 3, 5, 2, 1, 0)
-        for _ in numbers:
-            names = list(map(monitoring.get_tool, numbers))
-            if TOOL in names:
-                return numbers[names.index(TOOL)]
-            if None in names:
-                try:
-                    monitoring.use_tool_id(numbers[names.index(None)], TOOL)
-                except ValueError:
-                    pass  # a visitor has taken it since
-        raise CaptureError(
-            "all tools of sys.monitoring are in use", expected="a free one of six",
-            hint="end a debugger, a profiler or a measurement of coverage",
+        self._local = events.LINE | events.JUMP | events.PY_RETURN | events.PY_YIELD
+        self._disable = monitoring.DISABLE
+        callbacks = (
+            (events.PY_START, self._start), (events.PY_RESUME, self._start),
+            (events.LINE, self._line), (events.PY_RETURN, self._return),
+            (events.PY_YIELD, self._return), (events.JUMP, self._jump),
         )  # fmt: skip
+        # Numbers 0 to 2 and 5 are meant for debuggers, coverage, profilers and optimizers.
+        for tool in (4, 3, 5, 2, 1, 0):
+            if self._tool:
+                return
+            registered: deque[Any] = deque(maxlen=0)  # what was registered before is dropped
+            register = partial(monitoring.register_callback, tool)
+            calls: list[Callable[[], Any]] = [
+                self._tool.__len__,
+                partial(monitoring.use_tool_id, tool, TOOL),
+                partial(self._tool.append, tool),
+                partial(registered.extend, starmap(register, callbacks)),
+                partial(monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
+            ]
+            with contextlib.suppress(ValueError):  # somebody else has it
+                in_one_call(calls)
+        if not self._tool:
+            raise CaptureError(
+                "all tools of sys.monitoring are in use", expected="a free one of six",
+                hint="end a debugger, a profiler or a measurement of coverage",
+            )  # fmt: skip
 
     def forget_other_threads(self) -> None:
         """Go on in the child of a fork, where only the thread that forked lives on."""
@@ -294,17 +310,24 @@ class _Monitoring:
             self.stop(_thread)
 
     def stop(self, thread: Thread) -> bool:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         with Locked(self._lock):
             self._active.discard(threading.get_ident())
-            if not self._active and TOOL in map(monitoring.get_tool, range(6)):
-                tool = self._own_tool(monitoring)
-                monitoring.set_events(tool, 0)
-                for code in self._codes.values():
-                    monitoring.set_local_events(tool, code, 0)
-                self._codes.clear()
-                monitoring.free_tool_id(tool)
+            for tool in () if self._active else tuple(self._tool):
+                self._end(tool)
         return True
+
+    def _end(self, tool: int) -> None:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        codes = tuple(self._codes.values())
+        calls: list[Callable[[], Any]] = [
+            partial(operator.not_, self._tool),  # a visitor has ended it
+            partial(monitoring.set_events, tool, 0),
+            *(partial(monitoring.set_local_events, tool, code, 0) for code in codes),
+            self._codes.clear,
+            self._tool.clear,
+            partial(monitoring.free_tool_id, tool),
+        ]
+        in_one_call(calls)
 
     def _start(self, code: Any, offset: int) -> Any:
         if _SKIPPED[origins[code.co_filename]]:
@@ -319,11 +342,11 @@ class _Monitoring:
 
     def _follow(self, code: Any) -> None:
         if id(code) not in self._codes:
+            monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
             with Locked(self._lock):
-                if self._active:
-                    self._codes[id(code)] = code
-                    monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-                    monitoring.set_local_events(self._tool, code, self._local)
+                for tool in self._tool:
+                    follow = partial(monitoring.set_local_events, tool, code, self._local)
+                    in_one_call((follow, partial(self._codes.__setitem__, id(code), code)))
 
     def _line(self, code: Any, line: int) -> Any:
         thread = _thread
