@@ -13,7 +13,10 @@ from functools import lru_cache
 from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-__all__ = ["Structure", "flatten", "flatten_up_to", "map_leaves", "paths", "register", "unflatten"]
+__all__ = [
+    "Structure", "flatten", "flatten_up_to", "instances", "map_leaves", "paths", "register",
+    "unflatten",
+]  # fmt: skip
 
 
 class Structure(NamedTuple):
@@ -169,6 +172,27 @@ def _unflatten(structure: Structure, leaves: Iterator[Any]) -> Any:
         return next(leaves)
     items = [_unflatten(child, leaves) for child in structure.children]
     return _rules[cls].join(structure.keys, items) if cls in _rules else _remade(structure, items)
+
+
+def instances(nest: Any, kinds: tuple[type, ...]) -> list[Any]:
+    """The objects of these classes in lists, tuples and dicts, each once; not what they hold.
+
+    >>> ef.tree.instances([{"a": 1.5, "b": 2}, (2, "c")], (int, float))
+    [1.5, 2]
+    """
+    found: dict[int, Any] = {}
+    entered: dict[int, Any] = {}
+    waiting = [nest]
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _PLAIN and type(value) not in kinds:
+            continue  # as most are
+        if isinstance(value, kinds):
+            found.setdefault(id(value), value)
+        elif isinstance(value, _BASES) and id(value) not in entered:
+            entered[id(value)] = value
+            waiting += reversed(value.values() if isinstance(value, dict) else value)
+    return list(found.values())
 
 
 def map_leaves(f: Callable[..., Any], nest: Any, *others: Any) -> Any:

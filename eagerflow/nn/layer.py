@@ -210,37 +210,35 @@ class Layer(Configured):
 
     def _parts(self) -> list[Any]:
         """The Variables and layers that this layer holds itself, each once."""
-        found: dict[int, Any] = {}
-        for key, value in vars(self).items():
-            if type(value) not in _PLAIN and key not in _NO_PARTS:
-                _collect(value, found)
-        return list(found.values())
+        return tree.instances(vars(self), (Layer, Variable))
 
     @property
     def sublayers(self) -> list[Layer]:
         """The layers that are attributes of this one, or in lists, tuples or dicts of it."""
         return [part for part in self._parts() if isinstance(part, Layer)]
 
-    def walk(self) -> Iterator[Layer]:
-        """This layer and all below it, parents first, each once."""
-        seen: set[int] = set()
+    def _below(self) -> tuple[dict[int, Layer], dict[int, Variable]]:
+        """This layer and those below it, parents first, and their Variables; each once."""
+        layers: dict[int, Layer] = {}
+        variables: dict[int, Variable] = {}
         waiting = [self]
         while waiting:
             layer = waiting.pop()
-            if id(layer) not in seen:
-                seen.add(id(layer))
-                yield layer
-                waiting += reversed(layer.sublayers)
+            if id(layer) not in layers:
+                layers[id(layer)] = layer
+                parts = layer._parts()
+                variables |= {id(part): part for part in parts if isinstance(part, Variable)}
+                waiting += [part for part in reversed(parts) if isinstance(part, Layer)]
+        return layers, variables
+
+    def walk(self) -> Iterator[Layer]:
+        """This layer and all below it, parents first, each once."""
+        return iter(self._below()[0].values())
 
     @property
     def weights(self) -> list[Variable]:
         """All Variables of this layer and of those below it."""
-        found: dict[int, Variable] = {}
-        for layer in self.walk():
-            for part in layer._parts():
-                if isinstance(part, Variable):
-                    found.setdefault(id(part), part)
-        return list(found.values())
+        return list(self._below()[1].values())
 
     @property
     def trainable_weights(self) -> list[Variable]:
@@ -312,22 +310,6 @@ class Layer(Configured):
         state = f", {self.count_params()} parameters" if self.built else ""
         options = ", ".join(shown) or "no options"
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
-
-
-_NO_PARTS = ("_config", "_captured")  # how it was made, and the steps that were captured
-# Attributes of these types hold no weights; to skip them makes the walk three times faster.
-_PLAIN = frozenset({bool, int, float, str, type(None), np.dtype, type(np.dtype("float32"))})
-
-
-def _collect(value: Any, found: dict[int, Any]) -> None:
-    if isinstance(value, Layer | Variable):
-        found.setdefault(id(value), value)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            if type(item) not in _PLAIN:
-                _collect(item, found)
-    elif isinstance(value, dict):
-        _collect(list(value.values()), found)
 
 
 def only_numbers(inputs: Any) -> bool:

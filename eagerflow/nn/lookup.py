@@ -10,7 +10,7 @@ from typing import Any
 
 from eagerflow.errors import ArgumentError
 
-__all__ = ["Configured", "find", "from_config", "snake_case"]
+__all__ = ["Aside", "Configured", "find", "from_config", "snake_case"]
 
 
 def snake_case(name: str) -> str:
@@ -19,13 +19,27 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
 
+class Aside:
+    """Holds what is no part of an object, though an attribute: no layer or weight is found in it.
+
+    >>> from eagerflow.nn.lookup import Aside
+    >>> Aside([1, 2]).held
+    [1, 2]
+    """
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
 class Configured:
     """Base of objects that can say how they were made, and be made again from that.
 
     The arguments of the constructor are the configuration; nothing has to be written twice.
     """
 
-    _config: dict[str, Any]
+    _config: Aside
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__new__(cls)
@@ -41,12 +55,12 @@ class Configured:
                 config |= config.pop(name, {})
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 config.pop(name, None)
-        object.__setattr__(made, "_config", config)
+        object.__setattr__(made, "_config", Aside(config))
         return made
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
-        return {name: _plain(value) for name, value in self._config.items()}
+        return {name: _plain(value) for name, value in self._config.held.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.layer import Layer
+from eagerflow.nn.lookup import Aside
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
@@ -56,7 +57,7 @@ class Model(Layer):
         self.run_eagerly = False
         self._loss_mean: Any = None
         self._warned = False
-        self._captured: dict[str, Function] = {}
+        self._captured = Aside({})  # steps, by their names
 
     # How it is trained -------------------------------------------------------------------
 
@@ -78,20 +79,21 @@ class Model(Layer):
         self.metrics = [metric_for(item, self.loss) for item in listed]
         self._loss_mean = Mean("loss")
         self.run_eagerly = bool(run_eagerly)
-        self._captured = {}
+        self._captured = Aside({})
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_captured": {}}  # a copy captures its own steps
+        return vars(self) | {"_captured": Aside({})}  # a copy captures its own steps
 
     def _step(self, name: str) -> Callable[..., Any]:
         """A step by its name: captured, unless the model is run eagerly."""
         step: Callable[..., Any] = getattr(self, name)
         if self.run_eagerly:
             return step
-        if name not in self._captured:
-            self._captured[name] = Function(step)
-        return partial(self._run_captured, self._captured[name])
+        captured: dict[str, Function] = self._captured.held
+        if name not in captured:
+            captured[name] = Function(step)
+        return partial(self._run_captured, captured[name])
 
     def _run_captured(self, step: Function, *args: Any) -> Any:
         try:

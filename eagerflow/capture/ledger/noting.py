@@ -20,6 +20,7 @@ from eagerflow.capture.ledger.remembering import (
     Remembered,
     TooLarge,
     category,
+    elements,
     is_symbolic,
     is_tool,
     remember,
@@ -98,12 +99,7 @@ class Noting:
         kind = category(value)
         key: Any = (deep, objects)
         if self.run.trusted and self.watch.is_tree(value):
-            key = "tree"
-            if not self.watch.has("whole", value, key):
-                held = remember_tree(value)
-                self.note("contents", name, "whole", value, key, held)
-                for _, part in held.parts:
-                    self.watch.know(part)
+            self._tree(found)
             return
         if kind == "object" and (self.run.trusted or is_tool(value)):
             return
@@ -115,6 +111,24 @@ class Noting:
         if known is not None and not known.fixed:
             what = "array" if kind == "array" else "contents"
             self.note(what, name, "whole", value, key, known)
+
+    def _tree(self, found: Found) -> None:
+        """Facts about attributes that eagerflow walks over, and about containers among them."""
+        value, _, name = found
+        if not self.watch.has("whole", value, "tree"):
+            held = remember_tree(value)
+            self.note("contents", name, "whole", value, "tree", held)
+            for key, part in held.parts:
+                self._nest(Found(part, True, f"{name}[{key!r}]"))
+
+    def _nest(self, found: Found) -> None:
+        """Facts about which objects are in containers, however deep."""
+        value, _, name = found
+        self.watch.know(value)
+        if category(value) == "container" and self.watch.once("nest", id(value)):
+            self.whole(found, False)
+            for key, part in elements(value):
+                self._nest(Found(part, True, f"{name}[{key!r}]"))
 
     def _remember(
         self, value: Any, name: str, deep: bool, objects: bool | str
