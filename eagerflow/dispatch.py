@@ -38,7 +38,7 @@ from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
 from eagerflow.recorder import next_key, now, process, under
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, comes_first, new_tensor
+from eagerflow.tensor import Tensor, joining, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
@@ -113,10 +113,9 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op, misfit: Call | None = None, watched: Call | None = None) -> Call:
-    """The function for two arrays and no attributes, and its ways for what does not fit."""
+def bind_binary(op: Op, operator: bool = False) -> Call:
+    """The function for two arrays and no attributes; an ``operator`` may leave it to others."""
     table = op.table
-    misfit, watched = misfit or _misfit, watched or _watched
     keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
 
     def call(x1: Any, x2: Any, /) -> Any:
@@ -142,7 +141,9 @@ def bind_binary(op: Op, misfit: Call | None = None, watched: Call | None = None)
                 pass
         append, recorder, run = now()
         if append is None and recorder is not None:
-            return watched(recorder, op, (x1, x2), {})
+            if operator and not joining[type(x2)]:
+                return NotImplemented
+            return _watched(recorder, op, (x1, x2), {})
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
@@ -151,7 +152,9 @@ def bind_binary(op: Op, misfit: Call | None = None, watched: Call | None = None)
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
-            return misfit(op, (x1, x2), {})
+            if operator and not joining[type(x2)]:
+                return NotImplemented
+            return _misfit(op, (x1, x2), {})
         try:
             out = run(fn, a, b)
         except Exception as error:
@@ -234,14 +237,7 @@ def bind_operator(op: Op) -> Call:
     """The method for Python's operator: what comes before tensors gets to compute it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
-    return _named(op, bind_binary(op, _yielding(_misfit), _yielding(_watched)))
-
-
-def _yielding(way: Call) -> Call:
-    def call(*given: Any) -> Any:
-        return NotImplemented if comes_first(type(given[-2][1])) else way(*given)
-
-    return call
+    return _named(op, bind_binary(op, operator=True))
 
 
 def _named(op: Op, call: Call) -> Call:
@@ -334,10 +330,11 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
-    args = tuple([x.value if isinstance(x, Variable) else x for x in args])
     key = tuple([x._kind if type(x) is Tensor else type(x) for x in args])
     if key in op.fitting:
         return args  # arguments of these kinds were fine as they are
+    if any(isinstance(x, Variable) for x in args):
+        return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
     data = list(args)
     home = next((x.device for x in data if isinstance(x, Tensor)), None)
     for i, x in enumerate(data):
@@ -481,9 +478,14 @@ def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str,
     if pauses is None:
         return _hand_over(recorder, op, args, attributes)
     pauses.append(op)
-    sys.settrace(None)  # first of all: the hook is called for each function
-    with hook.resumed(hook):  # type: ignore[union-attr]
+    # No guard is needed: Python 3.11, where alone there is such a hook, looks for signals when a
+    # call has ended, and nobody traces bytecodes meanwhile.
+    try:
+        sys.settrace(None)
         return _hand_over(recorder, op, args, attributes)
+    finally:
+        sys.settrace(hook)
+        pauses.clear()
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

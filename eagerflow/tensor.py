@@ -18,7 +18,7 @@ from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeErro
 from eagerflow.op import ops
 from eagerflow.recorder import now
 
-__all__ = ["Operators", "Tensor", "new_tensor"]
+__all__ = ["Operators", "Tensor", "joining", "new_tensor"]
 
 
 class _Tidy(type):
@@ -276,20 +276,26 @@ def array_namespace() -> Any:
     return _namespace[0]
 
 
-def comes_first(cls: type) -> bool:
-    """Whether values of a foreign class answer for an operation with a tensor, as NumPy has it.
+class _Joining(dict[type, bool]):
+    """Whether values of a class join an operation with a tensor, or answer for it themselves.
 
-    They do if NumPy's arrays are to leave them alone, or if they have a higher priority; mere
-    arrays, which DLPack exchanges, are taken as tensors.
+    As NumPy has it, they answer if its arrays are to leave them alone, or if they have a higher
+    priority; mere arrays, which DLPack exchanges, are taken as tensors.
     """
-    if cls is np.ndarray or issubclass(cls, Operators):
-        return False
-    if getattr(cls, "__array_ufunc__", cls) is None:
-        return True
-    if hasattr(cls, "__dlpack__") and not issubclass(cls, np.ndarray):
-        return False
-    priority = getattr(cls, "__array_priority__", 0)
-    return isinstance(priority, int | float) and priority > 0  # NumPy's own classes: a property
+
+    def __missing__(self, cls: type) -> bool:
+        if issubclass(cls, Operators):
+            return True
+        if getattr(cls, "__array_ufunc__", cls) is None:
+            return False
+        if hasattr(cls, "__dlpack__") and not issubclass(cls, np.ndarray):
+            return True
+        priority = getattr(cls, "__array_priority__", 0)
+        return not (isinstance(priority, int | float) and priority > 0)  # NumPy's: a property
+
+
+# Only classes that last are kept.
+joining = _Joining.fromkeys((Tensor, np.ndarray, bool, int, float, complex, list, tuple), True)
 
 
 def refuse_symbol(how: str, what: str) -> NoReturn:

@@ -182,7 +182,7 @@ def instances(nest: Any, kinds: tuple[type, ...]) -> list[Any]:
     """
     found: dict[int, Any] = {}
     entered: dict[int, Any] = {}
-    waiting = [nest]
+    waiting: list[Any] = [nest]
     while waiting:
         value = waiting.pop()
         if type(value) in _PLAIN and type(value) not in kinds:
@@ -191,7 +191,8 @@ def instances(nest: Any, kinds: tuple[type, ...]) -> list[Any]:
             found.setdefault(id(value), value)
         elif isinstance(value, _BASES) and id(value) not in entered:
             entered[id(value)] = value
-            waiting += reversed(value.values() if isinstance(value, dict) else value)
+            parts: Any = value.values() if isinstance(value, dict) else value
+            waiting += list(parts)[::-1]
     return list(found.values())
 
 

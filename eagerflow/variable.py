@@ -17,7 +17,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.locks import writing
 from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, now
-from eagerflow.tensor import Operators, Tensor, new_tensor
+from eagerflow.tensor import Operators, Tensor, joining, new_tensor
 
 __all__ = [
     "Variable", "assign_together", "may_be_random_state", "put_together",
@@ -272,6 +272,8 @@ def _delegate(name: str) -> Any:
     method.__doc__ = getattr(Tensor, name).__doc__
     return method
 
+
+joining[Variable] = True
 
 # What a Tensor can do besides ops, a Variable does with its value.
 for _name in (

@@ -29,7 +29,7 @@ from eagerflow.ops.scattering import nonzero
 from eagerflow.ops.selection import maximum, minimum
 from eagerflow.ops.selection import where as select
 from eagerflow.ops.statistics import mean
-from eagerflow.tensor import Operators, Tensor, array_namespace, comes_first
+from eagerflow.tensor import Operators, array_namespace, joining
 
 __all__: list[str] = []
 
@@ -204,10 +204,9 @@ def _op_of(ufunc: Any) -> Any:
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    if type(inputs[0]) is not Tensor or type(inputs[-1]) is not Tensor:
-        for x in inputs:
-            if type(x) is not Tensor and comes_first(type(x)):
-                return NotImplemented
+    for x in inputs:
+        if not joining[type(x)]:
+            return NotImplemented
     op = _ufuncs.get(ufunc) or _op_of(ufunc)
     if method != "__call__" or op is None:
         raise DTypeError(
@@ -223,7 +222,7 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
 
 def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     for cls in types:
-        if cls is not Tensor and comes_first(cls):
+        if not joining[cls]:
             return NotImplemented
     if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
         return getattr(args[0], func.__name__)

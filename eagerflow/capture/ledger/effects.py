@@ -18,7 +18,7 @@ from typing import Any
 
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, LAYERS, Run, origins
 
-__all__ = ["is_output", "starter", "starts_thread"]
+__all__ = ["STARTING", "is_output", "starter", "starts_thread"]
 
 _FOLDER = os.path.dirname(inspect.getfile(logging)) + os.sep
 _WARNINGS = inspect.getfile(warnings)
@@ -28,7 +28,7 @@ _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 _SHOWING = tuple(
     f"{os.sep}{name}{os.sep}" for name in ("IPython", "ipykernel", "loguru", "rich", "tqdm")
 )
-_STARTING = frozenset("""
+STARTING = frozenset("""
     Thread.start ThreadPoolExecutor.submit ProcessPoolExecutor.submit BaseProcess.start
     Pool.apply_async Pool._map_async Pool.imap Pool.imap_unordered
     """.split())  # fmt: skip
@@ -71,7 +71,7 @@ def _writes(frame: Any, code: CodeType) -> bool:
 
 def starts_thread(code: CodeType) -> bool:
     """Whether a function of the standard library has work done in another thread."""
-    return code.co_qualname in _STARTING and origins[code.co_filename] == FOREIGN
+    return code.co_qualname in STARTING and origins[code.co_filename] == FOREIGN
 
 
 def starter(frame: Any, runs: dict[Any, Run]) -> Any:

@@ -20,11 +20,11 @@ from itertools import starmap
 from typing import Any
 
 from eagerflow.capture.ledger.callables import TRACES
-from eagerflow.capture.ledger.effects import starter, starts_thread
+from eagerflow.capture.ledger.effects import STARTING, starter, starts_thread
 from eagerflow.capture.ledger.lookup import CORE, FOREIGN, origins
 from eagerflow.capture.visitors import came, visitors
 from eagerflow.errors import CaptureError
-from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 
 Watch = Any  # imports this module
@@ -97,7 +97,7 @@ class Thread(threading.local):
         return came(frame, self.visitors, lambda f: f in self.runs or f is first)
 
     def skip(self, frame: Any) -> None:
-        """A function that is not watched begins."""
+        """A function that is not watched begins, of one of the names in ``STARTING``."""
         if self.stack and starts_thread(frame.f_code):
             found = starter(frame, self.runs)
             if found is not None:
@@ -180,18 +180,6 @@ def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> An
     return found
 
 
-class _Resumed(ScopeGuard):
-    """A context behind which the hook is called again, that was taken out before it."""
-
-    def __init__(self, hook: Any) -> None:
-        self._hook = hook
-
-    def release(self) -> None:
-        """Put it back."""
-        sys.settrace(self._hook)
-        self._hook.pauses.clear()
-
-
 class _Tracing:
     """Events from ``sys.settrace``."""
 
@@ -208,8 +196,9 @@ class _Tracing:
             # Called for every function, so it is short for those that are not watched.
             before = thread.before
             if before is None:
-                if skipped[files[frame.f_code.co_filename]]:
-                    return thread.skip(frame)
+                code = frame.f_code
+                if skipped[files[code.co_filename]]:
+                    return thread.skip(frame) if code.co_qualname in STARTING else None
             else:
                 theirs = _others(thread, before, frame, event, arg)
                 if skipped[files[frame.f_code.co_filename]]:
@@ -228,7 +217,6 @@ class _Tracing:
 
         # Whoever runs code that is not watched for long may take the hook out for that time.
         hook.pauses = [] if before is None else None  # type: ignore[attr-defined]
-        hook.resumed = _Resumed  # type: ignore[attr-defined]
         calls: tuple[Callable[[], Any], ...] = (
             thread.hooks.__len__,  # a visitor's is in place
             partial(setattr, thread, "before", before),
