@@ -1,8 +1,11 @@
 """For all tests: the same examples in every run, and no network."""
 
+import atexit
 import collections
+import faulthandler
 import gc
 import os
+import shutil
 import socket
 import tempfile
 
@@ -15,8 +18,10 @@ settings.register_profile(
 settings.register_profile("soak", deadline=None, max_examples=2_000)
 settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci")
 
-# Kernels compiled here are not the user's: the folder is the run's own.
-os.environ.setdefault("EAGERFLOW_CACHE", tempfile.mkdtemp(prefix="eagerflow-tests-"))
+# Kernels compiled here are not the user's: the folder is the run's own, with its workers.
+if "EAGERFLOW_CACHE" not in os.environ:
+    os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")
+    atexit.register(shutil.rmtree, os.environ["EAGERFLOW_CACHE"], ignore_errors=True)
 
 # What the quick part leaves out, for it runs in many environments: it keeps each n-th case of
 # these tests, and none of those with 0. They took two thirds of the time.
@@ -98,6 +103,13 @@ def pytest_collection_modifyitems(items):
             if not step or seen[name] % step:
                 item.add_marker("slow")
             seen[name] += 1
+
+
+@pytest.fixture(autouse=True)
+def as_long_as_it_takes(request):
+    """No limit of time for what is run on demand."""
+    if request.node.get_closest_marker("soak"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True, scope="module")
