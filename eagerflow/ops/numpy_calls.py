@@ -29,7 +29,7 @@ from eagerflow.ops.scattering import nonzero
 from eagerflow.ops.selection import maximum, minimum
 from eagerflow.ops.selection import where as select
 from eagerflow.ops.statistics import mean
-from eagerflow.tensor import Operators, array_namespace, joining
+from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
 
@@ -60,6 +60,10 @@ def _eigvalsh(a: Any, /, UPLO: str = "L") -> Any:
 
 def _svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
+
+
+def _size(a: Any, /, axis: int | None = None) -> Any:
+    return a.size if axis is None else a.shape[axis]
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -100,6 +104,7 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
 
 
 _OWN: dict[Any, Call] = {
+    np.shape: lambda a, /: a.shape, np.ndim: lambda a, /: a.ndim, np.size: _size,
     np.linalg.eigh: _eigh, np.linalg.eigvalsh: _eigvalsh, np.linalg.svd: _svd, np.where: _where,
     np.mean: _mean, np.all: _reduced(all, True, None), np.any: _reduced(any, False, None),
     np.max: _reduced(max, None, maximum), np.min: _reduced(min, None, minimum),
@@ -149,8 +154,10 @@ def _counterparts() -> dict[Any, Call]:
 
 
 @cache
-def _counterpart(function: Any) -> _Counterpart:
-    call = _counterparts()[function]
+def _counterpart(function: Any) -> _Counterpart | None:
+    call = _counterparts().get(function)
+    if call is None:
+        return None
     try:
         theirs = inspect.signature(function)
     except ValueError:  # a function in C that does not tell
@@ -204,9 +211,10 @@ def _op_of(ufunc: Any) -> Any:
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    for x in inputs:
-        if not joining[type(x)]:
-            return NotImplemented
+    if type(inputs[0]) is not Tensor or type(inputs[-1]) is not Tensor:
+        for x in inputs:
+            if not joining[type(x)]:
+                return NotImplemented
     op = _ufuncs.get(ufunc) or _op_of(ufunc)
     if method != "__call__" or op is None:
         raise DTypeError(
@@ -224,17 +232,15 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
     for cls in types:
         if not joining[cls]:
             return NotImplemented
-    if func in (np.shape, np.ndim, np.size) and len(args) == 1 and not kwargs:
-        return getattr(args[0], func.__name__)
-    if func not in _counterparts():
+    found = _counterpart(func)
+    if found is None:
         here = table("eagerflow").get(func.__name__)
         raise DTypeError(
             f"{func.__module__}.{func.__name__} does not take tensors",
             hint=(f"{here}; or " if here else "")
             + "np.asarray(x) for the values; gradients do not pass through NumPy",
         )
-    found = _counterpart(func)
-    if len(args) <= found.lead and kwargs.keys() <= found.same:
+    if len(args) <= found.lead and (not kwargs or kwargs.keys() <= found.same):
         return found.plain(*args, **kwargs)
     args, kwargs = _arguments(func.__name__, found, args, kwargs)
     return found.call(*args, **kwargs)
