@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import is_
 from typing import Any
@@ -330,8 +330,8 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
-    key = tuple([x._kind if type(x) is Tensor else type(x) for x in args])
-    if key in op.fitting:
+    key = _kinds(args)
+    if key in op.fitting or not args:
         return args  # arguments of these kinds were fine as they are
     if any(isinstance(x, Variable) for x in args):
         return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
@@ -340,10 +340,12 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     for i, x in enumerate(data):
         if type(x) is not Tensor and x is not None:
             data[i] = _converted(op, i, x, home)
+    args = tuple(data)
+    key = _kinds(args)
+    if key in op.fitting:
+        return args
     if op.on_tensors:  # what it is made of says what fits
         return tuple(x if x is None else as_tensor(x) for x in data)
-    if not data:
-        return args
     tensors = [x for x in data if type(x) is Tensor]
     home = _same_device(op, data, tensors) if tensors else home
     keep_scalars = bool(tensors) and op.family == "elementwise" and len(data) > 1
@@ -372,6 +374,10 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         op.fitting.add(key)
         return args
     return tuple(data)
+
+
+def _kinds(args: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([x._kind if type(x) is Tensor else type(x) for x in args])
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
