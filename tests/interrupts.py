@@ -109,14 +109,14 @@ def _counted(call, at, act, within):
     return counter
 
 
-def at_every_bytecode(call, check, step=1, most=100_000, act=interrupt):
+def at_every_bytecode(call, check, step=1, most=100_000, act=interrupt, within=PACKAGE):
     """Make a call again and again, act at its next bytecode each time, and check what is left.
 
     ``check()`` raises where something is wrong. Gives how many bytecodes there were.
     """
     at = 1
     while at < most:
-        place = at_bytecode(call, at, act)
+        place = at_bytecode(call, at, act, within)
         if place is None:
             return at - 1
         try:

@@ -15,6 +15,7 @@ import warnings
 
 from eagerflow.capture.plan import plan
 from eagerflow.capture.saving import file
+from eagerflow.devices import devices
 from eagerflow.errors import EagerflowError
 from tests.capture import crafted, mutation, plan_trees, running
 from tests.capture.nested_op import test_call
@@ -36,6 +37,7 @@ class Watch:
         self.path = None
         self.bad = []
         self.events = 0
+        devices()  # imports what counts them, as the first file that names one would
         sys.addaudithook(self.hook)
 
     def hook(self, event, args):

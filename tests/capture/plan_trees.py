@@ -43,7 +43,7 @@ def foreign(program):
             found.append(repr(node.value))
         elif isinstance(node, ast.Attribute) and node.attr != "reshape":
             found.append(node.attr)
-        found += [word for word in words if not WORD.fullmatch(word) or word.startswith("__")]
+        found += [w for w in words if w is None or not WORD.fullmatch(w) or w.startswith("__")]
     return found
 
 

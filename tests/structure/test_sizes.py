@@ -7,7 +7,7 @@ from tests.structure.test_levels import LEVELS
 
 FILE_LINES = 600
 FUNCTION_LINES = 60  # one screen
-CORE_LINES = 3_120
+CORE_LINES = 3_140
 # Levels 0 to 4 without the two packages that stand on libraries, and the tape.
 CORE = {name for name, level in LEVELS.items() if level <= 4} - {"backends", "kernels"} | {"tape"}
 FOLDERS = ("eagerflow", "tests", "benchmarks", "tutorials")
