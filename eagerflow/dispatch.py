@@ -115,8 +115,7 @@ def bind_unary(op: Op) -> Call:
 
 def bind_binary(op: Op, operator: bool = False) -> Call:
     """The function for two arrays and no attributes; an ``operator`` may leave it to others."""
-    table = op.table
-    keep_y, keep_1, keep_2 = ("y" in op.saves, *(name in op.saves for name in op.data))
+    table, (keep_1, keep_2), keep_y = op.table, op.kept, "y" in op.saves
 
     def call(x1: Any, x2: Any, /) -> Any:
         if not process.recorders:
@@ -141,9 +140,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 pass
         append, recorder, run = now()
         if append is None and recorder is not None:
-            if operator and not joining[type(x2)]:
-                return NotImplemented
-            return _watched(recorder, op, (x1, x2), {})
+            joins = not operator or joining[type(x2)]
+            return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
@@ -152,9 +150,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
-            if operator and not joining[type(x2)]:
-                return NotImplemented
-            return _misfit(op, (x1, x2), {})
+            joins = not operator or joining[type(x2)]
+            return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
             out = run(fn, a, b)
         except Exception as error:
