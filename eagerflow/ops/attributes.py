@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import Dim
-from eagerflow.graph import Graph
 from eagerflow.op import Op
 
 __all__ = [
-    "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size", "Sizes",
-    "Widths", "is_stated", "unfit",
+    "HINTS", "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size",
+    "Sizes", "Widths", "is_stated", "unfit",
 ]  # fmt: skip
 
 Axis = Any
@@ -66,10 +65,6 @@ def _text(x: Any) -> bool:
     return type(x) is str
 
 
-def _graph(x: Any) -> bool:
-    return isinstance(x, Graph)
-
-
 def _none(x: Any) -> bool:
     return x is None
 
@@ -96,14 +91,12 @@ def _place(x: Any) -> bool:
     return _size(x) or _slice(x) or x is None or x is Ellipsis or x == "array"
 
 
-_HINTS: dict[str, tuple[Test, str]] = {
+HINTS: dict[str, tuple[Test, str]] = {
     "None": (_none, "None"),
     "bool": (_truth, "True or False"),
     "int": (_whole, "an integer of 64 bits"),
     "float": (_real, "a number"),
     "str": (_text, "a text"),
-    "Graph": (_graph, "a graph"),
-    "Graphs": (_tuple(_graph), "a tuple of graphs"),
     "tuple[bool, ...]": (_tuple(_truth), "a tuple of True or False"),
     "Axis": (_any(_none, _whole), "an axis or None"),
     "Axes": (_any(_none, _whole, _tuple(_whole)), "an axis, a tuple of axes or None"),
@@ -119,18 +112,19 @@ _HINTS: dict[str, tuple[Test, str]] = {
     "Sizes": (_any(_none, _sizes), "a size, a tuple of sizes or None"),
     "Widths": (_widths, "a size, sizes, or pairs of sizes"),
 }
+"""For each hint: the test of a value, and what it asks for. Modules add those of their own."""
 _CHOICES = re.compile(r"Literal\[(.*)\]")
 
 
 def _parsed(hint: str) -> tuple[Test, str] | None:
     """The test for a type hint, and what it asks for in words; None where it is not known."""
-    found = _HINTS.get(hint)
+    found = HINTS.get(hint)
     if found is not None:
         return found
     if (choices := _CHOICES.fullmatch(hint)) is not None:
         allowed = {choice.strip(" '\"") for choice in choices[1].split(",")}
         return lambda x: type(x) is str and x in allowed, "one of " + ", ".join(sorted(allowed))
-    parts = [_HINTS.get(part) for part in hint.split(" | ")]
+    parts = [HINTS.get(part) for part in hint.split(" | ")]
     if len(parts) < 2 or None in parts:
         return None
     known = [part for part in parts if part is not None]

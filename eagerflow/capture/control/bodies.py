@@ -17,6 +17,7 @@ from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.graph import Graph, Node, Value, Values
 from eagerflow.op import Cost, Op, ops, plain
+from eagerflow.ops.attributes import HINTS
 from eagerflow.recorder import now, scope, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -26,6 +27,8 @@ __all__ = [
     "remembered",
     "replay", "results_of", "run", "settled", "sizes_of", "unused", "with_inputs",
 ]  # fmt: skip
+
+HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
 
 
 @plain
