@@ -12,6 +12,7 @@ import numpy as np
 from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
+from eagerflow.kernels.pointwise import whole
 from eagerflow.op import Op
 
 __all__ = ["Backend", "PlacedBackend"]
@@ -29,7 +30,8 @@ class Backend:
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""
-        kernel: Callable[..., Any] = partial(op.overrides.get(self.name, op.kernel), self.xp)
+        general = whole(op.kernel) if op.scalar is op.kernel else op.kernel
+        kernel: Callable[..., Any] = partial(op.overrides.get(self.name, general), self.xp)
         if op.ufunc and self.name not in op.overrides:
             try:
                 kernel = attrgetter(op.ufunc)(self.xp)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.kernels import buffers, generated
-from eagerflow.kernels.rows import add_up, along_rows, each_tile, maximum_of, scratch
+from eagerflow.kernels.rows import add_up, along_rows, maximum_of, scratch
 
 __all__ = [
-    "binary", "binary_body", "dense", "dense_body", "dense_gradient", "dense_gradient_body",
-    "softmax_body", "sparse", "sparse_body", "sparse_gradient", "sparse_gradient_body",
+    "dense", "dense_body", "dense_gradient", "dense_gradient_body", "softmax_body", "sparse",
+    "sparse_body", "sparse_gradient", "sparse_gradient_body",
 ]  # fmt: skip
 
 
@@ -224,45 +224,3 @@ def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     inputs = (logits, _indices(labels, at), np.expand_dims(g, at))
     along_rows(_sparse_gradient_step, at, inputs, (out,))
     return out
-
-
-# Independent classes -----------------------------------------------------------------------------
-
-
-def binary_body(s: Any, logits: Any, labels: Any) -> Any:
-    """The loss of each logit, where labels are probabilities, in scalar instructions."""
-    size = s.abs(logits)
-    wrong = s.select(s.greater(logits, 0), s.subtract(1, labels), labels)
-    return s.add(s.multiply(size, wrong), s.log1p(s.exp(s.negative(size))))
-
-
-def _binary_step(x: Any, z: Any, out: Any) -> None:
-    np.abs(x, out)
-    powers = np.negative(out, scratch("powers", out.shape, out.dtype))
-    np.exp(powers, powers)
-    np.log1p(powers, powers)
-    wrong = np.subtract(1, z, scratch("wrong", out.shape, out.dtype))
-    np.copyto(wrong, z, where=x <= 0)
-    np.multiply(out, wrong, out)
-    np.add(out, powers, out)
-
-
-def binary(logits: Any, labels: Any) -> Any:
-    """The loss of each logit, for arrays that broadcast, of which one may be a Python number."""
-    x, z = _together(logits, labels)
-    if generated.takes(x):
-        return generated.elementwise(binary_body, x, z)
-    if x.dtype == np.float16:  # elementwise ops get it as it is
-        return binary(x.astype(np.float32), z.astype(np.float32)).astype(np.float16)
-    out = np.empty(x.shape, x.dtype)
-    flat = [np.ascontiguousarray(a).reshape(-1) for a in (x, z, out)]
-    each_tile(out.size, 1, lambda i, s: _binary_step(*(a[s] for a in flat)))
-    return flat[2].reshape(out.shape)
-
-
-def _together(*arrays: Any) -> list[Any]:
-    """Arrays of one shape and dtype, from some that broadcast; numbers take the others' dtype."""
-    like = next(a for a in arrays if type(a) is np.ndarray)
-    if all(type(a) is np.ndarray and a.shape == like.shape for a in arrays):
-        return list(arrays)
-    return list(np.broadcast_arrays(*(np.asarray(a, like.dtype) for a in arrays)))

@@ -7,7 +7,7 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import find_spec
 from math import prod
@@ -21,8 +21,8 @@ from eagerflow.kernels.buffers import empty
 from eagerflow.spec import normalize_axes
 
 __all__ = [
-    "BORDER", "Body", "compute", "elementwise", "pays", "reduced_rows", "region", "rows", "run",
-    "takes",
+    "BORDER", "Body", "compute", "elementwise", "pays", "program", "reduced_rows", "region",
+    "rows", "run", "takes",
 ]  # fmt: skip
 
 BORDER = 1 << 14
@@ -43,13 +43,14 @@ def enabled() -> bool:
         return False
 
 
-_calls: list[Any] | None = None  # those made while somebody watches
+calls: list[Any] | None = None
+"""Those made while somebody watches."""
 
 
 def pays(size: int, border: int | None = None) -> bool:
     """Whether an array of this many elements is large enough."""
     least = BORDER if border is None else border
-    return (size >= least and enabled()) or _calls is not None
+    return (size >= least and enabled()) or calls is not None
 
 
 def takes(x: Any, border: int | None = None) -> bool:
@@ -61,7 +62,7 @@ class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
     """A context in which arrays of all sizes go to generated kernels, and calls are listed."""
 
     def __init__(self) -> None:
-        self._before = _calls
+        self._before = calls
         self.calls: list[Any] = []
 
     def acquire(self) -> None:
@@ -72,10 +73,10 @@ class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
         """List them where they were listed before, if anywhere."""
         self._tell(self._before)
 
-    def _tell(self, calls: list[Any] | None) -> None:
-        global _calls
-        _machinery().watch(calls)
-        _calls = calls
+    def _tell(self, listed: list[Any] | None) -> None:
+        global calls
+        _machinery().watch(listed)
+        calls = listed
 
 
 def text_of(call: Any, code: str) -> str:
@@ -93,6 +94,24 @@ def _machinery() -> Any:
 
 
 @cache
+def _programs() -> Any:
+    """The module that writes programs of NumPy's steps; nor does a prompt need this one."""
+    from eagerflow.kernels import in_place
+
+    return in_place
+
+
+def program(
+    body: Body, arrays: Iterable[Any], attributes: dict[str, Any], tile: bool
+) -> Callable[..., None]:
+    """``fill(*arrays, out)`` by steps of NumPy's; see ``in_place.program_of``."""
+    operands = tuple([(a.dtype.name, "n") for a in arrays])
+    found = region(body, "n", operands, tuple(attributes.items()))
+    made: Callable[..., None] = _programs().program_of(found, tile)
+    return made
+
+
+@cache
 def region(
     body: Body,
     axes: str,
@@ -100,7 +119,7 @@ def region(
     attributes: tuple[tuple[str, Any], ...] = (),
 ) -> Any:
     """The region of a body; ``operands`` are the dtype and the axes of each input."""
-    s = _machinery().Builder(body.__name__.strip("_").removesuffix("_body"), axes)
+    s = _programs().Builder(body.__name__.strip("_").removesuffix("_body"), axes)
     values = [s.input(f"x{i}", dtype, along) for i, (dtype, along) in enumerate(operands)]
     results = body(s, *values, **dict(attributes))
     for i, result in enumerate(results if isinstance(results, tuple) else (results,)):

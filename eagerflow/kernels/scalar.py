@@ -11,13 +11,22 @@ in terms of the other instructions, once for all kinds of generated code.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.kernels import special
 
-__all__ = ["INSTRUCTIONS", "NUMPY", "TYPES", "Instruction", "NumpyInstructions", "is_float"]
+__all__ = [
+    "INSTRUCTIONS",
+    "NUMPY",
+    "TYPES",
+    "ArrayInstructions",
+    "Instruction",
+    "instructions",
+    "is_float",
+]
 
 TYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -78,28 +87,31 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 
-class NumpyInstructions:
-    """The instructions on NumPy arrays; those that NumPy lacks are spelled out."""
+class ArrayInstructions:
+    """The instructions on arrays of NumPy or a library like it; what that lacks is spelled out."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
 
     def __getattr__(self, name: str) -> Any:
         instruction = INSTRUCTIONS.get(name)
         if instruction is None or instruction.numpy is None:
             raise AttributeError(f"{name!r} is not a scalar instruction that NumPy computes")
-        return getattr(np, instruction.numpy)
+        return getattr(self.xp, instruction.numpy)
 
     # Along rows, which lie along the last axis.
 
     def max(self, x: Any, axes: str) -> Any:
         """The largest element of each row."""
-        return np.max(x, axis=-1, keepdims=True, initial=-np.inf)
+        return self.xp.max(x, axis=-1, keepdims=True, initial=-self.xp.inf)
 
     def sum(self, x: Any, axes: str) -> Any:
         """The sum of each row."""
-        return np.sum(x, axis=-1, keepdims=True)
+        return self.xp.sum(x, axis=-1, keepdims=True)
 
     def mean(self, x: Any, axes: str) -> Any:
         """The mean of each row."""
-        return np.mean(x, axis=-1, keepdims=True)
+        return self.xp.mean(x, axis=-1, keepdims=True)
 
     # What NumPy lacks.
 
@@ -109,40 +121,46 @@ class NumpyInstructions:
 
     def rsqrt(self, x: Any) -> Any:
         """1 / sqrt(x)."""
-        return 1 / np.sqrt(x)
+        return 1 / self.xp.sqrt(x)
 
     def quotient(self, a: Any, b: Any) -> Any:
         """Integers divided, rounded towards 0; by 0 gives 0."""
+        xp = self.xp
         with np.errstate(divide="ignore", over="ignore"):
-            down = np.floor_divide(a, b)
+            down = xp.floor_divide(a, b)
             # Rounded down: one more where that was away from 0.
-            found = down + ((down < 0) & (np.remainder(a, b) != 0))
-            return np.asarray(found).astype(np.result_type(a, b))
+            found = down + ((down < 0) & (xp.remainder(a, b) != 0))
+            return xp.asarray(found).astype(xp.result_type(a, b))
 
     def convert(self, x: Any, dtype: str) -> Any:
         """The value in another type."""
-        return np.asarray(x).astype(dtype)
+        return self.xp.asarray(x).astype(dtype)
 
     def bitcast(self, x: Any, dtype: str) -> Any:
         """The bits as another type of the same size."""
-        return np.asarray(x).view(dtype)
+        return self.xp.asarray(x).view(dtype)
 
     def sigmoid(self, x: Any) -> Any:
-        """1 / (1 + exp(-x)), without overflow."""
-        small = np.exp(-np.abs(x))
-        return np.where(x >= 0, 1, small) / (1 + small)
+        """1 / (1 + exp(-x)); an exponential that overflows gives 0."""
+        return 1 / (1 + self.xp.exp(-x))
 
     def erf(self, x: Any) -> Any:
         """The error function."""
-        return special.erf(np, x)
+        return special.erf(self.xp, x)
 
     def erfc(self, x: Any) -> Any:
         """1 - erf(x)."""
-        return special.erfc(np, x)
+        return special.erfc(self.xp, x)
 
     def lgamma(self, x: Any) -> Any:
         """The logarithm of |gamma(x)|."""
-        return special.lgamma(np, x)
+        return special.lgamma(self.xp, x)
 
 
-NUMPY = NumpyInstructions()
+@cache
+def instructions(xp: Any) -> ArrayInstructions:
+    """The instructions on arrays of a library."""
+    return ArrayInstructions(xp)
+
+
+NUMPY = instructions(np)

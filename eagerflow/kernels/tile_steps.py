@@ -21,7 +21,7 @@ from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY, is_float
 
 __all__ = [
     "BOX", "CONTIGUOUS", "EXTENT", "FIRST", "SPARE", "TABLE", "Array", "Box", "Step", "accumulate",
-    "copy", "steps_of",
+    "copy", "select", "steps_of",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -120,7 +120,7 @@ def accumulate(region: Region, step: Step) -> Step:
 # Instructions that take several calls of NumPy ------------------------------------------------
 
 
-def _select(condition: Any, x: Any, y: Any, out: Array) -> None:
+def select(condition: Any, x: Any, y: Any, out: Array) -> None:
     """By bits: the time of NumPy's own selections depends on the condition, up to tenfold."""
     mask = threads.scratch("tiles: condition", condition.shape, np.int8)
     np.negative(condition.view(np.int8), out=mask)
@@ -149,6 +149,18 @@ def _to_integer(x: Any, out: Array) -> None:
     np.copyto(out, limits.max, where=np.greater_equal(x, high))
 
 
+def _clamp(region: Region, part: Statement) -> list[Step]:
+    """A select that keeps a number above or below a constant, NaN as it is: one call of NumPy's."""
+    condition, bound, x = part.operands
+    if type(condition) is str and type(bound) is Constant and bound.value != 0:
+        asked = region.statement(condition)
+        if isinstance(asked, Statement) and asked.operands == (x, bound):
+            call = {"less": np.maximum, "greater": np.minimum}.get(asked.instruction)
+            if call is not None:
+                return [Step(part.name, call, (x, bound), part.dtype, part.axes)]
+    return []
+
+
 def _through(function: Call) -> Call:
     """A call of a function that makes its own result."""
 
@@ -158,7 +170,7 @@ def _through(function: Call) -> Call:
     return call
 
 
-def _instruction(part: Statement, operand: str) -> list[Step]:
+def _instruction(part: Statement, operand: str, quick: bool) -> list[Step]:
     """An instruction on operands of a type, most of them in one step."""
     name = part.instruction
 
@@ -171,8 +183,15 @@ def _instruction(part: Statement, operand: str) -> list[Step]:
     if name == "rsqrt":
         return [step(".r", np.sqrt, *given), step("", np.reciprocal, f"{own}.r")]
     if name == "sigmoid":
-        # exp(min(x, 0)) / (1 + exp(-|x|)): nothing overflows, and tiny results keep their digits.
         zero, one = Constant(0.0, part.dtype), Constant(1.0, part.dtype)
+        if quick:  # exp(-x) may overflow: what is too small for a normal number is 0 then
+            return [
+                step(".n", np.negative, *given),
+                step(".e", np.exp, f"{own}.n"),
+                step(".d", np.add, f"{own}.e", one),
+                step("", np.divide, one, f"{own}.d"),
+            ]
+        # exp(min(x, 0)) / (1 + exp(-|x|)): nothing overflows, and tiny results keep their digits.
         return [
             step(".s", np.abs, *given),
             step(".n", np.negative, f"{own}.s"),
@@ -188,7 +207,7 @@ def _instruction(part: Statement, operand: str) -> list[Step]:
     if name == "bitcast":
         return [step("", _bitcast, *given)]
     if name == "select":
-        return [step("", _select, *given, in_place=False)]
+        return [step("", select, *given, in_place=False)]
     if name.endswith("_shift") and part.dtype == "bool":
         return [step("", np.greater, *given)]  # a shift by one moves the only bit out
     if INSTRUCTIONS[name].numpy is None:
@@ -296,8 +315,11 @@ def _reduction(region: Region, part: Statement) -> Step:
 
 
 @lru_cache(1024)
-def steps_of(region: Region) -> dict[str, Step]:
-    """The steps of a region by the names of their results, in an order that works."""
+def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
+    """The steps of a region by the names of their results, in an order that works.
+
+    ``quick`` ones are fewer, and only numbers that are no normal ones lose digits.
+    """
     steps: list[Step] = [_gathered(region, p) for p in region.inputs if p.gather]
     for part in region.body:
         if part.instruction in REDUCTIONS:
@@ -311,5 +333,6 @@ def steps_of(region: Region) -> dict[str, Step]:
         else:
             first = part.operands[0]
             source = first if isinstance(first, Constant) else region.statement(first)
-            steps += _instruction(part, value_type(source.dtype))
+            clamp = _clamp(region, part) if part.instruction == "select" else []
+            steps += clamp or _instruction(part, value_type(source.dtype), quick)
     return {s.name: s for s in steps}

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.kernels import buffers, generated, threads
+from eagerflow.kernels import buffers, threads
 
 __all__ = [
-    "SMALL", "TILE", "constants", "direct_tiles", "filled", "horner", "in_tiles", "scratch",
-    "tiled", "tiled_together", "zeros",
+    "SMALL", "TILE", "filled", "horner", "in_tiles", "scratch", "tiled", "tiled_together",
 ]  # fmt: skip
 
 Call = Callable[..., Any]
@@ -37,33 +36,11 @@ def scratch(like: Any, name: str = "elementwise") -> Any:
     return threads.scratch(name, like.shape, like.dtype)
 
 
-def constants(*values: float) -> dict[str, Any]:
-    """Numbers as arrays without axes, by the dtype's ``char``; NumPy takes these in 0.6 µs,
-    and Python numbers in 1.2.
-    """
-    return {char: tuple(np.array(v, char) for v in values) for char in "fd"}
-
-
 def filled(x: Any, value: Any) -> Any:
     """A tile of one value: NumPy's maximum and minimum of two contiguous arrays take a third
     of the time of those of an array and a number.
     """
     return np.full(TILE, value, x.dtype)
-
-
-_zeros: dict[str, Any] = {char: np.zeros((), char) for char in "fd"}
-_zero_tiles: dict[str, Any] = {}
-
-
-def zeros(x: Any) -> Any:
-    """Zeros next to ``x``, a tile or a small array of float32 or float64."""
-    if x.ndim != 1 or x.size < SMALL:
-        return _zeros[x.dtype.char]
-    tile = _zero_tiles.get(x.dtype.char)
-    if tile is None:
-        tile = _zero_tiles[x.dtype.char] = np.zeros(TILE, x.dtype)
-        tile.flags.writeable = False
-    return tile[: x.size]
 
 
 def horner(coefficients: tuple[float, ...], z: Any, out: Any) -> Any:
@@ -115,36 +92,13 @@ def _shared_out(work: Call, count: int, size: int) -> None:
             work(tile)
 
 
-def in_tiles(into: Call, body: generated.Body | None = None) -> Call:
-    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes.
-
-    Large arrays take a generated kernel of ``body``, where there is one.
-    """
+def in_tiles(into: Call) -> Call:
+    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes."""
 
     def kernel(xp: Any, x: Any, /, **attributes: Any) -> Any:
-        if body is not None and generated.takes(x):
-            return generated.elementwise(body, x, **attributes)
         return tiled(into, x, **attributes)
 
     return kernel
-
-
-def direct_tiles(
-    into: Call, name: str, default: Any, types: tuple[type, ...],
-    body: generated.Body | None = None,
-) -> Call:  # fmt: skip
-    """The fact ``direct`` of an op with one attribute, whose NumPy kernel is ``in_tiles``'s."""
-    kernel = in_tiles(into, body)
-
-    def direct(xp: Any) -> Call | None:
-        def fast(x: Any, value: Any = default) -> Any:
-            if type(value) not in types:
-                raise TypeError(f"{name} needs conversion")
-            return kernel(None, x, **{name: value})
-
-        return fast if xp is np else None
-
-    return direct
 
 
 # Several arrays that broadcast -------------------------------------------------------------------

@@ -30,6 +30,7 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.kernels.pointwise import direct, on_numpy
 from eagerflow.kernels.scalar import INSTRUCTIONS
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes
@@ -51,6 +52,7 @@ __all__ = [
     "Split",
     "define",
     "elementwise",
+    "pointwise",
     "reduction",
 ]
 
@@ -252,6 +254,25 @@ def elementwise(
         return bound[0]
 
     bound: list[Call] = []  # the batching rule calls the op that is being defined
+    return decorate
+
+
+def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Call]:
+    """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
+
+    ``s`` has the scalar instructions (``kernels/scalar.py``). What computes on arrays of NumPy and
+    CuPy, in place and in tiles, as machine code and in regions, follows from it. ``border`` is the
+    number of elements from which NumPy's steps take longer than machine code.
+    """
+
+    def decorate(body: Call) -> Call:
+        own: dict[str, Any] = {
+            "scalar": body, "overrides": {"numpy": on_numpy(body, border)}, "dtypes": FLOATS
+        }  # fmt: skip
+        if body.__defaults__:
+            own["direct"] = direct(body)
+        return elementwise(**own | facts)(body)
+
     return decorate
 
 

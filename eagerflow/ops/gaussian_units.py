@@ -5,25 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from eagerflow.errors import DTypeError
-from eagerflow.kernels import special
-from eagerflow.kernels.functions.parts import at_least, at_most, two_product
-from eagerflow.kernels.functions.parts import horner as horner_of
-from eagerflow.kernels.tiling import constants, direct_tiles, horner, in_tiles, scratch
+from eagerflow.kernels.functions.parts import at_least, at_most, horner, two_product
 from eagerflow.ops.exponential import exp
 from eagerflow.ops.family import (
-    FLOATS,
     ErrorSample,
     Missing,
     Sample,
-    elementwise,
+    pointwise,
     refused_objects,
 )
 from eagerflow.ops.samples import each, values
 from eagerflow.ops.sigmoids import sigmoid
-from eagerflow.ops.slopes import pulls, slope
+from eagerflow.ops.slopes import pulled, pulls, slope
 from eagerflow.spec import TensorSpec
 
 __all__ = ["gelu"]
@@ -32,7 +26,6 @@ __all__ = ["gelu"]
 
 _LINEAR = 2 * math.sqrt(2 / math.pi)  # 2u = x·(_LINEAR + _CUBIC·x²)
 _CUBIC = _LINEAR * 0.044715
-_TANH_FORM = constants(1, -_LINEAR, -_CUBIC, -3 * _CUBIC)
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 
@@ -46,83 +39,6 @@ _SCALED_BELOW = (1.0, 2.33558008988270, 2.33477431176410, 1.26522299814914, 0.37
 
 # Beyond, the derivative is 0 or 1, and x may as well be that.
 _FAR = {"float32": 20.0, "float64": 40.0}
-_FAR_NUMBERS = {np.dtype(name).char: constants(far, -far)[np.dtype(name).char]
-                for name, far in _FAR.items()}  # fmt: skip
-
-
-def _tanh_share_into(x: Any, out: Any) -> None:
-    """1 + exp(-2u), the reciprocal of σ(2u)."""
-    one, linear, cubic, _ = _TANH_FORM[out.dtype.char]
-    np.multiply(x, x, out)
-    np.multiply(out, cubic, out)
-    np.add(out, linear, out)
-    np.multiply(out, x, out)
-    np.exp(out, out)
-    np.add(out, one, out)
-
-
-def _normal_into(x: Any, out: Any) -> None:
-    """Distribution function of the standard normal."""
-    if out.dtype != np.float32:
-        out[...] = special.erfc(np, x * -_ROOT_HALF) / 2
-        return
-    size, part = scratch(out, "size"), scratch(out, "part")
-    np.abs(x, size)
-    np.multiply(size, _ROOT_HALF, size)
-    np.minimum(size, 14, out=size)
-    horner(_SCALED_ABOVE, size, out)
-    np.divide(out, horner(_SCALED_BELOW, size, part), out)
-    np.multiply(size, size, part)
-    np.negative(part, part)
-    np.exp(part, part)
-    np.multiply(out, part, out)
-    np.multiply(out, 0.5, out)
-    # What is above 1/2 is 1 minus the mirrored value: |[x > 0] - value|.
-    np.subtract(np.greater(x, 0, out=part, casting="unsafe"), out, out)
-    np.abs(out, out)
-
-
-def _gelu_into(x: Any, out: Any, approximate: bool) -> None:
-    if approximate:
-        _tanh_share_into(x, out)
-        np.divide(x, out, out)
-    else:
-        _normal_into(x, out)
-        np.multiply(out, x, out)
-
-
-def _gelu_derivative_into(x: Any, out: Any, approximate: bool) -> None:
-    slope, inside = scratch(out, "slope"), scratch(out, "inside")
-    high, low = _FAR_NUMBERS[out.dtype.char]
-    x = np.minimum(np.maximum(x, low, out=inside), high, out=inside)
-    if approximate:
-        # σ·(1 + x·(1 - σ)·(2u)'), with the last two factors negated
-        one, linear, _, cubic = _TANH_FORM[out.dtype.char]
-        _tanh_share_into(x, out)
-        np.divide(one, out, out)
-        np.multiply(x, x, slope)
-        np.multiply(slope, cubic, slope)
-        np.add(slope, linear, slope)
-        np.multiply(slope, x, slope)
-        np.multiply(slope, np.subtract(out, one, scratch(out)), slope)
-        np.add(slope, one, slope)
-        np.multiply(out, slope, out)
-    else:
-        # Φ(x) + x·φ(x)
-        _normal_into(x, out)
-        np.multiply(x, x, slope)
-        np.multiply(slope, -0.5, slope)
-        np.exp(slope, slope)
-        np.multiply(slope, _DENSITY, slope)
-        np.multiply(slope, x, slope)
-        np.add(out, slope, out)
-
-
-def _share(xp: Any, x: Any, approximate: bool) -> Any:
-    """What gelu multiplies x by: σ(2u), or Φ(x)."""
-    if approximate:
-        return 1 / (1 + xp.exp(-x * (_LINEAR + _CUBIC * (x * x))))
-    return special.erfc(xp, x * -_ROOT_HALF) / 2
 
 
 def _exponential_of_tanh_form(s: Any, x: Any) -> Any:
@@ -143,18 +59,12 @@ def _density_and_share(s: Any, x: Any) -> tuple[Any, Any]:
     if x.dtype == "float64":
         return power, s.multiply(s.erfc(s.multiply(x, -_ROOT_HALF)), 0.5)
     size = s.multiply(s.abs(x), _ROOT_HALF)
-    above, below = (horner_of(s, size, c) for c in (_SCALED_ABOVE, _SCALED_BELOW))
+    above, below = (horner(s, size, c) for c in (_SCALED_ABOVE, _SCALED_BELOW))
     tail = s.multiply(s.divide(s.multiply(above, 0.5), below), power)
     return power, s.select(s.greater(x, 0), s.subtract(1, tail), tail)
 
 
-def _gelu_body(s: Any, x: Any, approximate: bool = True) -> Any:
-    if approximate:
-        return s.divide(x, s.add(_exponential_of_tanh_form(s, x), 1))
-    return s.multiply(x, _density_and_share(s, _bounded(s, x))[1])
-
-
-def _derivative_body(s: Any, x: Any, approximate: bool = True) -> Any:
+def _derivative(s: Any, x: Any, approximate: bool) -> Any:
     x = _bounded(s, x)
     if not approximate:
         power, share = _density_and_share(s, x)
@@ -200,21 +110,17 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2)) + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
 
 
-@elementwise(
-    overrides={"numpy": in_tiles(_gelu_into, _gelu_body)},
-    direct=direct_tiles(_gelu_into, "approximate", True, (bool,), _gelu_body),
+@pointwise(
     **pulls(lambda: _gradient),
-    dtypes=FLOATS,
     infer=_gelu_spec,
     trusted=False,
     errors=_gelu_errors,
-    scalar=_gelu_body,
     onnx=Missing("ONNX's Gelu has approximate='tanh' or 'none' where this has a flag"),
     samples=_both_forms,
     ulp=16,
     reference=each(_gelu_of_number),
 )
-def gelu(xp: Any, x: Any, /, approximate: bool = True) -> Any:
+def gelu(s: Any, x: Any, /, approximate: bool = True) -> Any:
     """Each element times the probability that a standard normal variable is smaller.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. ``approximate=True``
@@ -228,7 +134,9 @@ def gelu(xp: Any, x: Any, /, approximate: bool = True) -> Any:
     >>> ef.gelu(x, approximate=False)
     Tensor([-0.1587,  0.    ,  1.9545], float32, cpu:0)
     """
-    return x * _share(xp, x, approximate)
+    if approximate:
+        return s.divide(x, s.add(_exponential_of_tanh_form(s, x), 1))
+    return s.multiply(x, _density_and_share(s, _bounded(s, x))[1])
 
 
 def _gelu_curvature(x: Any, approximate: bool) -> Any:
@@ -247,14 +155,12 @@ def _gradient(x: Any, g: Any, approximate: bool) -> Any:
 
 
 @slope(
-    into=lambda x, out: _gelu_derivative_into(x, out, True),
-    body=lambda s, x: _derivative_body(s, x, True),
     second=lambda x: _gelu_curvature(x, True),
     number=lambda x: _gelu_derivative_of_number(x, True),
     low=-0.5,
     high=3,
 )
-def tanh_gelu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def tanh_gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of the tanh form of gelu: ``g`` times its derivative at ``x``.
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -263,19 +169,16 @@ def tanh_gelu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> tanh_gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1659], float32, cpu:0)
     """
-    share = _share(xp, x, True)
-    return g * (share * (1 + x * (1 - share) * (_LINEAR + 3 * _CUBIC * (x * x))))
+    return pulled(s, g, _derivative(s, x, True))
 
 
 @slope(
-    into=lambda x, out: _gelu_derivative_into(x, out, False),
-    body=lambda s, x: _derivative_body(s, x, False),
     second=lambda x: _gelu_curvature(x, False),
     number=lambda x: _gelu_derivative_of_number(x, False),
     low=-0.5,
     high=3,
 )
-def gelu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of gelu in its exact form: ``g`` times its derivative at ``x``.
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -284,4 +187,4 @@ def gelu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1666], float32, cpu:0)
     """
-    return g * (_share(xp, x, False) + x * (_DENSITY * xp.exp(x * x * -0.5)))
+    return pulled(s, g, _derivative(s, x, False))

@@ -13,7 +13,7 @@ from eagerflow.kernels import cross_entropy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.arithmetic import negative
 from eagerflow.ops.creation import ones_like
-from eagerflow.ops.family import Rows, define, elementwise
+from eagerflow.ops.family import Rows, define, pointwise
 from eagerflow.ops.precision import in_float32
 from eagerflow.ops.reduction import sum
 from eagerflow.ops.samples import each, make, pairs
@@ -470,21 +470,18 @@ def _loss_of(x: float, z: float) -> float:
     return abs(x) * (1 - z if x > 0 else z) + math.log1p(math.exp(-abs(x)))
 
 
-@elementwise(
+@pointwise(
     partials=(
         in_float32(lambda y, logits, labels: sigmoid(logits) - labels),
         lambda y, logits, labels: negative(logits),
     ),
     saves="logits labels",
-    dtypes=FLOATS,
-    scalar=cross_entropy.binary_body,
-    overrides={"numpy": lambda xp, logits, labels: cross_entropy.binary(logits, labels)},
     onnx=Missing("exported as Softplus, Mul and Sub"),
     cost=exponentials,
     samples=pairs(-3, 3, 0, 1),
     reference=each(_loss_of),
 )
-def sigmoid_cross_entropy(xp: Any, logits: Any, labels: Any, /) -> Any:
+def sigmoid_cross_entropy(s: Any, logits: Any, labels: Any, /) -> Any:
     """Cross-entropy between probabilities and the sigmoid of logits, element by element.
 
     ``logits`` and ``labels`` are real tensors of shapes that broadcast; each label is the
@@ -496,6 +493,6 @@ def sigmoid_cross_entropy(xp: Any, logits: Any, labels: Any, /) -> Any:
     >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
     Tensor([0.6931, 0.    ], float32, cpu:0)
     """
-    size = xp.abs(logits)
-    wrong = xp.where(logits > 0, 1 - labels, labels)
-    return size * wrong + xp.log1p(xp.exp(-size))
+    size = s.abs(logits)
+    wrong = s.select(s.greater(logits, 0), s.subtract(1, labels), labels)
+    return s.add(s.multiply(size, wrong), s.log1p(s.exp(s.negative(size))))

@@ -1,7 +1,7 @@
 """The logistic function and its smooth relatives: sigmoid, softplus, silu, gelu, mish.
 
-The NumPy kernels work tile by tile in few passes (``kernels/tiling.py``); where two forms of a
-function are equal in mathematics, the one without overflow and cancellation is taken.
+Where two forms of a function are equal in mathematics, the one without overflow and cancellation
+is taken.
 """
 
 from __future__ import annotations
@@ -9,26 +9,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from eagerflow.kernels.functions.parts import at_least, at_most
-from eagerflow.kernels.tiling import constants, in_tiles, scratch, zeros
-from eagerflow.ops.family import (
-    FLOATS,
-    Missing,
-    Onnx,
-    elementwise,
-)
+from eagerflow.ops.family import Missing, Onnx, pointwise
 from eagerflow.ops.samples import each, reals
-from eagerflow.ops.slopes import pulls, slope
+from eagerflow.ops.slopes import pulled, pulls, slope
 from eagerflow.ops.trigonometric import tanh
 
 __all__ = ["log_sigmoid", "mish", "sigmoid", "silu", "softplus"]
 
 
-_ONE = constants(1)
 _FAR = 800.0  # beyond, derivatives are 0 or 1, and x may as well be that
-_SILU = constants(1, _FAR, -_FAR)
 
 
 def _logistic(x: float) -> float:
@@ -38,27 +28,13 @@ def _logistic(x: float) -> float:
 # sigmoid -----------------------------------------------------------------------------------------
 
 
-def _sigmoid_into(x: Any, out: Any) -> None:
-    (one,) = _ONE[out.dtype.char]
-    np.negative(x, out)
-    np.exp(out, out)
-    np.add(out, one, out)
-    np.divide(one, out, out)
-
-
-def _sigmoid_body(s: Any, x: Any) -> Any:
-    return s.sigmoid(x)
-
-
-@elementwise(
-    overrides={"numpy": in_tiles(_sigmoid_into, _sigmoid_body)},
+@pointwise(
     **pulls(lambda: sigmoid_gradient, "y"),
-    dtypes=FLOATS,
     onnx=Onnx("Sigmoid"),
     samples=reals(-4, 4),
     reference=each(_logistic),
 )
-def sigmoid(xp: Any, x: Any, /) -> Any:
+def sigmoid(s: Any, x: Any, /) -> Any:
     """Logistic function of each element: 1 / (1 + exp(-x)).
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Large numbers of
@@ -67,24 +43,16 @@ def sigmoid(xp: Any, x: Any, /) -> Any:
     >>> ef.sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([0.5, 1. , 0. ], float32, cpu:0)
     """
-    return 1 / (1 + xp.exp(-x))
-
-
-def _sigmoid_slope_into(y: Any, out: Any) -> None:
-    (one,) = _ONE[out.dtype.char]
-    np.subtract(one, y, out)
-    np.multiply(out, y, out)
+    return s.sigmoid(x)
 
 
 @slope(
-    into=_sigmoid_slope_into,
-    body=lambda s, y: s.multiply(y, s.subtract(1, y)),
     second=lambda y: 1 - 2 * y,
     number=lambda y: y * (1 - y),
     low=0.1,
     high=0.9,
 )
-def sigmoid_gradient(xp: Any, value: Any, g: Any, /) -> Any:
+def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
 
     ``value`` and ``g`` are real tensors that broadcast.
@@ -92,38 +60,19 @@ def sigmoid_gradient(xp: Any, value: Any, g: Any, /) -> Any:
     >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
     Tensor([0.5, 0. ], float32, cpu:0)
     """
-    return g * (value * (1 - value))
+    return pulled(s, g, s.multiply(value, s.subtract(1, value)))
 
 
 # softplus and log_sigmoid ------------------------------------------------------------------------
 
 
-def _log1p_exp_into(x: Any, out: Any) -> None:
-    np.abs(x, out)
-    np.negative(out, out)
-    np.exp(out, out)
-    np.log1p(out, out)
-
-
-def _softplus_into(x: Any, out: Any) -> None:
-    _log1p_exp_into(x, out)
-    np.add(out, np.maximum(x, zeros(x), out=scratch(out)), out)
-
-
-def _softplus_body(s: Any, x: Any) -> Any:
-    return s.add(s.maximum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
-
-
-@elementwise(
-    overrides={"numpy": in_tiles(_softplus_into, _softplus_body)},
+@pointwise(
     **pulls(lambda: softplus_gradient),
-    dtypes=FLOATS,
-    scalar=_softplus_body,
     onnx=Onnx("Softplus"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(1 + math.exp(x))),
 )
-def softplus(xp: Any, x: Any, /) -> Any:
+def softplus(s: Any, x: Any, /) -> Any:
     """Smooth form of max(x, 0): log(1 + exp(x)), without overflow.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -132,28 +81,16 @@ def softplus(xp: Any, x: Any, /) -> Any:
     >>> ef.softplus(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([6.9315e-01, 1.0000e+03, 0.0000e+00], float32, cpu:0)
     """
-    return xp.log1p(xp.exp(-xp.abs(x))) + xp.where(x < 0, xp.zeros_like(x), x)
+    return s.add(s.maximum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
 
 
-def _log_sigmoid_into(x: Any, out: Any) -> None:
-    _log1p_exp_into(x, out)
-    np.subtract(np.minimum(x, zeros(x), out=scratch(out)), out, out)
-
-
-def _log_sigmoid_body(s: Any, x: Any) -> Any:
-    return s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
-
-
-@elementwise(
-    overrides={"numpy": in_tiles(_log_sigmoid_into, _log_sigmoid_body)},
+@pointwise(
     **pulls(lambda: log_sigmoid_gradient),
-    dtypes=FLOATS,
-    scalar=_log_sigmoid_body,
     onnx=Missing("exported as Neg(Softplus(Neg(x)))"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(_logistic(x))),
 )
-def log_sigmoid(xp: Any, x: Any, /) -> Any:
+def log_sigmoid(s: Any, x: Any, /) -> Any:
     """Logarithm of the logistic function of each element, without overflow.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -162,18 +99,16 @@ def log_sigmoid(xp: Any, x: Any, /) -> Any:
     >>> ef.log_sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([-6.9315e-01,  0.0000e+00, -1.0000e+03], float32, cpu:0)
     """
-    return xp.where(x < 0, x, xp.zeros_like(x)) - xp.log1p(xp.exp(-xp.abs(x)))
+    return s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
 
 
 @slope(
-    into=_sigmoid_into,
-    body=_sigmoid_body,
     second=lambda x: sigmoid(x) * sigmoid(-x),
     number=_logistic,
     low=-4,
     high=4,
 )
-def softplus_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of softplus with respect to ``x``: g·σ(x).
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -181,25 +116,16 @@ def softplus_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> softplus_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return g / (1 + xp.exp(-x))
-
-
-def _mirrored_sigmoid_into(x: Any, out: Any) -> None:
-    (one,) = _ONE[out.dtype.char]
-    np.exp(x, out)
-    np.add(out, one, out)
-    np.divide(one, out, out)
+    return pulled(s, g, s.sigmoid(x))
 
 
 @slope(
-    into=_mirrored_sigmoid_into,
-    body=lambda s, x: s.sigmoid(s.negative(x)),
     second=lambda x: -(sigmoid(x) * sigmoid(-x)),
     number=lambda x: _logistic(-x),
     low=-4,
     high=4,
 )
-def log_sigmoid_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of log_sigmoid with respect to ``x``: g·σ(-x).
 
     ``x`` and ``g`` are real tensors that broadcast.
@@ -207,51 +133,19 @@ def log_sigmoid_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> log_sigmoid_gradient(ef.tensor([0.0, -1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return g / (1 + xp.exp(x))
+    return pulled(s, g, s.sigmoid(s.negative(x)))
 
 
 # silu --------------------------------------------------------------------------------------------
 
 
-def _silu_into(x: Any, out: Any) -> None:
-    (one,) = _ONE[out.dtype.char]
-    np.negative(x, out)
-    np.exp(out, out)
-    np.add(out, one, out)
-    np.divide(x, out, out)
-
-
-def _silu_derivative_into(x: Any, out: Any) -> None:
-    one, far, low = _SILU[out.dtype.char]
-    share, inside = scratch(out), scratch(out, "inside")
-    np.minimum(np.maximum(x, low, out=inside), far, out=inside)
-    _sigmoid_into(inside, share)
-    np.subtract(one, share, out)
-    np.multiply(out, inside, out)
-    np.add(out, one, out)
-    np.multiply(out, share, out)
-
-
-def _silu_body(s: Any, x: Any) -> Any:
-    return s.divide(x, s.add(s.exp(s.negative(x)), 1))
-
-
-def _silu_derivative_body(s: Any, x: Any) -> Any:
-    x = at_most(s, at_least(s, x, -_FAR), _FAR)
-    share = s.reciprocal(s.add(s.exp(s.negative(x)), 1))
-    return s.multiply(share, s.fma(s.subtract(1, share), x, 1))
-
-
-@elementwise(
-    overrides={"numpy": in_tiles(_silu_into, _silu_body)},
+@pointwise(
     **pulls(lambda: silu_gradient),
-    dtypes=FLOATS,
-    scalar=_silu_body,
     onnx=Missing("exported as Mul(x, Sigmoid(x))"),
     samples=reals(-4, 4),
     reference=each(lambda x: x * _logistic(x)),
 )
-def silu(xp: Any, x: Any, /) -> Any:
+def silu(s: Any, x: Any, /) -> Any:
     """Each element times its logistic function, also called swish.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Source: Elfwing et
@@ -260,7 +154,7 @@ def silu(xp: Any, x: Any, /) -> Any:
     >>> ef.silu(ef.tensor([0.0, 1.0, -1000.0]))
     Tensor([ 0.    ,  0.7311, -0.    ], float32, cpu:0)
     """
-    return x / (1 + xp.exp(-x))
+    return s.divide(x, s.add(s.exp(s.negative(x)), 1))
 
 
 def _silu_slope(x: Any) -> Any:
@@ -270,14 +164,12 @@ def _silu_slope(x: Any) -> Any:
 
 
 @slope(
-    into=_silu_derivative_into,
-    body=_silu_derivative_body,
     second=_silu_slope,
     number=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
     low=-1,
     high=4,
 )
-def silu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def silu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of silu with respect to ``x``: g·σ(x)·(1 + x·(1 - σ(x))).
 
     ``x`` and ``g`` are real tensors that broadcast. Close to the zero of the derivative, at
@@ -286,47 +178,14 @@ def silu_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> silu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 1.8553], float32, cpu:0)
     """
-    y = 1 / (1 + xp.exp(-x))
-    return g * (y * (1 + x * (1 - y)))
+    x = at_most(s, at_least(s, x, -_FAR), _FAR)
+    share = s.reciprocal(s.add(s.exp(s.negative(x)), 1))
+    return pulled(s, g, s.multiply(share, s.fma(s.subtract(1, share), x, 1)))
 
 
 # mish --------------------------------------------------------------------------------------------
 #
 # tanh(log(1 + e)) = n / (n + 2) with n = e·(e + 2); beyond e = exp(20) it is 1 in float64.
-
-
-_MISH = constants(20, 2, -_FAR)
-
-
-def _mish_into(x: Any, out: Any) -> None:
-    twenty, two, _ = _MISH[out.dtype.char]
-    other = scratch(out)
-    np.exp(np.minimum(x, twenty, out=out), out)
-    np.multiply(out, np.add(out, two, other), out)
-    np.divide(out, np.add(out, two, other), out)
-    np.multiply(out, x, out)
-
-
-def _mish_derivative_into(x: Any, out: Any) -> None:
-    twenty, two, low = _MISH[out.dtype.char]
-    inside, other = scratch(out, "inside"), scratch(out)
-    np.minimum(np.maximum(x, low, out=inside), twenty, out=inside)
-    np.exp(inside, out)
-    # x·σ(x), then 1 - tanh, which is 2 / (n + 2)
-    np.multiply(np.divide(out, np.add(out, 1, other), other), inside, inside)
-    np.multiply(out, np.add(out, two, other), out)
-    np.divide(two, np.add(out, two, out), out)
-    np.subtract(two, out, other)
-    np.multiply(np.multiply(other, out, other), inside, other)
-    np.add(np.subtract(1, out, out), other, out)
-
-
-def _mish_derivative_body(s: Any, x: Any) -> Any:
-    x = at_most(s, at_least(s, x, -_FAR), 20)
-    e = s.exp(x)
-    less = s.divide(2, s.add(s.multiply(e, s.add(e, 2)), 2))
-    changed = s.multiply(s.multiply(less, s.subtract(2, less)), s.divide(e, s.add(e, 1)))
-    return s.fma(changed, x, s.subtract(1, less))
 
 
 def _mish_derivative_of_number(x: float) -> float:
@@ -340,23 +199,14 @@ def _mish_curvature(x: Any) -> Any:
     return (1 - share * share) * y * (2 + x * (1 - y - 2 * share * y))
 
 
-def _mish_body(s: Any, x: Any) -> Any:
-    e = s.exp(s.minimum(x, 20))
-    n = s.multiply(e, s.add(e, 2))
-    return s.multiply(x, s.divide(n, s.add(n, 2)))
-
-
-@elementwise(
-    overrides={"numpy": in_tiles(_mish_into, _mish_body)},
+@pointwise(
     **pulls(lambda: mish_gradient),
-    dtypes=FLOATS,
-    scalar=_mish_body,
     onnx=Onnx("Mish"),
     samples=reals(-4, 4),
     ulp=6,
     reference=each(lambda x: x * math.tanh(math.log1p(math.exp(x)))),
 )
-def mish(xp: Any, x: Any, /) -> Any:
+def mish(s: Any, x: Any, /) -> Any:
     """Each element times the hyperbolic tangent of its softplus.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Source: Misra,
@@ -365,20 +215,18 @@ def mish(xp: Any, x: Any, /) -> Any:
     >>> ef.mish(ef.tensor([0.0, 1.0, 1000.0]))
     Tensor([0.000e+00, 8.651e-01, 1.000e+03], float32, cpu:0)
     """
-    e = xp.exp(xp.where(x > 20, xp.full_like(x, 20), x))
-    n = e * (e + 2)
-    return x * (n / (n + 2))
+    e = s.exp(s.minimum(x, 20))
+    n = s.multiply(e, s.add(e, 2))
+    return s.multiply(x, s.divide(n, s.add(n, 2)))
 
 
 @slope(
-    into=_mish_derivative_into,
-    body=_mish_derivative_body,
     second=_mish_curvature,
     number=_mish_derivative_of_number,
     low=-1,
     high=4,
 )
-def mish_gradient(xp: Any, x: Any, g: Any, /) -> Any:
+def mish_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of mish with respect to ``x``: ``g`` times the derivative at each element.
 
     ``x`` and ``g`` are real tensors that broadcast. For negative numbers the derivative's error
@@ -387,6 +235,8 @@ def mish_gradient(xp: Any, x: Any, g: Any, /) -> Any:
     >>> mish_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.6, 2. ], float32, cpu:0)
     """
-    e = xp.exp(xp.where(x > 20, xp.full_like(x, 20), x))
-    less = 2 / (e * (e + 2) + 2)
-    return g * (1 - less + x * (less * (2 - less) * (e / (e + 1))))
+    x = at_most(s, at_least(s, x, -_FAR), 20)
+    e = s.exp(x)
+    less = s.divide(2, s.add(s.multiply(e, s.add(e, 2)), 2))
+    changed = s.multiply(s.multiply(less, s.subtract(2, less)), s.divide(e, s.add(e, 1)))
+    return pulled(s, g, s.fma(changed, x, s.subtract(1, less)))

@@ -1,8 +1,9 @@
 """Gradients of element-wise functions as ops: the derivative times what comes from above.
 
-    @slope(into=_derivative_into, body=_derivative_body, second=lambda x: ..., ...)
-    def silu_gradient(xp, x, g, /):
+    @slope(second=lambda x: ..., number=lambda x: ..., low=-1, high=4)
+    def silu_gradient(s, x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
+        return pulled(s, g, derivative)
 
 One pass over memory computes what the derivative and a product would need two for. A gradient
 of 0 stays 0, also where the derivative is infinite or NaN.
@@ -13,57 +14,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import FLOATS
-from eagerflow.kernels import generated
-from eagerflow.kernels.tiling import tiled
 from eagerflow.op import Missing, Sample
-from eagerflow.ops.family import elementwise
+from eagerflow.ops.family import pointwise
 from eagerflow.ops.precision import in_float32
 from eagerflow.ops.samples import each, pairs
 
-__all__ = ["pulls", "slope"]
+__all__ = ["pulled", "pulls", "slope"]
 
 Call = Callable[..., Any]
 
 
+def pulled(s: Any, g: Any, derivative: Any) -> Any:
+    """``g`` times a derivative, in scalar instructions."""
+    return s.select(s.equal(g, 0), g, s.multiply(g, derivative))
+
+
 def slope(
     *,
-    into: Call,
-    body: generated.Body,
     second: Call,
     number: Callable[..., float],
     low: float,
     high: float,
-    step: bool = False,
     attributes: Iterable[dict[str, Any]] = ({},),
     **facts: Any,
 ) -> Callable[[Call], Call]:
-    """An op ``(xp, x, g, /, **attributes)``: g times the derivative of a function of x.
+    """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
 
-    ``into(x, out)`` and ``body(s, x)`` compute the derivative, on NumPy and in scalar
-    instructions, ``number(x)`` on a Python number; of a ``step`` they say where it is 1 and not 0.
-    ``second(x)`` is the derivative of that, of Tensors. Samples of x are between ``low`` and
-    ``high``. All of them take the op's attributes.
+    ``number(x)`` is the derivative at a Python number, ``second(x)`` the one of that, of Tensors.
+    Samples of x are between ``low`` and ``high``. All of them take the op's attributes.
     """
-
-    def pulled(s: Any, x: Any, g: Any, **more: Any) -> Any:
-        factor = body(s, x, **more)
-        if step:
-            return s.select(factor, g, 0)
-        return s.select(s.equal(g, 0), g, s.multiply(g, factor))
-
-    def on_numpy(xp: Any, x: Any, g: Any, **more: Any) -> Any:
-        if type(x) is not np.ndarray or type(g) is not np.ndarray:  # one may be a Python number
-            x, g = (
-                np.asarray(x, getattr(g, "dtype", None)),
-                np.asarray(g, getattr(x, "dtype", None)),
-            )
-        if x.shape == g.shape and generated.takes(x):
-            return generated.elementwise(pulled, x, g, **more)
-        factor = tiled(into, x, **more)
-        return np.where(factor, g, g.dtype.type(0)) if step else np.where(g, factor * g, g)
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         found = [
@@ -73,25 +52,22 @@ def slope(
         ]
         return found
 
-    def decorate(kernel: Call) -> Call:
-        pulled.__name__ = kernel.__name__
+    def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
-            "saves": f"{kernel.__code__.co_varnames[1]} g",
-            "dtypes": FLOATS,
-            "scalar": pulled,
-            "overrides": {"numpy": on_numpy},
+            "saves": f"{body.__code__.co_varnames[1]} g",
             "samples": samples,
             "reference": each(lambda x, g, **more: g * number(x, **more)),
             "ulp": 8,
             "onnx": Missing("exported as the ops that it consists of"),
+            "direct": None,
         } | facts
-        call: Any = elementwise(
+        call: Any = pointwise(
             partials=(
                 in_float32(lambda _, x, g, **more: second(x, **more) * g),
                 lambda _, x, g, **more: call(x, 1.0, **more),
             ),
             **own,
-        )(kernel)
+        )(body)
         return call
 
     return decorate

@@ -12,12 +12,13 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.capture.plan import plan as plans
-from eagerflow.capture.plan.compiling import compiled
 from eagerflow.capture.plan.plan import Plan
 from eagerflow.capture.replay import Replay, _as_written
 from eagerflow.capture.saving import file
 from eagerflow.devices import current_device
 from eagerflow.errors import CaptureError, EagerflowError, IndexRangeError, printable
+from eagerflow.kernels import in_place
+from eagerflow.kernels.compiling import compiled
 from eagerflow.op import Missing, ops
 from tests.capture.plan_trees import FILE, ODD, foreign, odd_text, renamed
 from tests.capture.saved_programs import PROGRAMS, changed, dense
@@ -219,7 +220,8 @@ def test_the_code_that_runs_is_the_tree_that_was_checked(monkeypatch):
 
 
 def test_nothing_else_in_the_package_runs_text():
-    """``exec``, ``eval`` and ``compile`` stand where plans are made, and in the demo's prompt."""
+    """``exec`` and the like stand where plans and kernels are made, and in the demo's prompt."""
+    assert in_place.program_of  # its module is there
     found = set()
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
@@ -230,7 +232,8 @@ def test_nothing_else_in_the_package_runs_text():
             if word in ("exec", "eval", "compile", "__import__"):
                 found.add((name, word))
     assert found - {("eagerflow.cli.demo", "exec"), ("eagerflow.cli.demo", "eval")} == {
-        ("eagerflow.capture.plan.plan", "exec"), ("eagerflow.capture.plan.compiling", "compile"),
+        ("eagerflow.capture.plan.plan", "exec"), ("eagerflow.kernels.compiling", "compile"),
+        ("eagerflow.kernels.in_place", "exec"),
     }  # fmt: skip
 
 

@@ -84,6 +84,8 @@ class _Origins(dict[str, int]):
 
 
 def _origin(file: str) -> int:
+    if file.startswith("<eagerflow "):  # programs that were made here
+        return CORE
     if file.startswith(_PACKAGE):
         return LAYERS if file.startswith(_OWN_LAYERS) else CORE
     if file.startswith(("<frozen", "<__array_function__", _NUMPY)):

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
-from eagerflow.capture.plan.compiling import compiled
 from eagerflow.capture.plan.inplace import Commit
 from eagerflow.capture.plan.lowering import Program, lower
 from eagerflow.devices import Device
@@ -27,6 +26,7 @@ from eagerflow.errors import (
 from eagerflow.graph import Graph, Node, place_of
 from eagerflow.kernels import buffers as memory
 from eagerflow.kernels.allocation import told
+from eagerflow.kernels.compiling import compiled
 
 __all__ = ["Plan"]
 

@@ -75,7 +75,7 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
 
     Raises CaptureError where the text holds anything that plans do not use.
 
-    >>> from eagerflow.capture.plan.compiling import compiled
+    >>> from eagerflow.kernels.compiling import compiled
     >>> compiled("a = _f(b, 2.0)", "<plan>", {"a", "b", "_f"})
     <code object <module> at ..., file "<plan>", line 1>
     >>> compiled("a = b.real", "<plan>", {"a", "b", "real"})
