@@ -17,6 +17,7 @@ from eagerflow.capture.plan import plan
 from eagerflow.capture.saving import file
 from eagerflow.devices import devices
 from eagerflow.errors import EagerflowError
+from eagerflow.kernels import in_place
 from tests.capture import crafted, mutation, plan_trees, running
 from tests.capture.nested_op import test_call
 
@@ -69,7 +70,7 @@ class Watch:
 
 
 class RunWatch(Watch):
-    """Watches runs too: Python may compile and run the programs of plans, and nothing else."""
+    """Watches runs too: Python may compile and run programs of plans and kernels, nothing else."""
 
     def __init__(self):
         self.checked = set()  # identities of code that came out of the check
@@ -83,7 +84,7 @@ class RunWatch(Watch):
                 self.kept.append(code)
             return code
 
-        plan.compiled = compiled
+        plan.compiled = in_place.compiled = compiled
         super().__init__()
 
     def is_plan(self, source):
