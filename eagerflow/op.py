@@ -153,6 +153,10 @@ class Op:
     give the gradient; rules get the values named in ``saves`` ("y" is the result) and a
     TensorSpec in place of each other value. Where ``on_tensors`` is true, the kernel is made of
     ops: it takes and gives Tensors, as they come, and None in place of a namespace.
+
+    Effects: a result may share memory with an argument where ``aliases`` says so. It ``views``
+    "all" elements of the first argument in their order, so that nothing has to be computed, or
+    "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold.
     """
 
     name: str
@@ -184,6 +188,9 @@ class Op:
     trusted: bool = False
     on_tensors: bool = False
     singular: bool = False
+    aliases: bool = True
+    views: str = ""
+    fills: bool = False
     optional: frozenset[int] = frozenset()
     outputs: int = 1
     ulp: int = 4

@@ -165,6 +165,7 @@ def negative(xp: Any, x: Any, /) -> Any:
 
 
 @elementwise(
+    views="some",
     ufunc="positive",
     partials=(1,),
     operator="pos",

@@ -86,6 +86,7 @@ def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
 @define(
     "shape",
     {
+        "views": "all",
         "dtypes": ANY,
         "infer": lambda x: x,
         "vjp": Missing("stop_gradient is there to end it"),
@@ -116,6 +117,7 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
 @define(
     "control",
     {
+        "views": "some",
         "dtypes": ANY,
         "infer": _move_spec,
         "vjp": (lambda g, y, x, device: to_device(g, str(x.device)),),

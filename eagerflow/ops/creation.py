@@ -69,6 +69,7 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
 
 
 @creation(
+    fills=True,
     infer=_made,
     cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
     onnx=Onnx("ConstantOfShape"),
@@ -88,6 +89,7 @@ def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = N
 
 
 @creation(
+    fills=True,
     infer=_made,
     cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
     onnx=Onnx("ConstantOfShape"),
@@ -121,6 +123,7 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
 
 
 @creation(
+    fills=True,
     infer=_filled,
     cost=lambda shape, fill_value, dtype=None, device=None: Cost(0, _made(shape).size * 4),
     onnx=Onnx("ConstantOfShape"),
@@ -173,6 +176,7 @@ def _like(value: int) -> Callable[[Any], Any]:
     return define(
         "creation",
         {
+            "fills": True,
             "dtypes": ANY,
             "infer": lambda x, dtype=None: x.like(dtype=dtype),
             "direct": _fill_like(value),

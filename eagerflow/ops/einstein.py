@@ -462,6 +462,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
 @define(
     "contraction",
     {
+        "aliases": True,  # where it only renames axes
         "dtypes": NUMERIC,
         "infer": _spec,
         "arrange": _arrange,

@@ -57,6 +57,7 @@ __all__ = [
 ]
 
 Call = Callable[..., Any]
+_NEW_MEMORY = frozenset({"contraction", "creation", "random", "rows"})
 _REFLECTED = {
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
     "and", "or", "xor", "lshift", "rshift",
@@ -99,6 +100,7 @@ def define(
         own.setdefault("partials", Missing("see vjp"))
         own.setdefault("vjp", Missing("see partials"))
         own.setdefault("jvp", "vjp")
+        own.setdefault("aliases", family not in _NEW_MEMORY)
         op = register(kernel, own)
         call = bind(op)
         if operator:
@@ -249,6 +251,7 @@ def elementwise(
             "batch": lambda *args, **more: batch_elementwise(bound[0], *args, **more),
             "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
+            "aliases": "ufunc" not in facts,
         } | facts
         bound.append(define("elementwise", own, operator, method)(kernel))
         return bound[0]
@@ -267,7 +270,8 @@ def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Ca
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
-            "scalar": body, "overrides": {"numpy": on_numpy(body, border)}, "dtypes": FLOATS
+            "scalar": body, "overrides": {"numpy": on_numpy(body, border)}, "dtypes": FLOATS,
+            "aliases": False,
         }  # fmt: skip
         if body.__defaults__:
             own["direct"] = direct(body)

@@ -282,6 +282,7 @@ def _unstack_samples(rng: Any, dtype: Any) -> list[Sample]:
 @define(
     "shape",
     {
+        "views": "some",
         "dtypes": ANY,
         "infer": _unstack_spec,
         "outputs": 0,  # as many as the axis is long
@@ -376,6 +377,7 @@ def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
 @define(
     "shape",
     {
+        "views": "some",
         "dtypes": ANY,
         "infer": _split_spec,
         "outputs": 0,  # as many as there are parts

@@ -97,6 +97,7 @@ def _reshape_errors(rng: Any) -> list[ErrorSample]:
 
 
 @shape_op(
+    views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
@@ -172,6 +173,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
 
 
 @shape_op(
+    views="some",
     infer=_permuted,
     direct=lambda xp: xp.ndarray.transpose,
     vjp=(lambda g, y, x, axes: permute_dims(g, _inverse(axes, g.ndim)),),
@@ -234,6 +236,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 @shape_op(
+    views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
     vjp=(lambda g, y, x, shape: unbroadcast(g, x.shape),),
@@ -298,6 +301,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @shape_op(
+    views="all",
     infer=_expanded_spec,
     direct=lambda xp: _expand,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
@@ -360,6 +364,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @shape_op(
+    views="all",
     infer=_squeezed_spec,
     direct=lambda xp: xp.ndarray.squeeze,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),

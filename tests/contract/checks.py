@@ -7,7 +7,10 @@ import math
 import pickle
 import re
 
-from eagerflow import GradientTape
+import numpy as np
+
+from eagerflow import GradientTape, Tensor
+from eagerflow.dispatch import compute
 from eagerflow.errors import EagerflowError
 from eagerflow.op import REQUIRED, Cost, Missing, Onnx, freeze
 from eagerflow.recorder import now, process
@@ -53,6 +56,28 @@ def enough_samples(op):
     """12 samples of a differentiable op, 3 of any other."""
     count, least = len(samples(op, main_dtype(op))), LEAST_SAMPLES[op.differentiable]
     assert count >= least, f"{op.name}: {count} samples, at least {least}"
+
+
+@check()
+def effects(op):
+    """What shares memory says so; views show what they are given; what fills gives one number."""
+    for dtype in dtypes_of(op) or [main_dtype(op)]:
+        for sample in samples(op, dtype):
+            with about(op, sample):
+                data, attributes, _ = prepared(op, sample)
+                try:
+                    out = compute(op, data, attributes)
+                except EagerflowError:  # a graph is missing
+                    continue
+                given = [x.numpy() for x in data if isinstance(x, Tensor)]
+                for made in values.results(out) if op.aliases is False or op.views else ():
+                    shared = any(np.shares_memory(made, x) for x in given)
+                    assert op.aliases or not shared, "shares memory, though it does not say so"
+                    whole = op.views == "all" and made.size == given[0].size
+                    assert not whole or made.tobytes() == given[0].tobytes(), "shows others"
+                if op.fills:
+                    (made,) = values.results(out)
+                    assert made.size == 0 or (made == made.flat[0]).all()
 
 
 @check()

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any
 
 from eagerflow.capture.plan.clusters import Cluster
-from eagerflow.capture.plan.regions_rules import CREATIONS, FREE
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError
 from eagerflow.graph import Node, Value
@@ -25,9 +24,6 @@ __all__ = ["CostModel", "Points", "Rates", "Works", "shares_memory"]
 
 Points = tuple[tuple[float, float], ...]
 """Rates at some amounts of work; between them they follow the logarithm of the amount."""
-
-VIEWS = FREE | {"permute_dims", "to_device", "positive", "unstack", "split"}
-"""Ops that touch no element, most of the time."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +123,14 @@ class CostModel:
         rates = self.rates(device)
         flops, size, elements = signature
         name = node.op.name
-        if name in VIEWS:
+        if node.op.views:
             return rates.call / 2
         if node.op.family == "contraction" and "pool" not in name:
             work = flops / rates.product_rate(flops) if flops else 0.0
             if name.startswith("conv") and _has_square_filter(node):
                 work /= rates.convolution
             return rates.call + max(work, size / rates.memory_rate(size))
-        if fused and name in CREATIONS:
+        if fused and node.op.fills:
             return rates.call / 4  # a number in the kernel that uses it
         if fused and not isinstance(node.op.scalar, Missing):
             each = rates.statements.get(name, rates.statements["add"])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.capture.plan.regions_rules import FREE, Axes, Reduced, Walk, emit, memory_type
+from eagerflow.capture.plan.regions_rules import Axes, Reduced, Walk, emit, memory_type
 from eagerflow.errors import ArgumentError, IndexRangeError
 from eagerflow.graph import Node, Value
 from eagerflow.kernels import kernel
@@ -279,7 +279,7 @@ def _used(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
 
 def _name(nodes: Sequence[Node]) -> str:
     """What a region does, in a few words that depend on its ops alone."""
-    names = [n.op.name for n in nodes if n.op.name not in FREE]
+    names = [n.op.name for n in nodes if n.op.views != "all"]
     if len(names) <= _NAMED:
         return "_".join(names)
     return "_".join([*names[: _NAMED - 2], f"{len(names) - _NAMED + 1}_more", names[-1]])

@@ -16,20 +16,16 @@ from typing import Any
 from eagerflow.graph import Node, Value
 from eagerflow.op import Op
 
-__all__ = ["Buffer", "Lifetimes", "may_alias"]
-
-_OWN_MEMORY = frozenset({"random", "creation"})
+__all__ = ["Buffer", "Lifetimes"]
 
 
-def may_alias(op: Op, given: Value, made: Value) -> bool:
-    """Whether a result of an op may be a view of, or the same array as, one of its arguments."""
-    if op.family in _OWN_MEMORY or (op.family == "contraction" and op.name != "einsum"):
-        return False
+def _may_share(op: Op, given: Value, made: Value) -> bool:
+    """Whether a result of an op that aliases may share memory with this one of its arguments."""
     if op.family == "reduction" and made.size < given.size:
         return False
     if op.family == "elementwise" and made.shape != given.shape:
         return False
-    return made.dtype == given.dtype or op.name in ("real", "imag", "view")
+    return made.dtype == given.dtype or given.dtype.kind == "c"  # parts of complex numbers
 
 
 @dataclass(eq=False)
@@ -67,11 +63,12 @@ class Lifetimes:
             self.ending[number].append(value)
 
     def _join_views(self, node: Node) -> None:
-        if node.op.ufunc is not None and node.op.family == "elementwise":
+        # A function of the library's is told where to write, also where it could give a view.
+        if not node.op.aliases or (node.op.ufunc is not None and node.op.family == "elementwise"):
             return
         for given in node.values():
             for made in node.outputs:
-                if may_alias(node.op, given, made):
+                if _may_share(node.op, given, made):
                     one, other = self.root(made), self.root(given)
                     if one is not other:
                         self._group[one] = other

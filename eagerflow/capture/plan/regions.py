@@ -21,8 +21,6 @@ from typing import Any
 from eagerflow.capture.plan.clusters import Cluster
 from eagerflow.capture.plan.regions_growth import STATEMENTS, Growing
 from eagerflow.capture.plan.regions_rules import (
-    CREATIONS,
-    FREE,
     Axes,
     Walk,
     cost,
@@ -55,10 +53,10 @@ class _Garden:
     def plant(self) -> None:
         """Give each node that a region can hold its region."""
         for at, node in enumerate(self.graph.nodes):
-            if node.op.name in CREATIONS:
+            if node.op.fills:
                 # It reads nothing: see _without_inputs.
                 self.numbers[node.outputs[0]] = number_of(node)
-            elif node.op.name in FREE and node.inputs[0] in self.numbers:
+            elif node.op.views == "all" and node.inputs[0] in self.numbers:
                 self.numbers[node.outputs[0]] = self.numbers[node.inputs[0]]
             elif not self._settle(node, at):
                 level = max([self.level(x) for x in node.values()], default=0)
@@ -89,7 +87,7 @@ class _Garden:
         for region in sorted(parents, key=lambda r: (-prod(r.sizes), -r.number)):
             if self._join(region, parents, False, *given):
                 return True
-        if node.op.name in FREE:
+        if node.op.views == "all":
             return False
         readers = {self.readers[x]: None for x in node.values() if x.shape and x in self.readers}
         for region in readers:
@@ -184,10 +182,10 @@ def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
         needed.update(region.read)
     outside = []
     for node in reversed(graph.nodes):
-        if node.op.name in CREATIONS:
+        if node.op.fills:
             if node.outputs[0] in needed:
                 outside.append(_without_inputs(node))
-        elif node.op.name in FREE and (node in inside or node.outputs[0] in numbers):
+        elif node.op.views == "all" and (node in inside or node.outputs[0] in numbers):
             if node.outputs[0] in needed:
                 outside.append(node)
                 needed.update(node.values())
@@ -196,7 +194,7 @@ def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
     clusters: dict[Growing, Cluster] = {}
     for region in kept:
         values = [
-            v for m in region.members if m.node.op.name not in FREE
+            v for m in region.members if m.node.op.views != "all"
             for v in m.node.outputs if v in needed
         ]  # fmt: skip
         if values:

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from eagerflow.capture.plan.clusters import CLASSES, Member
-from eagerflow.capture.plan.regions_rules import FREE, Axes, Walk, narrow
+from eagerflow.capture.plan.regions_rules import Axes, Walk, narrow
 from eagerflow.graph import Node, Value
 from eagerflow.ops.family import Rows
 
@@ -338,7 +338,7 @@ class Growing:
     def pays(self, border: int) -> bool:
         """Whether one call of a kernel costs less than those of the nodes."""
         size = prod(self.sizes)
-        real = [m.node for m in self.members if m.node.op.name not in FREE]
+        real = [m.node for m in self.members if m.node.op.views != "all"]
         if not size or not real:
             return False
         calls = sum(map(_calls, real))

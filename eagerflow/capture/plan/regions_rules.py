@@ -22,15 +22,8 @@ from eagerflow.ops.family import Rows
 from eagerflow.spec import normalize_axes
 
 __all__ = [
-    "CREATIONS", "FREE", "Reduced", "Walk", "cost", "emit", "memory_type", "narrow", "number_of",
-    "walk",
+    "Reduced", "Walk", "cost", "emit", "memory_type", "narrow", "number_of", "walk",
 ]  # fmt: skip
-
-FREE = frozenset({"reshape", "expand_dims", "squeeze", "broadcast_to", "stop_gradient"})
-"""Ops whose result is a view of what they are given: in a region they are nothing at all."""
-
-CREATIONS = frozenset({"zeros", "ones", "full", "zeros_like", "ones_like"})
-"""Ops whose result is one number everywhere."""
 
 _TRUTH = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 _WHOLE = frozenset({"floor", "ceil", "trunc", "round"})
@@ -97,7 +90,8 @@ def walk(node: Node) -> Walk | None:
     for value in (*values, *node.outputs):
         if value.dtype not in _DTYPES:
             return None
-    if type(first) is Value and op.name in FREE and op.name != "broadcast_to":
+    repeats = op.views == "all" and type(first) is Value and first.size != node.outputs[0].size
+    if type(first) is Value and op.views == "all" and not repeats:
         return _renamed(first.shape, node.outputs[0].shape)
     if isinstance(op.scalar, Rows):
         return _rows(node, op.scalar)
@@ -105,7 +99,7 @@ def walk(node: Node) -> Walk | None:
         return _rows(node, Rows(op.scalar, ("mn",) * len(node.inputs), ("mn",)))
     if op.name == "random_keep":
         return _drawn(node)
-    if isinstance(op.scalar, Missing) and op.name not in ("astype", "broadcast_to"):
+    if isinstance(op.scalar, Missing) and op.name != "astype" and not repeats:
         return None
     sizes = node.outputs[0].shape
     if not values or any(v.shape != sizes for v in node.outputs):
@@ -250,7 +244,7 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[A
     op = node.op
     values = _operands(s, node, given)
     attributes = {n: v for n, v in node.attributes.items() if n not in _LAID_OUT}
-    if op.name in FREE or op.name == "positive":
+    if op.views == "all" or op.name == "positive":
         out: Any = values[0]
     elif op.name == "astype":
         out = values[0]  # converted below
