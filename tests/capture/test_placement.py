@@ -13,6 +13,7 @@ from eagerflow.capture.partitioning.cost_model import CostModel, Rates
 from eagerflow.capture.partitioning.partition import partition
 from eagerflow.capture.partitioning.placement import placed
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
+from eagerflow.kernels.cache import ObjectCache
 from tests.capture.several_devices import COSTS, far, random_program, three_cpus
 
 __all__ = ["far", "three_cpus"]
@@ -280,7 +281,9 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 # Costs -------------------------------------------------------------------------------------------
 
 
-def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch):
+def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch, tmp_path):
+    monkeypatch.setattr(calibration, "_disk", ObjectCache(tmp_path))  # which nobody else empties
+    monkeypatch.setattr(calibration, "_known", {})
     first = calibrate(["cpu:0", "cpu:1"])
     for name in ("_both", "_links"):
         monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
