@@ -66,7 +66,7 @@ def as_tensor(
     values, own = _values(obj, wanted, copy)
     if kept and not own and not copy:
         lend(values)
-    if copy is False and place.type != "cpu":
+    if copy is False and not place.backend.host:
         raise DTypeError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
 

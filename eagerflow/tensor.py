@@ -191,7 +191,7 @@ class Tensor(Operators):
         return array_namespace()
 
     def __dlpack__(self, **options: Any) -> Any:
-        if self._kind.device.type != "cpu":
+        if not self._kind.device.backend.host:
             return self._leave("__dlpack__").__dlpack__(**options)
         array = self._values("__dlpack__")
         if (options.get("max_version") or (0,)) >= (1,) and options.get("copy") is not True:

@@ -27,6 +27,15 @@ class Backend:
     name: str
     xp: Any
     array_type: type[Any]
+    host = False
+    """Whether its arrays are those of NumPy in this process's memory, its devices shares of the
+    processor's cores, and work is done when a call returns."""
+    fuses = False
+    """Whether regions of captured functions become kernels that take its arrays."""
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A new array of arbitrary values."""
+        return self.xp.empty(shape, dtype)
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""

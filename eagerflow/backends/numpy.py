@@ -82,6 +82,8 @@ class NumpyBackend(Backend):
     name = "numpy"
     xp = np
     array_type = np.ndarray
+    host = fuses = True
+    empty = staticmethod(buffers.empty)
 
     def __init__(self) -> None:
         # glibc gives freed memory above a threshold back to the system, and mapping fresh pages

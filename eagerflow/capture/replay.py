@@ -60,8 +60,7 @@ class Replay:
         else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
-            # Regions run on the CPU; elsewhere each node is a call of the device's library.
-            order = _as_written if exact or device.type != "cpu" else grow
+            order = grow if device.backend.fuses and not exact else _as_written
             found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found

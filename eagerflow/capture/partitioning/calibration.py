@@ -82,7 +82,7 @@ def _memory(place: Device) -> Points:
 
 def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
     """The call with the wait for its end, where devices work on their own."""
-    if place.type == "cpu":
+    if place.backend.host:
         return f
 
     def both() -> None:
@@ -207,7 +207,7 @@ def _crowd(places: Sequence[Device]) -> float:
 
     Bounded, since what else the machine does meanwhile would be taken for it.
     """
-    own = [p for p in places if p.type == "cpu"]
+    own = [p for p in places if p.backend.host]
     if len(own) < 2:
         return 1.0
     rng = np.random.default_rng(0)
@@ -304,9 +304,9 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
 
 def _kind(place: Device) -> str:
     """What a device is, to somebody who wants to know how fast: logical ones are alike."""
-    if place.type != "cpu":
+    if not place.backend.host:
         return str(place)
-    return f"cpu with {executor.share_of(place)} cores {executor.mode_of(place)}"
+    return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"
 
 
 def _both(place: Device) -> list[Any]:

@@ -192,7 +192,7 @@ class _Knife:
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
         """Whether the bits of some nodes are those of eager calls only with all cores."""
-        if not self.exact or self.devices[k].type != "cpu":
+        if not self.exact or not self.devices[k].backend.host:
             return False
         return any(map(depends_on_threads, nodes))
 

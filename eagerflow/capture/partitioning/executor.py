@@ -73,9 +73,9 @@ def share_of(place: Device) -> int:
     >>> share_of(ef.devices("cpu")[0]) >= 1
     True
     """
-    if place.type != "cpu":
+    if not place.backend.host:
         return threads.thread_count()
-    return max(1, threads.thread_count() // max(1, len(devices("cpu"))))
+    return max(1, threads.thread_count() // max(1, len(devices(place.type))))
 
 
 def cores_of(place: Device) -> set[int]:
@@ -83,12 +83,12 @@ def cores_of(place: Device) -> set[int]:
 
     All of them where there is one device, and where the system does not tell.
     """
-    if place.type != "cpu" or not hasattr(os, "sched_getaffinity"):
+    if not place.backend.host or not hasattr(os, "sched_getaffinity"):
         return set()
     cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
     share = share_of(place)
     own = cores[place.index * share : (place.index + 1) * share]
-    return set(own if len(devices("cpu")) > 1 and len(own) == share else cores)
+    return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
 
 
 def _keep_to(cores: set[int]) -> None:
@@ -102,7 +102,7 @@ def _keep_to(cores: set[int]) -> None:
 
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
-    return SHARED if place.type == "cpu" and len(devices("cpu")) > 1 else FREE
+    return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
 
 
 def own_share(share: int) -> Any:

@@ -281,7 +281,7 @@ class Partition:
         for i, k in enumerate(self.placement.entries.values()):
             place = self.devices[k]
             backend = place.backend
-            if type(arrays[i]) is not backend.array_type or place.type != "cpu":
+            if type(arrays[i]) is not backend.array_type or not backend.host:
                 arrays[i] = backend.receive(arrays[i], place.index)
 
     def __call__(self, *args: Any) -> Any:

@@ -70,10 +70,11 @@ class _Folding(Sweep):
         op = node.op
         if op.family in ("custom", "communication") or any(True for _ in bodies_of(node)):
             return False
-        here = str(current_device())
+        place = current_device()
+        here = str(place)
         places = {node.device, node.attributes.get("device")}
         places |= {str(x.constant.device) for x in node.inputs if _is_constant(x)}
-        if not here.startswith("cpu") or places - {None, here}:
+        if not place.backend.host or places - {None, here}:
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False

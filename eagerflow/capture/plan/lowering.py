@@ -33,7 +33,6 @@ from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph import Graph, Node, Value
-from eagerflow.kernels import buffers as memory
 from eagerflow.ops.contraction import matrix_product
 from eagerflow.spec import MAX_RANK
 
@@ -61,7 +60,7 @@ class Program:
         self.lines: list[str] = []
         self.places: list[Any] = []  # the node or cluster of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
-        self.globals["empty"] = memory.empty if device.type == "cpu" else device.backend.xp.empty
+        self.globals["empty"] = device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
@@ -263,7 +262,7 @@ class Lowering:
                 self._into(node, number, found, given, ())
                 return
         method = METHODS.get(node.op.name)
-        if method is not None and kind.device.type == "cpu":
+        if method is not None and kind.device.backend.host:
             call = method(given, lambda key: self.attribute(key, node.attributes[key]))
         else:
             call = self._call(node, kernel, kind, given)
@@ -305,7 +304,7 @@ class Lowering:
         return value.constant is not None and value.constant._array.flags.c_contiguous
 
     def _plain(self, node: Node) -> bool:
-        return self.program.device.type == "cpu" and all(
+        return self.program.device.backend.host and all(
             type(x) is Value and x.dtype.char in "fd" for x in node.inputs
         )
 
