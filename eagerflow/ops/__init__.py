@@ -2,59 +2,9 @@
 
 from __future__ import annotations
 
-from eagerflow.ops import (
-    activation,
-    arithmetic,
-    attention,
-    batch_normalization,
-    bitwise,
-    cast,
-    comparison,
-    complexes,
-    contraction,
-    convolution,
-    creation,
-    decompositions,
-    diagonals,
-    differences,
-    einstein,
-    exponential,
-    gathering,
-    gaussian_units,
-    indexing,
-    inspection,
-    joining,
-    losses,
-    matrices,
-    methods,
-    normalization,
-    norms,
-    numpy_calls,
-    optimizer_updates,
-    other_names,
-    padding,
-    pooling,
-    powers,
-    ranges,
-    reduction,
-    regularization,
-    repeating,
-    rounding,
-    scan,
-    scattering,
-    selection,
-    shape,
-    sigmoids,
-    singular_values,
-    sorting,
-    special,
-    statistics,
-    systems,
-    trigonometric,
-    unique,
-    updating,
-)
-from eagerflow.ops import softmax as softmax_module
+import sys
+
+from eagerflow.ops import other_names
 from eagerflow.ops.activation import *
 from eagerflow.ops.arithmetic import *
 from eagerflow.ops.attention import *
@@ -78,8 +28,10 @@ from eagerflow.ops.inspection import *
 from eagerflow.ops.joining import *
 from eagerflow.ops.losses import *
 from eagerflow.ops.matrices import *
+from eagerflow.ops.methods import *
 from eagerflow.ops.normalization import *
 from eagerflow.ops.norms import *
+from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.optimizer_updates import *
 from eagerflow.ops.padding import *
 from eagerflow.ops.pooling import *
@@ -104,59 +56,15 @@ from eagerflow.ops.trigonometric import *
 from eagerflow.ops.unique import *
 from eagerflow.ops.updating import *
 
-_MODULES = (
-    activation,
-    arithmetic,
-    attention,
-    batch_normalization,
-    bitwise,
-    cast,
-    comparison,
-    complexes,
-    contraction,
-    convolution,
-    creation,
-    decompositions,
-    diagonals,
-    differences,
-    einstein,
-    exponential,
-    gathering,
-    gaussian_units,
-    indexing,
-    inspection,
-    joining,
-    losses,
-    matrices,
-    methods,
-    normalization,
-    norms,
-    numpy_calls,
-    optimizer_updates,
-    padding,
-    pooling,
-    powers,
-    softmax_module,
-    ranges,
-    reduction,
-    regularization,
-    repeating,
-    rounding,
-    scan,
-    scattering,
-    selection,
-    shape,
-    sigmoids,
-    singular_values,
-    sorting,
-    special,
-    statistics,
-    systems,
-    trigonometric,
-    unique,
-    updating,
+# Of all modules below, those names that were taken in above.
+__all__ = sorted(
+    {
+        name
+        for path, module in sys.modules.items()
+        if path.startswith(f"{__name__}.")
+        for name in getattr(module, "__all__", ())
+        if globals().get(name) is getattr(module, name)
+    }
 )
-
-__all__ = sorted(name for module in _MODULES for name in module.__all__)
 
 other_names.explain_methods(__all__)
