@@ -39,7 +39,8 @@ class Backend:
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         """The function of arrays and recorded attributes that computes ``op``."""
-        general = whole(op.kernel) if op.scalar is op.kernel else op.kernel
+        several = op.scalar is op.kernel  # steps, each of which would round
+        general = whole(op.kernel) if several else op.kernel
         kernel: Callable[..., Any] = partial(op.overrides.get(self.name, general), self.xp)
         if op.ufunc and self.name not in op.overrides:
             try:
@@ -48,7 +49,7 @@ class Backend:
                 pass
         if op.family in MOVERS:
             return kernel
-        if dtype == bfloat16 or (dtype == float16 and op.family != "elementwise"):
+        if dtype == bfloat16 or (dtype == float16 and (several or op.family != "elementwise")):
             return partial(self._through_float32, kernel, dtype)
         return kernel
 

@@ -1,4 +1,4 @@
-"""Compiling: the text of a plan as code, once each part of it is known to be one that plans use.
+"""Compiling: the text of a plan or a kernel as code, once each part of it is one that plans use.
 
 The text holds names that lowering has made, numbers, and the few forms below: calls, assignments,
 branches and loops. Anything else in it would be a fault of ours; then it does not run.

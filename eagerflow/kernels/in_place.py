@@ -18,7 +18,7 @@ from eagerflow.kernels.builder import Builder
 from eagerflow.kernels.compiling import compiled
 from eagerflow.kernels.region import Constant, Region
 from eagerflow.kernels.tile_steps import Step, select, steps_of
-from eagerflow.kernels.tiling import TILE
+from eagerflow.kernels.tiling import filled
 
 __all__ = ["Builder", "program_of"]
 
@@ -28,8 +28,8 @@ Program = Callable[..., None]
 def program_of(region: Region, tile: bool) -> Program:
     """``fill(*arrays, out)`` for a region of one axis and one output; the arrays have one shape.
 
-    They have at most ``TILE`` elements. With ``tile``, they lie along one axis, buffers are the
-    thread's own and outlast the call, and steps are those that are quick on many elements.
+    They have at most ``tiling.TILE`` elements. With ``tile``, they lie along one axis, buffers are
+    the thread's own and outlast the call, and steps are those that are quick on many elements.
 
     >>> from eagerflow.kernels.in_place import Builder, program_of
     >>> s = Builder("twice_exp", "n")
@@ -152,9 +152,9 @@ class _Writer:
             return self.homes[operand]
         value = np.array(operand.value, operand.dtype)
         if self.tile and step.call in (np.maximum, np.minimum):
-            filled = self._global(np.full(TILE, value))
+            tile = self._global(filled(value, value))
             name = self._new()
-            self.lines.append(f"    {name} = head({filled}, x0)")
+            self.lines.append(f"    {name} = head({tile}, x0)")
             return name
         return self._global(value)
 

@@ -29,12 +29,7 @@ def whole(body: generated.Body) -> Call:
     """``kernel(xp, *arrays, **attributes)``: a body on whole arrays, a new one for each step."""
 
     def kernel(xp: Any, /, *arrays: Any, **attributes: Any) -> Any:
-        half = next((a.dtype for a in arrays if getattr(a, "dtype", None) == np.float16), None)
-        if half is None:
-            return body(instructions(xp), *arrays, **attributes)
-        # Half precision has no arithmetic of its own, and rounding each step costs digits.
-        wide = [a.astype(np.float32) if hasattr(a, "dtype") else a for a in arrays]
-        return body(instructions(xp), *wide, **attributes).astype(half)
+        return body(instructions(xp), *arrays, **attributes)
 
     return kernel
 

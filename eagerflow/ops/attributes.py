@@ -20,7 +20,7 @@ from eagerflow.op import Op
 
 __all__ = [
     "HINTS", "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size",
-    "Sizes", "Widths", "is_stated", "unfit",
+    "Sizes", "Widths", "is_stated", "tuple_of", "unfit",
 ]  # fmt: skip
 
 Axis = Any
@@ -69,7 +69,8 @@ def _none(x: Any) -> bool:
     return x is None
 
 
-def _tuple(of: Test) -> Test:
+def tuple_of(of: Test) -> Test:
+    """The test of a tuple whose parts pass another one."""
     return lambda x: type(x) is tuple and all(map(of, x))
 
 
@@ -77,8 +78,8 @@ def _any(*tests: Test) -> Test:
     return lambda x: any(test(x) for test in tests)
 
 
-_sizes = _any(_size, _tuple(_size))
-_widths = _any(_sizes, _tuple(_sizes))
+_sizes = _any(_size, tuple_of(_size))
+_widths = _any(_sizes, tuple_of(_sizes))
 _bound = _any(_none, _size)
 
 
@@ -97,13 +98,13 @@ HINTS: dict[str, tuple[Test, str]] = {
     "int": (_whole, "an integer of 64 bits"),
     "float": (_real, "a number"),
     "str": (_text, "a text"),
-    "tuple[bool, ...]": (_tuple(_truth), "a tuple of True or False"),
+    "tuple[bool, ...]": (tuple_of(_truth), "a tuple of True or False"),
     "Axis": (_any(_none, _whole), "an axis or None"),
-    "Axes": (_any(_none, _whole, _tuple(_whole)), "an axis, a tuple of axes or None"),
+    "Axes": (_any(_none, _whole, tuple_of(_whole)), "an axis, a tuple of axes or None"),
     "DTypeLike": (_any(_none, _dtype), "a dtype or None"),
     "DeviceName": (_any(_none, _text), "the name of a device or None"),
     "Index": (
-        _any(_place, _tuple(_place)),
+        _any(_place, tuple_of(_place)),
         "integers, slices, None, Ellipsis, 'array' for a tensor, or a tuple of these",
     ),
     "NumberLike": (_any(_none, _number), "a number or None"),

@@ -77,7 +77,7 @@ def effects(op):
                     assert not whole or made.tobytes() == given[0].tobytes(), "shows others"
                 if op.fills:
                     (made,) = values.results(out)
-                    assert made.size == 0 or (made == made.flat[0]).all()
+                    assert made.size == 0 or (made == made.flat[0]).all(), "several numbers"
 
 
 @check()

@@ -122,7 +122,7 @@ PLANTED = [
     ("enough_samples", "negative", {"samples": few}, "11 samples, at least 12"),
     ("effects", "reshape", {"aliases": False}, "shares memory, though"),
     ("effects", "flip", {"views": "all"}, "shows others"),
-    ("effects", "eye", {"fills": True}, ""),
+    ("effects", "eye", {"fills": True}, "several numbers"),
     ("errors", "negative", {"errors": one_error(ROW, DTypeError, "str")}, "was not refused"),
     ("errors", "negative", {"errors": one_error(TEXT, ShapeError, "str")}, "raised DTypeError"),
     ("errors", "negative", {"errors": one_error(TEXT, DTypeError, "other")}, "lacks 'other'"),

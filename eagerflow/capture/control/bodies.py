@@ -17,7 +17,7 @@ from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.graph import Graph, Node, Value, Values
 from eagerflow.op import Cost, Op, ops, plain
-from eagerflow.ops.attributes import HINTS
+from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.recorder import now, scope, under
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
+HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
 
 
 @plain

@@ -38,7 +38,6 @@ from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.graph import Graph
 from eagerflow.op import Cost, Missing
-from eagerflow.ops.attributes import HINTS
 from eagerflow.ops.comparison import equal
 from eagerflow.ops.family import define, op_of
 from eagerflow.ops.selection import clip, where
@@ -49,9 +48,6 @@ from eagerflow.tensor import Tensor
 __all__ = ["COND", "SWITCH", "cond", "switch"]
 
 Graphs = tuple[Graph, ...]
-HINTS["Graphs"] = (
-    lambda x: type(x) is tuple and all(isinstance(g, Graph) for g in x), "a tuple of graphs"
-)  # fmt: skip
 Again = Callable[..., Any]
 """Calls the op once more: ``again(chooser, operands, graphs)``."""
 

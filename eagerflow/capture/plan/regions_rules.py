@@ -244,7 +244,7 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[A
     op = node.op
     values = _operands(s, node, given)
     attributes = {n: v for n, v in node.attributes.items() if n not in _LAID_OUT}
-    if op.views == "all" or op.name == "positive":
+    if op.views == "all":
         out: Any = values[0]
     elif op.name == "astype":
         out = values[0]  # converted below
