@@ -65,10 +65,15 @@ def demo_case(batch=64, dropout=True):
     x, labels = batch_of((batch, 8, 8, 1))
     pixels = batch * 8 * 8
     products = (
-        (pixels, 9, 32, 1), (9, pixels, 32, 1),
-        (pixels, 9 * 32, 64, 1), (9 * 32, pixels, 64, 1), (pixels, 9 * 64, 32, 1),
-        (batch, 1024, 10, 1), (1024, batch, 10, 1), (batch, 10, 1024, 1),
-    )  # fmt: skip
+        (pixels, 9, 32, 1),
+        (9, pixels, 32, 1),
+        (pixels, 9 * 32, 64, 1),
+        (9 * 32, pixels, 64, 1),
+        (pixels, 9 * 64, 32, 1),
+        (batch, 1024, 10, 1),
+        (1024, batch, 10, 1),
+        (batch, 10, 1024, 1),
+    )
     return Case("demo" if dropout else "demo, no dropout", "demo", x, labels, (), dropout, products)
 
 

@@ -99,9 +99,11 @@ def row(name, options):
         "others": others,
     }
     for key, who, other in (
-        ("ratio", OURS, peer), ("of_products", OURS, PRODUCTS),
-        ("fit_ratio", FIT, peer), ("eager_ratio", EAGER, "PyTorch"),
-    ):  # fmt: skip
+        ("ratio", OURS, peer),
+        ("of_products", OURS, PRODUCTS),
+        ("fit_ratio", FIT, peer),
+        ("eager_ratio", EAGER, "PyTorch"),
+    ):
         line[key], line[f"{key}_spread"] = harness.ratio(times[who], times[other])
     return line
 

@@ -139,14 +139,18 @@ def other_rows(rounds):
     cases = {
         "matmul": (lambda: x @ x, lambda: t @ t, lambda: np.matmul(A, A)),
         "sum over an axis": (
-            lambda: ef.sum(x, axis=1), lambda: torch.sum(t, dim=1), lambda: np.sum(A, axis=1),
+            lambda: ef.sum(x, axis=1),
+            lambda: torch.sum(t, dim=1),
+            lambda: np.sum(A, axis=1),
         ),
         "index": (lambda: x[1], lambda: t[1], lambda: A[1]),
         "slice": (lambda: x[1:, ::2], lambda: t[1:, ::2], lambda: A[1:, ::2]),
         "reshape": (
-            lambda: x.reshape((2, 8)), lambda: t.reshape((2, 8)), lambda: A.reshape((2, 8)),
+            lambda: x.reshape((2, 8)),
+            lambda: t.reshape((2, 8)),
+            lambda: A.reshape((2, 8)),
         ),
-    }  # fmt: skip
+    }
     rows = []
     for name, functions in cases.items():
         calls = dict(zip(("eagerflow", "PyTorch", "NumPy"), functions, strict=True))

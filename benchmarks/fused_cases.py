@@ -14,9 +14,9 @@ import torch._dynamo
 from torch import nn
 
 import eagerflow as ef
-from eagerflow.ops.losses import sparse_softmax_cross_entropy_gradient
-from eagerflow.ops.normalization import norm_gradient
-from eagerflow.ops.softmax import log_softmax_gradient, softmax_gradient
+from eagerflow.ops.nn.losses import sparse_softmax_cross_entropy_gradient
+from eagerflow.ops.nn.normalization import norm_gradient
+from eagerflow.ops.reductions.softmax import log_softmax_gradient, softmax_gradient
 
 EPSILON = 1e-5
 TANH = "tanh"

@@ -58,9 +58,12 @@ def agree(name, results, rtol):
     for other, values in others:
         for a, b in zip(first[1], values, strict=True):
             np.testing.assert_allclose(
-                np.asarray(a), np.asarray(b), rtol=rtol, atol=rtol,
+                np.asarray(a),
+                np.asarray(b),
+                rtol=rtol,
+                atol=rtol,
                 err_msg=f"{name}: {first[0]} and {other} differ",
-            )  # fmt: skip
+            )
 
 
 def measure(contestants, rounds, seconds, pause=0.0):

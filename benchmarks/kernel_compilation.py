@@ -21,7 +21,7 @@ TARGETS = {"cold, median": 40, "from disk, median": 2, "100 kernels, two threads
 
 def regions(first):
     """Regions that differ in a constant, so that each needs code of its own."""
-    builder = importlib.import_module("eagerflow.kernels.builder")
+    builder = importlib.import_module("eagerflow.codegen.builder")
     found = []
     for i in range(first, first + COUNT):
         b = builder.Builder(f"region{i}", "m n")
@@ -64,8 +64,8 @@ def check(kernel, chosen, arrays):
 
 def measure():
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp()
-    kernel = importlib.import_module("eagerflow.kernels.kernel")
-    launch = importlib.import_module("eagerflow.kernels.llvm.launch")
+    kernel = importlib.import_module("eagerflow.codegen.kernel")
+    launch = importlib.import_module("eagerflow.codegen.llvm.launch")
     rng = np.random.default_rng(0)
     arrays = tuple(rng.standard_normal(s).astype("f4") for s in ((64, 1000), (1000,)))
     start = time.perf_counter()

@@ -76,14 +76,15 @@ CASES = {
     "products": (products, [values(512, 512) for _ in range(9)]),
     "elementary functions": (elementary, [values(600, 1000), values(600, 1000)]),
     "two towers, trained": (
-        towers, [values(256, 512), values(256, 512), *(values(512, 512) for _ in range(6))]
+        towers,
+        [values(256, 512), values(256, 512), *(values(512, 512) for _ in range(6))],
     ),
     "convolutions": (
         convolutions,
         [values(8, 32, 32, 32), values(8, 32, 32, 32), *(values(3, 3, 32, 32) for _ in range(3))],
     ),
     "attention": (attention, [values(512, 256), values(512, 256)]),
-}  # fmt: skip
+}
 
 
 def compared(name, f, args, rounds):
@@ -96,8 +97,9 @@ def compared(name, f, args, rounds):
     results = {who: plan.run(args) for who, plan in plans.items()}
     for a, b in zip(*results.values(), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-4, err_msg=name)
-    times = measure({who: lambda plan=plan: plan.run(args) for who, plan in plans.items()},
-                    rounds, 0.02)  # fmt: skip
+    times = measure(
+        {who: lambda plan=plan: plan.run(args) for who, plan in plans.items()}, rounds, 0.02
+    )
     middle, spread = ratio(times["two devices"], times["one device"])
     row = {
         "name": name,
@@ -129,12 +131,16 @@ def main():
         rows.append(row)
     report("two logical devices / one", rows)
     print("of the least times: " + ", ".join(f"{r['name']} {r['best']:.2f}" for r in rows))
-    print(f"\n{'milliseconds':<24}{'plan':<14}{'predicted':>10}{'least':>10}{'median':>10}"
-          f"{'least / predicted':>20}")  # fmt: skip
+    print(
+        f"\n{'milliseconds':<24}{'plan':<14}{'predicted':>10}{'least':>10}{'median':>10}"
+        f"{'least / predicted':>20}"
+    )
     for name, plans in told.items():
         for who, t in plans.items():
-            print(f"{name:<24}{who:<14}{t['predicted']:>10.2f}{t['least']:>10.2f}"
-                  f"{t['median']:>10.2f}{t['least'] / t['predicted']:>20.2f}")  # fmt: skip
+            print(
+                f"{name:<24}{who:<14}{t['predicted']:>10.2f}{t['least']:>10.2f}"
+                f"{t['median']:>10.2f}{t['least'] / t['predicted']:>20.2f}"
+            )
     if arguments.json:
         for row in rows:
             row["predictions"] = told[row["name"]]

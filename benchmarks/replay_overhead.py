@@ -104,14 +104,12 @@ def capture_rows(options, x, y):
     array, other = jax.numpy.asarray(x.numpy()), jax.numpy.asarray(y.numpy())
     calls = {
         "ef.capture.trace": lambda: ef.capture.trace(ours, x, y),
-        "jax.make_jaxpr": lambda: jax.make_jaxpr(
-            lambda a, b: chain(jax.numpy.tanh, a, b, count)
-        )(array, other),
-        "torch.fx": lambda: torch.fx.symbolic_trace(
-            lambda a, b: chain(torch.tanh, a, b, count)
+        "jax.make_jaxpr": lambda: jax.make_jaxpr(lambda a, b: chain(jax.numpy.tanh, a, b, count))(
+            array, other
         ),
+        "torch.fx": lambda: torch.fx.symbolic_trace(lambda a, b: chain(torch.tanh, a, b, count)),
         "first call": first_call,
-    }  # fmt: skip
+    }
     graph = calls["ef.capture.trace"]()
     if len(graph.nodes) != count:
         raise AssertionError(f"{len(graph.nodes)} nodes for {count} ops")

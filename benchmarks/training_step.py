@@ -109,11 +109,16 @@ def main():
     harness.agree("losses of 5 steps", losses, 1e-4)
     rows = [
         harness.compare(
-            f"step, batch {BATCH}, against {peer}", contestants, "eagerflow", peer,
-            options.rounds, seconds=SECONDS, target=1.2,
+            f"step, batch {BATCH}, against {peer}",
+            contestants,
+            "eagerflow",
+            peer,
+            options.rounds,
+            seconds=SECONDS,
+            target=1.2,
         )
         for peer in ("PyTorch", "PyTorch fused")
-    ]  # fmt: skip
+    ]
     harness.report("eager training step of the demo's network (µs)", rows)
     if options.json:
         harness.save("training_step", rows, {"numpy": np.__version__, "torch": torch.__version__})

@@ -101,7 +101,12 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
     return as_tensor(obj, dtype, device, copy)
 
 
-_LAZY = ("capture", "nn", "testing")  # loaded when they are first used, to keep the import short
+_LAZY = (
+    "capture",
+    "kernels",
+    "nn",
+    "testing",
+)  # loaded when they are first used, to keep the import short
 _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
@@ -115,14 +120,46 @@ def __getattr__(name: str) -> Any:
 
 __all__ = sorted(
     [
-        "Device", "Dim", "GradientTape", "Tensor", "TensorSpec", "Variable", "as_dtype", "asarray",
-        "checkpoint", "custom_gradient", "debug_nans", "device", "devices", "e", "empty_cache",
-        "errors", "grad", "hessian", "inf", "jacobian", "jvp", "linalg", "memory_stats", "nan",
-        "newaxis", "pi", "random", "register_device_type", "set_logical_devices",
-        "set_memory_limit", "tensor", "value_and_grad", "vjp", "vmap",
-        *_CAPTURE, *_LAZY, *_DTYPES, *ops.__all__,
+        "Device",
+        "Dim",
+        "GradientTape",
+        "Tensor",
+        "TensorSpec",
+        "Variable",
+        "as_dtype",
+        "asarray",
+        "checkpoint",
+        "custom_gradient",
+        "debug_nans",
+        "device",
+        "devices",
+        "e",
+        "empty_cache",
+        "errors",
+        "grad",
+        "hessian",
+        "inf",
+        "jacobian",
+        "jvp",
+        "linalg",
+        "memory_stats",
+        "nan",
+        "newaxis",
+        "pi",
+        "random",
+        "register_device_type",
+        "set_logical_devices",
+        "set_memory_limit",
+        "tensor",
+        "value_and_grad",
+        "vjp",
+        "vmap",
+        *_CAPTURE,
+        *_LAZY,
+        *_DTYPES,
+        *ops.__all__,
     ]
-)  # fmt: skip
+)
 
 _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])

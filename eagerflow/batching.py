@@ -10,8 +10,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
-from eagerflow.ops.shape import broadcast_to, permute_dims
-from eagerflow.recorder import Recorder, below, custom_call, under
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.recorder import Recorder, below, custom_call, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
 
@@ -73,14 +73,16 @@ class Batching(Recorder):
             return below(self.outer, op, args, attributes)
         if isinstance(op.batch, Missing):
             raise CaptureError(
-                "there is no batching rule", op=op.name, expected=op.batch.reason,
+                "there is no batching rule",
+                op=op.name,
+                expected=op.batch.reason,
                 hint="call the function in a loop and ef.stack the results",
-            )  # fmt: skip
+            )
         whole = tuple(
             x._array.tensor if is_batched else x
             for x, is_batched in zip(args, batched, strict=True)
         )
-        out = under(self.outer, op.batch, whole, batched, self.size, **attributes)
+        out = with_recorder(self.outer, op.batch, whole, batched, self.size, **attributes)
         return tuple(map(self.wrap, out)) if isinstance(out, tuple) else self.wrap(out)
 
     def assign(self, variable: Any, value: Any) -> None:
@@ -94,20 +96,22 @@ class Batching(Recorder):
     def _check(self, variable: Any, value: Any) -> None:
         if self.holds(value):
             raise CaptureError(
-                "inside vmap the value differs between examples", op="assign",
-                argument=variable.name, hint="return the values, and assign their mean outside",
-            )  # fmt: skip
+                "inside vmap the value differs between examples",
+                op="assign",
+                argument=variable.name,
+                hint="return the values, and assign their mean outside",
+            )
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function with a gradient of its own, for the whole batch."""
 
         def whole(*values: Any) -> Any:
-            y, backward = under(self, f, *self._split(values, batched))
+            y, backward = with_recorder(self, f, *self._split(values, batched))
             results, structure = tree.flatten(y)
 
             def whole_backward(g: Any) -> Any:
                 each = self._split(tree.flatten(g)[0], [True] * len(results))
-                parts = under(self, backward, tree.unflatten(structure, each))
+                parts = with_recorder(self, backward, tree.unflatten(structure, each))
                 return tree.map_leaves(self.join, parts)
 
             return tree.map_leaves(self.join, y), whole_backward
@@ -117,7 +121,7 @@ class Batching(Recorder):
             x._array.tensor if is_batched else x
             for x, is_batched in zip(args, batched, strict=True)
         ]
-        y = under(self.outer, custom_call, whole, tuple(values))
+        y = with_recorder(self.outer, custom_call, whole, tuple(values))
         return tree.map_leaves(self.wrap, y)
 
     def _split(self, values: Any, batched: Any) -> list[Any]:
@@ -194,7 +198,8 @@ def _common_size(tensors: list[Tensor]) -> Any:
     for tensor in tensors:
         if tensor.shape[0] != size:
             raise ShapeError(
-                "the arguments hold different numbers of examples", op="vmap",
+                "the arguments hold different numbers of examples",
+                op="vmap",
                 received=", ".join(map(summary, tensors)),
-            )  # fmt: skip
+            )
     return size

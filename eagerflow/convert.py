@@ -19,16 +19,21 @@ from eagerflow.dtypes import (
     default_dtype,
     join_scalar,
     promote,
-)  # fmt: skip
+)
 from eagerflow.errors import DTypeError, ShapeError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
 __all__ = [
-    "SCALARS", "as_tensor", "from_array", "join_numbers", "number_type", "own_dtype",
+    "SCALARS",
+    "as_tensor",
+    "from_array",
+    "join_numbers",
+    "number_type",
+    "own_dtype",
     "plain_number",
-]  # fmt: skip
+]
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -211,10 +216,11 @@ def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
         if "inhomogeneous" in str(error):
             raise ShapeError(
-                "the nested lists are ragged", received=short_repr(obj),
+                "the nested lists are ragged",
+                received=short_repr(obj),
                 expected="lists of equal lengths at each depth",
                 hint="pad the rows, or keep a Python list of tensors",
-            ) from None  # fmt: skip
+            ) from None
         raise DTypeError(f"{type(obj).__name__}: {error}") from error
 
 

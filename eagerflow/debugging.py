@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow import story
+from eagerflow import provenance
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import EagerflowError
@@ -24,8 +24,8 @@ class NanWatch(Recorder):
         out = below(self.outer, op, args, attributes)
         for y in out if isinstance(out, tuple) else (out,):
             if _has_nan(y) and not any(map(_has_nan, args)):
-                code, instruction = story.caller()
-                file, line = story.line_of(code, instruction)
+                code, instruction = provenance.caller()
+                file, line = provenance.line_of(code, instruction)
                 raise EagerflowError(
                     f"the first NaN is made here, at {file}:{line}",
                     op=op.name,

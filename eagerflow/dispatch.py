@@ -23,7 +23,7 @@ from eagerflow.convert import (
     number_type,
     own_dtype,
     plain_number,
-)  # fmt: skip
+)
 from eagerflow.devices import Device, Kind, as_device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
@@ -33,17 +33,24 @@ from eagerflow.errors import (
     DTypeError,
     EagerflowError,
     ShapeError,
-)  # fmt: skip
+)
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
-from eagerflow.recorder import next_key, now, process, under
+from eagerflow.recorder import next_key, process, recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, joining, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "bind", "bind_operator", "canonical", "check", "compute", "internal", "record", "user_frame",
-]  # fmt: skip
+    "bind",
+    "bind_operator",
+    "canonical",
+    "check",
+    "compute",
+    "internal",
+    "record",
+    "user_frame",
+]
 
 _frame = sys._getframe
 _new = object.__new__
@@ -82,7 +89,7 @@ def bind_unary(op: Op) -> Call:
                 return y
             except Exception:  # the long way succeeds, or explains
                 pass
-        append, recorder, run = now()
+        append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
@@ -92,7 +99,7 @@ def bind_unary(op: Op) -> Call:
         try:
             out = run(fn, x._array)
         except Exception as error:
-            out = rescue(error, op, (x,), {}, fn)
+            out = explain_failure(error, op, (x,), {}, fn)
         y = _new(Tensor)
         y._array = out if type(out) is kind.array_type else kind.wrap(out)
         y._kind = kind
@@ -138,7 +145,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 return y
             except Exception:  # the long way succeeds, or explains
                 pass
-        append, recorder, run = now()
+        append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
@@ -155,7 +162,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         try:
             out = run(fn, a, b)
         except Exception as error:
-            out = rescue(error, op, (x1, x2), {}, fn)
+            out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _new(Tensor)
         y._array = out if type(out) is kind.array_type else kind.wrap(out)
         y._kind = kind
@@ -261,7 +268,7 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
 
 def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """A call of any form, step by step: bind, bring into shape, compute, record."""
-    append, recorder, _ = now()
+    append, recorder, _ = recorder_state()
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, attributes = op.bind(args, attributes)
@@ -384,7 +391,7 @@ def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = 
     try:
         if dtype is None and number_type(x) is not None:
             return x
-        used = fresh and now()[1] is None
+        used = fresh and recorder_state()[1] is None
         return as_tensor(x, dtype, home, copy=None if used else True, kept=not used)
     except EagerflowError as error:
         error.op, error.argument = op.name, op.argument(position)
@@ -406,7 +413,7 @@ def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
         dtype = reduce(promote, map(own_dtype, firm)) if firm else None
         return join_numbers(dtype, single)
     except EagerflowError as error:
-        raise _told(error, op, tuple(data)) from None
+        raise with_context(error, op, tuple(data)) from None
 
 
 def _allowed(op: Op, position: int, dtype: DType) -> DType:
@@ -419,9 +426,12 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
         return usual
     names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(
-        f"dtype {dtype.name} is not taken", op=op.name, argument=op.argument(position),
-        expected=f"one of {names}", hint=f"{op.argument(position)}.astype(...)",
-    )  # fmt: skip
+        f"dtype {dtype.name} is not taken",
+        op=op.name,
+        argument=op.argument(position),
+        expected=f"one of {names}",
+        hint=f"{op.argument(position)}.astype(...)",
+    )
 
 
 def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> Device:
@@ -429,7 +439,9 @@ def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> Device:
     if all(x._kind.device is device for x in tensors):
         return device
     hint = f"x.to({str(device)!r}) moves a tensor"
-    raise _told(DeviceError("the operands are on different devices", hint=hint), op, tuple(data))
+    raise with_context(
+        DeviceError("the operands are on different devices", hint=hint), op, tuple(data)
+    )
 
 
 def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -437,7 +449,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if not op.trusted:
         check(op, data, attributes)
     if op.on_tensors:
-        return under(None, op.kernel, None, *data, **attributes)
+        return with_recorder(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
     place = as_device(attributes["device"]) if "device" in attributes else None
     if first is None:
@@ -449,9 +461,9 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         kind = place.kind(kind.dtype)
     arrays = [x._array if type(x) is Tensor else x for x in data]
     try:
-        out = now()[2](fn, *arrays, **attributes)
+        out = recorder_state()[2](fn, *arrays, **attributes)
     except Exception as error:
-        out = rescue(error, op, data, attributes, fn)
+        out = explain_failure(error, op, data, attributes, fn)
     if isinstance(out, tuple):
         return tuple(_wrapped(part, kind) for part in out)
     return _wrapped(out, kind)
@@ -504,9 +516,13 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
 
 
 def record(
-    append: Any, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], out: Any,
+    append: Any,
+    op: Op,
+    data: tuple[Any, ...],
+    attributes: dict[str, Any],
+    out: Any,
     origin: Any = None,
-) -> None:  # fmt: skip
+) -> None:
     """Append an entry for a call whose arguments are watched, and give its results keys.
 
     ``origin`` is the code and instruction that it belongs to, where that is not the caller.
@@ -547,10 +563,10 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     try:
         return op.infer(*specs, **attributes)
     except EagerflowError as error:
-        raise _told(error, op, data) from None
+        raise with_context(error, op, data) from None
 
 
-def rescue(
+def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
@@ -564,7 +580,7 @@ def rescue(
         except EagerflowError as found:
             error = found
     if isinstance(error, EagerflowError):
-        raise _told(error, op, data) from None
+        raise with_context(error, op, data) from None
     for x in data:
         if type(x) is Tensor and type(x._array) is not x._kind.array_type:
             x._array.refuse(op.name)
@@ -578,10 +594,10 @@ def rescue(
         if isinstance(error, cause):
             cls = ours
             break
-    raise _told(cls(f"{error}"), op, data) from error
+    raise with_context(cls(f"{error}"), op, data) from error
 
 
-def _told(error: EagerflowError, op: Op, data: tuple[Any, ...]) -> EagerflowError:
+def with_context(error: EagerflowError, op: Op, data: tuple[Any, ...]) -> EagerflowError:
     """``error`` with the op's name and a list of what was received."""
     error.op = error.op or op.name
     if not error.received:

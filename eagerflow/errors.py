@@ -68,9 +68,11 @@ class EagerflowError(Exception):
         parts = [printable(part) for part in (self.op, self.argument) if part]
         lines = [": ".join([*parts, _lines(self.problem)])]
         for title, words in (
-            ("at", self.at), ("received", self.received), ("expected", self.expected),
+            ("at", self.at),
+            ("received", self.received),
+            ("expected", self.expected),
             ("try", self.hint),
-        ):  # fmt: skip
+        ):
             if words:
                 lines.append(f"  {title}: {_lines(words)}")
         return "\n".join(lines)

@@ -7,13 +7,13 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from eagerflow import story, tree
+from eagerflow import provenance, tree
 from eagerflow.dtypes import is_inexact
 from eagerflow.op import Missing, Op
-from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan
-from eagerflow.ops.creation import zeros_like
-from eagerflow.ops.shape import broadcast_to
-from eagerflow.recorder import Recorder, below, custom_call, next_key, under
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import add, multiply, multiply_no_nan
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.recorder import Recorder, below, custom_call, next_key, with_recorder
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
@@ -53,10 +53,10 @@ class Forward(Recorder):
         tangents = [self.tangent(x) for x in args]
         if any(t is not None for t in tangents):
             if isinstance(op.jvp, Missing):
-                place = (op, None, *story.caller())
+                place = (op, None, *provenance.caller())
                 self.ends[place] = self.ends.get(place, 0) | self.sources(*args)
             else:
-                moved = under(self.outer, push_forward, op, tangents, out, args, attributes)
+                moved = with_recorder(self.outer, push_forward, op, tangents, out, args, attributes)
                 self._keep(out, moved, self.sources(*args))
         return out
 
@@ -70,7 +70,7 @@ class Forward(Recorder):
     def leave(self, tensor: Any, how: str) -> None:
         sources = self.sources(tensor)
         if sources:
-            place = (how, *story.caller())
+            place = (how, *provenance.caller())
             self.left[place] = self.left.get(place, 0) | sources
         super().leave(tensor, how)
 
@@ -78,7 +78,7 @@ class Forward(Recorder):
         """Why no result depends on the source with this number."""
         ends = [entry for entry, bits in self.ends.items() if bits >> source & 1]
         left = [(source, *place) for place, bits in self.left.items() if bits >> source & 1]
-        return story.ended(ends, left, {source})
+        return provenance.ended(ends, left, {source})
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         backward: list[Any] = []
@@ -88,7 +88,7 @@ class Forward(Recorder):
             backward.append(rule)
             return y, rule
 
-        y = under(self.outer, custom_call, kept, args)
+        y = with_recorder(self.outer, custom_call, kept, args)
         tangents = [self.tangent(x) for x in args]
         if any(t is not None for t in tangents):
             outs, structure = tree.flatten(y)
@@ -97,7 +97,7 @@ class Forward(Recorder):
                 parts = backward[0](tree.unflatten(structure, units))
                 return tuple(parts) if isinstance(parts, tuple | list) else (parts,)
 
-            moved = under(self.outer, transpose, rules, tuple(outs), tangents)
+            moved = with_recorder(self.outer, transpose, rules, tuple(outs), tangents)
             self._keep(tuple(outs), tuple(moved), self.sources(*args))
         return y
 

@@ -125,16 +125,24 @@ def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, An
 
 
 for _name, _op, _gives in (
-    ("add", "add", None), ("sub", "subtract", None), ("mul", "multiply", None),
-    ("truediv", "divide", float), ("floordiv", "floor_divide", None),
-    ("mod", "remainder", None), ("pow", "power", None),
-):  # fmt: skip
+    ("add", "add", None),
+    ("sub", "subtract", None),
+    ("mul", "multiply", None),
+    ("truediv", "divide", float),
+    ("floordiv", "floor_divide", None),
+    ("mod", "remainder", None),
+    ("pow", "power", None),
+):
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, _gives))
     setattr(Number, f"__r{_name}__", _arithmetic(_op, True, _gives))
 for _name, _op in (
-    ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
-    ("eq", "equal"), ("ne", "not_equal"),
-):  # fmt: skip
+    ("lt", "less"),
+    ("le", "less_equal"),
+    ("gt", "greater"),
+    ("ge", "greater_equal"),
+    ("eq", "equal"),
+    ("ne", "not_equal"),
+):
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
 
 

@@ -236,8 +236,9 @@ class Op:
             if len(args) - count > len(attributes):
                 raise KeywordError(
                     f"{count + len(attributes)} arguments are taken at most, {len(args)} came",
-                    op=self.name, expected=self._usage(),
-                )  # fmt: skip
+                    op=self.name,
+                    expected=self._usage(),
+                )
             for name, value in zip(self.attributes, args[count:], strict=False):
                 attributes[name] = self._freeze(name, value)
         given = len(data)
@@ -298,9 +299,21 @@ class Op:
 
 
 _FACTS = (
-    "dtypes", "infer", "partials", "vjp", "jvp", "saves", "batch", "split", "cost", "onnx",
-    "scalar", "samples", "errors", "reference",
-)  # fmt: skip
+    "dtypes",
+    "infer",
+    "partials",
+    "vjp",
+    "jvp",
+    "saves",
+    "batch",
+    "split",
+    "cost",
+    "onnx",
+    "scalar",
+    "samples",
+    "errors",
+    "reference",
+)
 
 
 class OpSignature(inspect.Signature):
@@ -408,9 +421,30 @@ def custom_op(name: str, vjp: Rule) -> Op:
     """An op for one recorded call of a user's function, known by its backward rule alone."""
     none = Missing("a function of the user's")
     return Op(
-        name, "custom", vjp, name, ("args",), {}, True, (frozenset(),), (), vjp, none, vjp, none,
-        frozenset(), none, none, vjp, none, none, vjp, vjp, none, outputs=2,
-    )  # fmt: skip
+        name,
+        "custom",
+        vjp,
+        name,
+        ("args",),
+        {},
+        True,
+        (frozenset(),),
+        (),
+        vjp,
+        none,
+        vjp,
+        none,
+        frozenset(),
+        none,
+        none,
+        vjp,
+        none,
+        none,
+        vjp,
+        vjp,
+        none,
+        outputs=2,
+    )
 
 
 def spec_of(value: Any) -> TensorSpec:

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
     from eagerflow.op import Op
 
 __all__ = [
-    "Recorder", "below", "custom_call", "next_key", "now", "outside", "process", "recording",
-    "scope", "scopes", "under",
-]  # fmt: skip
+    "Recorder",
+    "below",
+    "custom_call",
+    "next_key",
+    "recorder_state",
+    "unrecorded",
+    "process",
+    "recording",
+    "scope",
+    "scopes",
+    "with_recorder",
+]
 
 next_key = itertools.count().__next__
 """Gives the number that identifies one recorded value, in all tapes and threads."""
@@ -58,7 +67,7 @@ class Recorder(ScopeGuard):
         """Become the innermost recorder of this thread."""
         if self._before is not None:
             raise EagerflowError(f"this {type(self).__name__} is entered already")
-        before = now()
+        before = recorder_state()
         self._thread = threading.get_ident()
         self.outer = before[1]
         self.opened()
@@ -73,7 +82,7 @@ class Recorder(ScopeGuard):
             return None
         if self._thread != threading.get_ident():
             return EagerflowError(f"this {type(self).__name__} was entered in another thread")
-        innermost = inner = now()[1]
+        innermost = inner = recorder_state()[1]
         while inner is not None and inner is not self:
             inner = inner.outer
         if inner is self:
@@ -190,11 +199,13 @@ _runner = _Runner()
 # recorders, and starts empty in a new thread.
 _State = tuple[Append | None, "Recorder | None", Callable[..., Any]]
 _now: ContextVar[_State] = ContextVar("eagerflow_recorder", default=(None, None, process.run))
-now = _now.get
+recorder_state = _now.get
 """Gives the innermost recorder's ``append``, the recorder itself, and a quiet runner."""
 
 
-def under(recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def with_recorder(
+    recorder: Recorder | None, f: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
     """``f(...)`` with ``recorder`` as the innermost one, in a context that the call leaves."""
     state = recorder.append if recorder else None, recorder, _runner.run
     return call_with(_now, state, f, *args, **kwargs)
@@ -205,12 +216,12 @@ def recording() -> bool:
     return bool(process.recorders) and _now.get()[1] is not None
 
 
-def outside(what: str, f: Callable[..., Any], *args: Any) -> Any:
+def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
     """``f(...)`` seen by no recorder, as for making state that lasts, such as weights."""
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     if recorder is None:
         return f(*args)
-    result = under(None, f, *args)
+    result = with_recorder(None, f, *args)
     recorder.created(what)
     return result
 
@@ -219,12 +230,12 @@ def below(
     recorder: Recorder | None, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> Any:
     """Call ``op`` as if ``recorder`` were the innermost one."""
-    return under(recorder, op.call, *args, **attributes)
+    return with_recorder(recorder, op.call, *args, **attributes)
 
 
 def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The value of ``f``, which returns it together with a backward function of its own."""
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     return f(*args)[0] if recorder is None else recorder.custom_call(f, args)
 
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from eagerflow import batching, story, tree
+from eagerflow import batching, provenance, tree
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import record
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.op import Op, custom_op
-from eagerflow.ops.arithmetic import add, multiply, multiply_no_nan, negative
-from eagerflow.ops.complexes import conj
-from eagerflow.ops.creation import eye, ones_like, zeros, zeros_like
-from eagerflow.ops.shape import reshape
+from eagerflow.ops.creation.filled import eye, ones_like, zeros, zeros_like
+from eagerflow.ops.elementwise.arithmetic import add, multiply, multiply_no_nan, negative
+from eagerflow.ops.elementwise.complexes import conj
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.recorder import (
     ATTRIBUTES,
     CODE,
@@ -34,8 +34,8 @@ from eagerflow.recorder import (
     below,
     custom_call,
     next_key,
-    now,
-    under,
+    recorder_state,
+    with_recorder,
 )
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -104,7 +104,7 @@ class GradientTape(Recorder):
             backward.append(rule)
             return y, rule
 
-        y = under(self.outer, custom_call, kept, args)
+        y = with_recorder(self.outer, custom_call, kept, args)
         return self.record_custom(f.__name__, args, y, backward[0])
 
     def record_custom(
@@ -115,16 +115,17 @@ class GradientTape(Recorder):
         Gives the same values as Tensors of their own, since ``y`` may hold an argument.
         """
         leaves, structure = tree.flatten(y)
-        outs = [under(self.outer, reshape, leaf, leaf.shape) for leaf in leaves]
+        outs = [with_recorder(self.outer, reshape, leaf, leaf.shape) for leaf in leaves]
 
         def vjp(g: Any, *_: Any) -> tuple[Any, ...]:
             parts = backward(tree.unflatten(structure, g))
             parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
             if len(parts) != len(args):
                 raise GradientError(
-                    f"backward gave {len(parts)} gradients", op=name,
+                    f"backward gave {len(parts)} gradients",
+                    op=name,
                     expected=f"{len(args)}, one for each argument (None where there is none)",
-                )  # fmt: skip
+                )
             return parts
 
         vjp.kept = getattr(backward, "kept", ())  # type: ignore[attr-defined]
@@ -133,7 +134,7 @@ class GradientTape(Recorder):
         return tree.unflatten(structure, outs)
 
     def leave(self, tensor: Any, how: str) -> None:
-        self._left.append((tensor._key, how, *story.caller()))
+        self._left.append((tensor._key, how, *provenance.caller()))
         super().leave(tensor, how)
 
     def watch(self, values: Any) -> None:
@@ -200,9 +201,10 @@ class GradientTape(Recorder):
     ) -> Any:
         if unconnected not in ("raise", "none", "zero"):
             raise GradientError(
-                f"{unconnected!r} is not a choice", argument="unconnected",
+                f"{unconnected!r} is not a choice",
+                argument="unconnected",
                 expected="'raise', 'none' or 'zero'",
-            )  # fmt: skip
+            )
         if self._used:
             raise GradientError(
                 "this tape has given its gradient and holds nothing any more",
@@ -215,13 +217,13 @@ class GradientTape(Recorder):
         if unconnected == "raise":
             for source in leaves:
                 if not start or not self._keys_of(source):
-                    raise story.unconnected(source, self.why(target, source))
+                    raise provenance.unconnected(source, self.why(target, source))
         ends: list[Any] = []
         found = self._collect(start, leaves, ends, keep)
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
                 keys = self._keys_of(source)
-                raise story.unconnected(source, story.ended(ends, self._left, keys))
+                raise provenance.unconnected(source, provenance.ended(ends, self._left, keys))
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
         if not keep:
@@ -231,9 +233,11 @@ class GradientTape(Recorder):
     def _check_source(self, source: Any) -> None:
         if type(source) is not Tensor and type(source) is not Variable:
             raise GradientError(
-                f"a {type(source).__name__} has no gradient", received=summary(source),
-                expected="Tensors and Variables", hint="ef.tensor(value), used in the computation",
-            )  # fmt: skip
+                f"a {type(source).__name__} has no gradient",
+                received=summary(source),
+                expected="Tensors and Variables",
+                hint="ef.tensor(value), used in the computation",
+            )
         if not is_inexact(source.dtype):
             raise GradientError(
                 f"there is no gradient with respect to {source.dtype.name} values",
@@ -261,9 +265,11 @@ class GradientTape(Recorder):
             g = ones_like(tensor) if weight is None else as_tensor(weight, tensor.dtype)
             if g.shape != tensor.shape:
                 raise ShapeError(
-                    "a gradient has the shape of its target", argument="output_gradients",
-                    received=summary(g), expected=summary(tensor),
-                )  # fmt: skip
+                    "a gradient has the shape of its target",
+                    argument="output_gradients",
+                    received=summary(g),
+                    expected=summary(tensor),
+                )
             if tensor._key is not None:
                 start[tensor._key] = _total([start.get(tensor._key), g])
         return start
@@ -283,8 +289,8 @@ class GradientTape(Recorder):
             # The walk uses up the entries, so that memory is given back on the way, and a
             # one-shot tape that is still open does not record its own gradient.
             entries, self._entries, self._used = self._entries, [], True
-            if now()[1] is self:
-                grads = under(self.outer, pull_back, entries, start, wanted, reached, ends)
+            if recorder_state()[1] is self:
+                grads = with_recorder(self.outer, pull_back, entries, start, wanted, reached, ends)
             else:
                 grads = pull_back(entries, start, wanted, reached, ends)
         return [_total([grads[k] for k in sorted(own) if k in grads]) for own in keys]
@@ -331,9 +337,9 @@ class GradientTape(Recorder):
         >>> print(tape.why(y, x))
         the path breaks at argmax (...): the result is an index, ...
         """
-        return story.why(self._entries, self._left, target, self._keys_of(source))
+        return provenance.why(self._entries, self._left, target, self._keys_of(source))
 
-    def memory(self) -> story.MemoryReport:
+    def memory(self) -> provenance.MemoryReport:
         """Bytes that the tape keeps for the gradient, by the user's source line.
 
         >>> x = ef.tensor([1.0, 2.0])
@@ -343,7 +349,7 @@ class GradientTape(Recorder):
         >>> tape.memory().total
         8
         """
-        return story.MemoryReport(self._entries)
+        return provenance.MemoryReport(self._entries)
 
     def __repr__(self) -> str:
         status = "used up" if self._used else "recording" if self._before else "closed"
@@ -391,7 +397,7 @@ def pull_back(
     through which no gradient passes are added to ``ends``.
     """
     product = multiply
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     lost: set[int] = set()  # values behind a link that carries no gradient, such as a cast
     while entries:
         entry = entries.pop()
@@ -419,7 +425,7 @@ def pull_back(
             else:
                 _follow_lost(entry, lost, ends)
         except Exception as error:
-            where = f"while computing the gradient of {op.name}, {story.place(entry)}"
+            where = f"while computing the gradient of {op.name}, {provenance.place(entry)}"
             error.add_note(printable(where))
             raise
     if recorder is not None:

@@ -16,7 +16,7 @@ from eagerflow.devices import Device, Kind, as_device
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ops
-from eagerflow.recorder import now
+from eagerflow.recorder import recorder_state
 
 __all__ = ["Operators", "Tensor", "joining", "new_tensor"]
 
@@ -115,7 +115,7 @@ class Tensor(Operators):
         array = self._array
         if type(array) is not self._kind.array_type:
             array.refuse(how)
-        if self._key is not None and (recorder := now()[1]) is not None:
+        if self._key is not None and (recorder := recorder_state()[1]) is not None:
             recorder.leave(self, how)
         return array
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from eagerflow import story, tree
+from eagerflow import provenance, tree
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
@@ -14,8 +14,8 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.op import Op
-from eagerflow.ops.creation import eye, zeros_like
-from eagerflow.recorder import Recorder, below, custom_call, now
+from eagerflow.ops.creation.filled import eye, zeros_like
+from eagerflow.recorder import Recorder, below, custom_call, recorder_state
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -41,9 +41,11 @@ def _differentiable(args: tuple[Any, ...], argnums: Any, op: str) -> tuple[list[
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise GradientError(
-                f"there is no argument {n}", op=op, argument="argnums",
+                f"there is no argument {n}",
+                op=op,
+                argument="argnums",
                 received=f"{len(args)} arguments",
-            )  # fmt: skip
+            )
         values[n] = tree.map_leaves(_fresh, values[n])
     chosen = [values[n] for n in numbers]
     return values, tuple(chosen) if isinstance(argnums, tuple | list) else chosen[0]
@@ -66,9 +68,11 @@ def same_value(tensor: Tensor) -> Tensor:
 def _check_unconnected(unconnected: Any, op: str) -> None:
     if unconnected not in ("raise", "zero"):
         raise GradientError(
-            f"{unconnected!r} is not a choice", op=op, argument="unconnected",
+            f"{unconnected!r} is not a choice",
+            op=op,
+            argument="unconnected",
             expected="'raise' or 'zero'",
-        )  # fmt: skip
+        )
 
 
 def value_and_grad(
@@ -96,10 +100,11 @@ def value_and_grad(
         y = result[0] if has_aux else result
         if not isinstance(y, Tensor) or y.size != 1:
             raise ShapeError(
-                "the function must return a tensor of one element", op="grad",
+                "the function must return a tensor of one element",
+                op="grad",
                 received=summary(y),
                 hint="sum or average it first, or use ef.jacobian",
-            )  # fmt: skip
+            )
         return result, tape.gradient(y, sources, unconnected=unconnected)
 
     return with_gradient
@@ -170,16 +175,19 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
             tangent = as_tensor(direction, leaf.dtype)
             if tangent.shape != leaf.shape:
                 raise ShapeError(
-                    "a tangent has the shape of its primal", op="jvp", argument="tangents",
-                    received=summary(tangent), expected=summary(leaf),
-                )  # fmt: skip
+                    "a tangent has the shape of its primal",
+                    op="jvp",
+                    argument="tangents",
+                    received=summary(tangent),
+                    expected=summary(leaf),
+                )
             forward.seed(leaf, tangent, 1 << i)
         y = f(*values)
     if unconnected == "raise":
         used = forward.sources(*tree.flatten(y)[0])
         for i, leaf in enumerate(leaves):
             if is_inexact(leaf.dtype) and not used >> i & 1:
-                raise story.unconnected(leaf, forward.ended(i))
+                raise provenance.unconnected(leaf, forward.ended(i))
 
     def moved(value: Any) -> Any:
         tangent = forward.tangent(value)
@@ -204,9 +212,11 @@ def jacobian(
     """
     if mode not in ("reverse", "forward"):
         raise GradientError(
-            f"{mode!r} is not a mode", op="jacobian", argument="mode",
+            f"{mode!r} is not a mode",
+            op="jacobian",
+            argument="mode",
             expected="'reverse' or 'forward'",
-        )  # fmt: skip
+        )
     _check_unconnected(unconnected, "jacobian")
     rows = _reverse_rows if mode == "reverse" else _forward_columns
 
@@ -381,13 +391,15 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
     keep = _POLICIES.get(policy)
     if keep is None:
         raise GradientError(
-            f"{policy!r} is not a policy", op="checkpoint", argument="policy",
+            f"{policy!r} is not a policy",
+            op="checkpoint",
+            argument="policy",
             expected="one of " + ", ".join(repr(p) for p in _POLICIES if p),
-        )  # fmt: skip
+        )
 
     @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
-        tape = now()[1]
+        tape = recorder_state()[1]
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
         with _Inputs(keep) as seen:

@@ -14,9 +14,15 @@ from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Structure", "flatten", "flatten_up_to", "instances", "map_leaves", "paths", "register",
+    "Structure",
+    "flatten",
+    "flatten_up_to",
+    "instances",
+    "map_leaves",
+    "paths",
+    "register",
     "unflatten",
-]  # fmt: skip
+]
 
 
 class Structure(NamedTuple):
@@ -140,9 +146,11 @@ def _flatten(nest: Any, leaves: list[Any]) -> Structure:
     cls = type(nest)
     keys, items = rule.split(nest)
     children = tuple([_flatten(item, leaves) for item in items])
-    return Structure(cls, keys, children) if cls in _rules else Structure(
-        cls, keys, children, _state(nest)
-    )  # fmt: skip
+    return (
+        Structure(cls, keys, children)
+        if cls in _rules
+        else Structure(cls, keys, children, _state(nest))
+    )
 
 
 def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:

@@ -16,13 +16,17 @@ from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.locks import writing
 from eagerflow.op import ops
-from eagerflow.recorder import Recorder, next_key, now
+from eagerflow.recorder import Recorder, next_key, recorder_state
 from eagerflow.tensor import Operators, Tensor, joining, new_tensor
 
 __all__ = [
-    "Variable", "assign_together", "may_be_random_state", "put_together",
-    "read_together", "replace_values",
-]  # fmt: skip
+    "Variable",
+    "assign_together",
+    "may_be_random_state",
+    "put_together",
+    "read_together",
+    "replace_values",
+]
 
 _count = itertools.count()
 
@@ -52,7 +56,7 @@ class Variable(Operators):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        recorder = now()[1]
+        recorder = recorder_state()[1]
         tensor = as_tensor(value, dtype, device, copy=True)
         if recorder is not None and type(tensor._array) is not tensor._kind.array_type:
             tensor = recorder.initial(tensor)
@@ -85,7 +89,7 @@ class Variable(Operators):
     @property
     def value(self) -> Tensor:
         """The Tensor held now."""
-        recorder = now()[1]
+        recorder = recorder_state()[1]
         if recorder is not None:
             tensor: Tensor = recorder.read(self)
             return tensor
@@ -97,7 +101,7 @@ class Variable(Operators):
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
         tensor = self.fitted(value)
-        recorder = now()[1]
+        recorder = recorder_state()[1]
         if recorder is None:
             self.current = tensor
         else:
@@ -138,7 +142,7 @@ class Variable(Operators):
 
     def exchange(self, old: Tensor, new: Tensor) -> bool:
         """Hold ``new``, a result of ops, if ``old`` still is held; whether it was."""
-        recorder = now()[1]
+        recorder = recorder_state()[1]
         return self.replace(old, new) if recorder is None else recorder.exchange(self, old, new)
 
     def replace(self, old: Tensor, new: Tensor) -> bool:
@@ -254,7 +258,7 @@ def put_together(values: dict[Variable, Tensor]) -> None:
 def assign_together(values: dict[Variable, Any]) -> None:
     """Give Variables new values, all in one moment; raises as ``assign`` does, before any."""
     fitted = {variable: variable.fitted(value) for variable, value in values.items()}
-    watching = recorder = now()[1]
+    watching = recorder = recorder_state()[1]
     while recorder is not None and type(recorder).assign is Recorder.assign:
         recorder = recorder.outer
     if recorder is not None and watching is not None:  # somebody writes assignments down
@@ -277,8 +281,20 @@ joining[Variable] = True
 
 # What a Tensor can do besides ops, a Variable does with its value.
 for _name in (
-    "item", "tolist", "__bool__", "__float__", "__int__", "__complex__", "__index__",
-    "__array__", "__array_namespace__", "__dlpack__", "__dlpack_device__", "__len__", "__iter__",
-    "__contains__", "__format__",
-):  # fmt: skip
+    "item",
+    "tolist",
+    "__bool__",
+    "__float__",
+    "__int__",
+    "__complex__",
+    "__index__",
+    "__array__",
+    "__array_namespace__",
+    "__dlpack__",
+    "__dlpack_device__",
+    "__len__",
+    "__iter__",
+    "__contains__",
+    "__format__",
+):
     setattr(Variable, _name, _delegate(_name))

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture.ledger import events
-from eagerflow.kernels import threads
+from eagerflow.capture.guards import events
 from eagerflow.locks import writing
 from eagerflow.nn.layer import _training
-from eagerflow.recorder import now, process, scopes
+from eagerflow.recorder import process, recorder_state, scopes
+from eagerflow.runtime import threads
 
 BLAS = threads._blas()
 BLAS_THREADS = BLAS[1]() if BLAS else None
@@ -36,7 +36,7 @@ def descriptors():
 
 def nothing_is_held():
     """Assert that no context of eagerflow's is entered, in any thread."""
-    assert now()[1] is None and not process.recorders
+    assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
     assert not threads._lent and not threads._blas_users and not threads._local.alone
     assert not BLAS or BLAS[1]() == BLAS_THREADS
@@ -357,9 +357,19 @@ class Partitioned(Counting):
 
 
 ACTIVITIES = [
-    Eager, Backward, Tracing, Captured, SessionRuns, Extending, Saving, Loading, Fitting,
-    Training, Drawing, Verifying,
-]  # fmt: skip
+    Eager,
+    Backward,
+    Tracing,
+    Captured,
+    SessionRuns,
+    Extending,
+    Saving,
+    Loading,
+    Fitting,
+    Training,
+    Drawing,
+    Verifying,
+]
 
 
 class Guest:

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from eagerflow.capture import visitors
-from eagerflow.capture.ledger import events
-from eagerflow.recorder import under
+from eagerflow.capture.guards import events
+from eagerflow.recorder import with_recorder
 from tests.activities import ACTIVITIES, Guest, Partitioned, Tracing, in_child, nothing_is_held
 from tests.interrupts import (
     AtTimes,
@@ -20,7 +20,7 @@ from tests.interrupts import (
     interrupted_at_times,
 )
 
-pytest_plugins = ["tests.capture.several_devices"]
+pytest_plugins = ["tests.capture.placement.several_devices"]
 
 MOMENTS = 40  # of each activity; the soak run takes every bytecode
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
@@ -65,7 +65,7 @@ def test_exceptions_at_bytecodes(activity, quiet):
 def test_guests_at_bytecodes(activity):
     guest = Guest(traces=False)  # nothing can be traced inside of a trace function
     for at in moments(activity, MOMENTS // 2):
-        tried(activity, at, (lambda place: under(None, guest),))
+        tried(activity, at, (lambda place: with_recorder(None, guest),))
     assert guest.calls > MOMENTS // 4
 
 

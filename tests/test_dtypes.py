@@ -202,9 +202,11 @@ def test_dtype_is_that_of_the_result_or_is_refused(name):
 def test_bools_are_added_as_numpy_does():
     x = np.array([[0.0, 2.0, -2.0], [0.0, 0.0, 0.0]])
     for ours, numpys in (
-        (ef.sum, np.sum), (ef.prod, np.prod), (ef.cumulative_sum, np.cumsum),
+        (ef.sum, np.sum),
+        (ef.prod, np.prod),
+        (ef.cumulative_sum, np.cumsum),
         (ef.cumulative_prod, np.cumprod),
-    ):  # fmt: skip
+    ):
         for axis in (0, 1):
 
             def f(x):

@@ -16,7 +16,7 @@ from eagerflow.errors import (
     IndexRangeError,
     ShapeError,
 )
-from eagerflow.recorder import now, process
+from eagerflow.recorder import process, recorder_state
 
 BASES = {
     "ShapeError": ValueError,
@@ -93,62 +93,237 @@ def entered_twice():
         pass
 
 
-# ruff: noqa: E501 - a table is read in rows
 # call, class, op, argument, words of the problem, what was received, what is expected
 WRONG = [
-    (lambda: X + ef.ones((2,)), ShapeError, "add", None, "do not broadcast", "x1 float32(2, 3)", "sizes"),
-    (lambda: ef.ones((2,)) * X, ShapeError, "multiply", None, "do not broadcast", "x2 float32(2, 3)", ""),
-    (lambda: X.reshape((4, 2)), ShapeError, "reshape", "shape", "6 elements", "float32(2, 3)", "product is 6"),
-    (lambda: X.reshape((-1, -1)), ShapeError, "reshape", "shape", "6 elements", "float32(2, 3)", "at most one"),
-    (lambda: X.reshape("ab"), ShapeError, "reshape", None, "is not a size", "float32(2, 3)", "integers"),
-    (lambda: ef.sum(X, axis=2), ShapeError, "sum", "axis", "axis 2 does not exist", "float32(2, 3)", "-2 to 1"),
+    (
+        lambda: X + ef.ones((2,)),
+        ShapeError,
+        "add",
+        None,
+        "do not broadcast",
+        "x1 float32(2, 3)",
+        "sizes",
+    ),
+    (
+        lambda: ef.ones((2,)) * X,
+        ShapeError,
+        "multiply",
+        None,
+        "do not broadcast",
+        "x2 float32(2, 3)",
+        "",
+    ),
+    (
+        lambda: X.reshape((4, 2)),
+        ShapeError,
+        "reshape",
+        "shape",
+        "6 elements",
+        "float32(2, 3)",
+        "product is 6",
+    ),
+    (
+        lambda: X.reshape((-1, -1)),
+        ShapeError,
+        "reshape",
+        "shape",
+        "6 elements",
+        "float32(2, 3)",
+        "at most one",
+    ),
+    (
+        lambda: X.reshape("ab"),
+        ShapeError,
+        "reshape",
+        None,
+        "is not a size",
+        "float32(2, 3)",
+        "integers",
+    ),
+    (
+        lambda: ef.sum(X, axis=2),
+        ShapeError,
+        "sum",
+        "axis",
+        "axis 2 does not exist",
+        "float32(2, 3)",
+        "-2 to 1",
+    ),
     (lambda: ef.sum(X, axis=(0, -2)), ShapeError, "sum", "axis", "repeat", "float32(2, 3)", ""),
-    (lambda: ef.sum(X, axis=1.5), ShapeError, "sum", "axis", "is not an axis", "float32(2, 3)", "integer"),
+    (
+        lambda: ef.sum(X, axis=1.5),
+        ShapeError,
+        "sum",
+        "axis",
+        "is not an axis",
+        "float32(2, 3)",
+        "integer",
+    ),
     (lambda: X @ X, ShapeError, "matmul", None, "", "x1 float32(2, 3)", ""),
     (lambda: X @ ef.tensor(1.0), ShapeError, "matmul", None, "", "float32()", ""),
-    (lambda: ef.permute_dims(X, (0, 0)), ShapeError, "permute_dims", "axes", "repeat", "float32(2, 3)", ""),
-    (lambda: ef.broadcast_to(X, (3, 3)), ShapeError, "broadcast_to", None, "broadcast", "float32(2, 3)", ""),
+    (
+        lambda: ef.permute_dims(X, (0, 0)),
+        ShapeError,
+        "permute_dims",
+        "axes",
+        "repeat",
+        "float32(2, 3)",
+        "",
+    ),
+    (
+        lambda: ef.broadcast_to(X, (3, 3)),
+        ShapeError,
+        "broadcast_to",
+        None,
+        "broadcast",
+        "float32(2, 3)",
+        "",
+    ),
     (lambda: ef.zeros((2, -1)), ShapeError, "zeros", None, "negative", "", "at least 0"),
     (lambda: ef.zeros((2**40, 2**40)), ShapeError, "zeros", None, "too large", "", "elements"),
     (lambda: ef.ones((2.5,)), ShapeError, "ones", None, "is not a size", "", ""),
-    (lambda: ef.max(ef.zeros((0,))), ShapeError, "max", None, "nothing to reduce", "float32(0,)", ""),
+    (
+        lambda: ef.max(ef.zeros((0,))),
+        ShapeError,
+        "max",
+        None,
+        "nothing to reduce",
+        "float32(0,)",
+        "",
+    ),
     (lambda: ef.concat([X, I]), ShapeError, "concat", None, "", "", ""),
     (lambda: ef.sin("a"), DTypeError, "sin", "x", "a str", "", "NumPy arrays"),
     (lambda: ef.add(X, object()), DTypeError, "add", "x2", "an object", "", "NumPy arrays"),
     (lambda: X + None, DTypeError, "add", "x2", "None", "", ""),
     (lambda: ef.sin([[1.0], [1.0, 2.0]]), ShapeError, "sin", "x", "ragged", "", "equal lengths"),
-    (lambda: ef.tensor([True]) - ef.tensor([True]), DTypeError, "subtract", "x1", "dtype bool", "", "float32"),
+    (
+        lambda: ef.tensor([True]) - ef.tensor([True]),
+        DTypeError,
+        "subtract",
+        "x1",
+        "dtype bool",
+        "",
+        "float32",
+    ),
     (lambda: X & X, DTypeError, "bitwise_and", "x1", "dtype float32", "", "int32"),
-    (lambda: ef.zeros((2,), dtype="words"), DTypeError, "zeros", "dtype", "is not a dtype", "", "float32"),
+    (
+        lambda: ef.zeros((2,), dtype="words"),
+        DTypeError,
+        "zeros",
+        "dtype",
+        "is not a dtype",
+        "",
+        "float32",
+    ),
     (lambda: X.astype("words"), DTypeError, "astype", "dtype", "is not a dtype", "", "float32"),
-    (lambda: ef.tensor([1j]).astype("float32"), DTypeError, "astype", "x", "imaginary", "", "complex"),
-    (lambda: ef.ones((2,), dtype="float8_e5m2") + X[0, :2], DTypeError, "add", None, "common", "float8", ""),
-    (lambda: ef.zeros((2,), device="gpu:7"), DeviceError, None, None, "no device 'gpu:7'", "", "cpu:0"),
+    (
+        lambda: ef.tensor([1j]).astype("float32"),
+        DTypeError,
+        "astype",
+        "x",
+        "imaginary",
+        "",
+        "complex",
+    ),
+    (
+        lambda: ef.ones((2,), dtype="float8_e5m2") + X[0, :2],
+        DTypeError,
+        "add",
+        None,
+        "common",
+        "float8",
+        "",
+    ),
+    (
+        lambda: ef.zeros((2,), device="gpu:7"),
+        DeviceError,
+        None,
+        None,
+        "no device 'gpu:7'",
+        "",
+        "cpu:0",
+    ),
     (lambda: X.to("moon"), DeviceError, None, None, "no device type 'moon'", "", "cpu"),
-    (lambda: I[5], IndexRangeError, "getitem", None, "index 5 is out of range", "int64(3,)", "-3 to 2"),
-    (lambda: X[0, 0, 0], IndexRangeError, "getitem", None, "3 indices", "float32(2, 3)", "at most 2"),
+    (
+        lambda: I[5],
+        IndexRangeError,
+        "getitem",
+        None,
+        "index 5 is out of range",
+        "int64(3,)",
+        "-3 to 2",
+    ),
+    (
+        lambda: X[0, 0, 0],
+        IndexRangeError,
+        "getitem",
+        None,
+        "3 indices",
+        "float32(2, 3)",
+        "at most 2",
+    ),
     (lambda: I[1.5], DTypeError, "getitem", None, "cannot be indices", "", "integers"),
     (lambda: I["a"], DTypeError, "getitem", None, "a str", "", "integers"),
-    (lambda: X[ef.tensor([True, False, True])], EagerflowError, "getitem", None, "", "float32(2, 3)", ""),
+    (
+        lambda: X[ef.tensor([True, False, True])],
+        EagerflowError,
+        "getitem",
+        None,
+        "",
+        "float32(2, 3)",
+        "",
+    ),
     (closed_tape, GradientError, None, None, "has given its gradient", "", ""),
     (never_watched, GradientError, None, None, "does not depend", "float32(2, 3)", ""),
     (entered_twice, EagerflowError, None, None, "entered already", "", ""),
-    (lambda: ef.grad(lambda x: x.sum())(I), GradientError, None, None, "int64", "int64(3,)", "floating"),
+    (
+        lambda: ef.grad(lambda x: x.sum())(I),
+        GradientError,
+        None,
+        None,
+        "int64",
+        "int64(3,)",
+        "floating",
+    ),
     (lambda: ef.grad(lambda x: x)(X), ShapeError, "grad", None, "one element", "float32(2, 3)", ""),
-    (lambda: ef.grad(ef.sum, argnums=3)(X), GradientError, "grad", "argnums", "no argument 3", "1 arg", ""),
+    (
+        lambda: ef.grad(ef.sum, argnums=3)(X),
+        GradientError,
+        "grad",
+        "argnums",
+        "no argument 3",
+        "1 arg",
+        "",
+    ),
     (lambda: ef.grad(ef.sum)("a"), EagerflowError, None, None, "a str", "", ""),
-    (lambda: ef.GradientTape().watch(3.0), GradientError, None, None, "a float has no gradient", "", "Tensors"),
+    (
+        lambda: ef.GradientTape().watch(3.0),
+        GradientError,
+        None,
+        None,
+        "a float has no gradient",
+        "",
+        "Tensors",
+    ),
     (lambda: ef.vmap(ef.sin, in_axes=5)(X), ShapeError, None, "in_axes", "axis 5", "", ""),
-    (lambda: ef.vmap(ef.add)(X, I), ShapeError, "vmap", None, "different numbers", "float32(2, 3)", ""),
+    (
+        lambda: ef.vmap(ef.add)(X, I),
+        ShapeError,
+        "vmap",
+        None,
+        "different numbers",
+        "float32(2, 3)",
+        "",
+    ),
     (lambda: ef.Variable("a"), DTypeError, None, None, "a str", "", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_wrong_calls_tell_their_story(number, recorded):
     call, cls, op, argument, words, received, expected = WRONG[number]
-    before = now(), len(process.recorders), current_device(), np.geterr()
+    before = recorder_state(), len(process.recorders), current_device(), np.geterr()
     for _ in range(2):
         with pytest.raises(cls) as caught:
             if recorded:
@@ -165,7 +340,7 @@ def test_wrong_calls_tell_their_story(number, recorded):
         assert received in (error.received or "")
         assert expected in (error.expected or "")
         assert len(str(error)) < 600
-    assert (now(), len(process.recorders), current_device(), np.geterr()) == before
+    assert (recorder_state(), len(process.recorders), current_device(), np.geterr()) == before
     assert (X + 1).sum().item() == 27.0
 
 
@@ -186,5 +361,5 @@ def test_an_error_of_the_users_passes_through():
     for transform in (ef.grad, ef.vmap, ef.value_and_grad, ef.jacobian):
         with pytest.raises(Mine, match="here"):
             transform(f)(X)
-    assert now()[1] is None
+    assert recorder_state()[1] is None
     assert not process.recorders

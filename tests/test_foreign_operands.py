@@ -91,11 +91,16 @@ class Vague:
 def test_labels_are_kept_from_either_side(x):
     labelled = Labelled(np.array([4.0, 5.0, 6.0], np.float32), "m")
     for found, expected in (
-        (x + labelled, [5, 7, 9]), (labelled + x, [5, 7, 9]), (x * labelled, [4, 10, 18]),
-        (x @ labelled, 32.0), (np.multiply(x, labelled), [4, 10, 18]), (x == labelled, [False] * 3),
-        (np.add(labelled, x), [5, 7, 9]), (x < labelled, [True] * 3),
+        (x + labelled, [5, 7, 9]),
+        (labelled + x, [5, 7, 9]),
+        (x * labelled, [4, 10, 18]),
+        (x @ labelled, 32.0),
+        (np.multiply(x, labelled), [4, 10, 18]),
+        (x == labelled, [False] * 3),
+        (np.add(labelled, x), [5, 7, 9]),
+        (x < labelled, [True] * 3),
         (np.stack([x, labelled]), [[1, 2, 3], [4, 5, 6]]),
-    ):  # fmt: skip
+    ):
         assert isinstance(found, Labelled) and found.label == "m"
         assert isinstance(found.data, ef.Tensor)
         assert found.data.tolist() == expected

@@ -8,14 +8,14 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.guard import ScopeGuard
-from eagerflow.kernels import threads
 from eagerflow.locks import Locked
-from eagerflow.recorder import now, process, scope, scopes
+from eagerflow.recorder import process, recorder_state, scope, scopes
+from eagerflow.runtime import threads
 from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
 
 
 def nothing_is_held():
-    assert now()[1] is None and not process.recorders
+    assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
     assert not threads._lent and not threads._blas_users and not threads._local.alone
     functions = threads._blas()

@@ -128,9 +128,17 @@ def test_lists_say_the_dtype_that_they_did():
 # NumPy's numbers ---------------------------------------------------------------------------------
 
 NUMPYS = [
-    np.float64(0.1), np.float32(0.1), np.float16(0.1), np.int64(3), np.int8(3), np.uint64(2**63),
-    np.bool_(True), ml_dtypes.bfloat16(0.5), np.longdouble(0.5), np.longlong(3),
-]  # fmt: skip
+    np.float64(0.1),
+    np.float32(0.1),
+    np.float16(0.1),
+    np.int64(3),
+    np.int8(3),
+    np.uint64(2**63),
+    np.bool_(True),
+    ml_dtypes.bfloat16(0.5),
+    np.longdouble(0.5),
+    np.longlong(3),
+]
 OPS = {
     "add": lambda x, n: x + n,
     "radd": lambda x, n: n + x,
@@ -147,8 +155,9 @@ OPS = {
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("number", NUMPYS, ids=repr)
 def test_numbers_of_numpys_count_like_pythons(number, op):
-    python = next(t for t, kinds in ((bool, "b"), (int, "iu"), (float, "fV"))
-                  if number.dtype.kind in kinds)(number)  # fmt: skip
+    python = next(
+        t for t, kinds in ((bool, "b"), (int, "iu"), (float, "fV")) if number.dtype.kind in kinds
+    )(number)
     for dtype in ("float32", "float16", "bfloat16", "float64", "int64", "int8"):
         x = ef.tensor([1, 2], dtype=dtype)
         try:

@@ -7,7 +7,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.dispatch import check
 from eagerflow.errors import CaptureError
-from eagerflow.recorder import Recorder, now, process
+from eagerflow.recorder import Recorder, process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
 
 
@@ -156,7 +156,7 @@ def test_leaked_symbols_are_refused_after_tracing():
     for use in (lambda: x + 1.0, lambda: ef.sin(x), lambda: x.sum(), lambda: ef.tensor([1.0]) + x):
         with pytest.raises(CaptureError):
             use()
-    assert now()[1] is None and not process.recorders
+    assert recorder_state()[1] is None and not process.recorders
 
 
 def test_hot_path_is_one_python_frame_over_the_kernel():

@@ -12,7 +12,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.devices import _types
 from eagerflow.errors import EagerflowError
-from eagerflow.recorder import now, process
+from eagerflow.recorder import process, recorder_state
 
 THREADS, GRADIENTS = 8, 1_000
 
@@ -40,7 +40,7 @@ def together(work, count):
 @pytest.fixture(autouse=True)
 def nothing_is_left():
     yield
-    assert now()[:2] == (None, None)
+    assert recorder_state()[:2] == (None, None)
     assert not process.recorders
 
 
@@ -122,7 +122,7 @@ def test_a_recorder_does_not_leak_into_another_thread():
     def other():
         entered.wait(5)
         y = x * 3
-        seen.append((now()[1], y._key, float(y.sum())))
+        seen.append((recorder_state()[1], y._key, float(y.sum())))
         leave.set()
 
     thread = threading.Thread(target=other)
@@ -193,7 +193,7 @@ def test_recorders_are_restored_after_any_exception(error):
         ):
             with pytest.raises(error):
                 transform()
-            assert now()[1] is outer
+            assert recorder_state()[1] is outer
         y = (x * x).sum()
     assert outer.gradient(y, x).tolist() == [2.0, 4.0]
 
@@ -253,10 +253,10 @@ def test_tapes_are_left_in_reverse_order():
     inner.__enter__()
     with pytest.raises(EagerflowError, match="entered after it"):
         outer.__exit__(None, None, None)
-    assert now()[1] is None  # nothing records any more, in whatever order they are left
+    assert recorder_state()[1] is None  # nothing records any more, in whatever order they are left
     with pytest.raises(EagerflowError, match="entered after it"):
         inner.__exit__(None, None, None)
-    assert now()[1] is None and not process.recorders
+    assert recorder_state()[1] is None and not process.recorders
 
 
 def test_tapes_in_copied_contexts_are_their_own():

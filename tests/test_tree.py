@@ -145,10 +145,18 @@ def rows(*items):
 
 def made_objects():
     found = [
-        collections.defaultdict(list, a=1.0, b=2.0), collections.Counter(a=1, b=2),
-        collections.OrderedDict(b=1.0, a=2.0), Ordered(b=1.0, a=2.0), Batch("disk", x=1.0, y=2.0),
-        rows(1.0, 2.0), Pair(1.0, 2.0), Point(1.0), Shape(1.0, 2.0), Shape(), rows(),
-    ]  # fmt: skip
+        collections.defaultdict(list, a=1.0, b=2.0),
+        collections.Counter(a=1, b=2),
+        collections.OrderedDict(b=1.0, a=2.0),
+        Ordered(b=1.0, a=2.0),
+        Batch("disk", x=1.0, y=2.0),
+        rows(1.0, 2.0),
+        Pair(1.0, 2.0),
+        Point(1.0),
+        Shape(1.0, 2.0),
+        Shape(),
+        rows(),
+    ]
     found[3].origin = ["kept", "by identity"]
     return found
 

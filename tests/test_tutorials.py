@@ -20,6 +20,10 @@ def test_tutorial_runs(path, tmp_path):
     environment = os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)}
     result = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", str(path)],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert result.returncode == 0, result.stderr

@@ -99,9 +99,7 @@ def two_branches(x, *weights):
     return (a * b).mean()
 
 
-arguments = [
-    ef.tensor(rng.standard_normal((384, 384)).astype("float32") / 20) for _ in range(9)
-]  # fmt: skip
+arguments = [ef.tensor(rng.standard_normal((384, 384)).astype("float32") / 20) for _ in range(9)]
 branches = ef.capture.trace(two_branches, *arguments)
 one = ef.capture.partition(branches, ["cpu:0"])
 two = ef.capture.partition(branches, ["cpu:0", "cpu:1"])

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.numpy.pointwise import whole
 from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
-from eagerflow.kernels.pointwise import whole
 from eagerflow.op import Op
 
 __all__ = ["Backend", "PlacedBackend"]

@@ -13,7 +13,7 @@ import numpy as np
 from eagerflow.backends.base import Backend
 from eagerflow.dtypes import DType
 from eagerflow.errors import OutOfMemoryError
-from eagerflow.kernels import allocation, buffers
+from eagerflow.runtime import allocation, buffers
 
 __all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
 

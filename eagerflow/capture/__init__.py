@@ -1,26 +1,47 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
-from eagerflow.capture import checking as checking  # what is imported attaches its methods
 from eagerflow.capture import passes as passes
-from eagerflow.capture import pruning as pruning
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.function import Function, function
 from eagerflow.capture.gradient import gradient as gradient
-from eagerflow.capture.listing import drawing as drawing
-from eagerflow.capture.listing.costs import Costs
-from eagerflow.capture.listing.difference import Difference, difference
-from eagerflow.capture.partitioning.calibration import calibrate
-from eagerflow.capture.partitioning.cost_model import CostModel, Rates
-from eagerflow.capture.partitioning.partition import Partition, partition
-from eagerflow.capture.plan import Plan
+from eagerflow.capture.placement.calibration import calibrate
+from eagerflow.capture.placement.cost_model import CostModel, Rates
+from eagerflow.capture.placement.partition import Partition, partition
 from eagerflow.capture.saving.file import load
 from eagerflow.capture.session import Session
 from eagerflow.capture.trace import trace
 from eagerflow.capture.verify import Verification, verify
+from eagerflow.graph import check as check  # what is imported attaches its methods
+from eagerflow.graph import drawing as drawing
+from eagerflow.graph import edit as edit
+from eagerflow.graph.costs import Costs
+from eagerflow.graph.diff import Difference, difference
+from eagerflow.plan import Plan
 from eagerflow.recorder import scope
 
 __all__ = [
-    "CostModel", "Costs", "Difference", "Function", "Partition", "Plan", "Rates", "Session",
-    "Verification", "calibrate", "cond", "difference", "fori_loop", "function", "load", "map",
-    "partition", "passes", "scan", "scope", "switch", "trace", "verify", "while_loop",
-]  # fmt: skip
+    "CostModel",
+    "Costs",
+    "Difference",
+    "Function",
+    "Partition",
+    "Plan",
+    "Rates",
+    "Session",
+    "Verification",
+    "calibrate",
+    "cond",
+    "difference",
+    "fori_loop",
+    "function",
+    "load",
+    "map",
+    "partition",
+    "passes",
+    "scan",
+    "scope",
+    "switch",
+    "trace",
+    "verify",
+    "while_loop",
+]

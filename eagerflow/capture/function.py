@@ -18,15 +18,13 @@ from typing import Any
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.calling import call_recorded, only_tapes
+from eagerflow.capture.graph_calls import call_recorded, only_tapes
+from eagerflow.capture.guards.events import current
+from eagerflow.capture.guards.ledger import Ledger
+from eagerflow.capture.guards.monitor import Watch
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks, young
-from eagerflow.capture.ledger.events import current
-from eagerflow.capture.ledger.facts import Ledger
-from eagerflow.capture.ledger.watching import Watch
 from eagerflow.capture.methods import PLACE, Bindings
-from eagerflow.capture.recent import BOUND, Recent, checked_bound
-from eagerflow.capture.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
@@ -41,9 +39,11 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
-from eagerflow.graph import Graph, Value, Values
+from eagerflow.graph.ir import Graph, Value, Values
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.recorder import now, process
+from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
+from eagerflow.recorder import process, recorder_state
+from eagerflow.runtime.lru import BOUND, Recent, checked_bound
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -107,25 +107,33 @@ class Function:
     """
 
     def __init__(
-        self, f: Callable[..., Any], input_signature: Any = None, static: Any = (),
-        numerics: str = "fast", max_graphs: int = BOUND,
-    ) -> None:  # fmt: skip
+        self,
+        f: Callable[..., Any],
+        input_signature: Any = None,
+        static: Any = (),
+        numerics: str = "fast",
+        max_graphs: int = BOUND,
+    ) -> None:
         if not callable(f):
             raise ArgumentError(
                 f"{short_repr(f)} cannot be captured", op="ef.function", expected="a function"
             )
         if isinstance(input_signature, TensorSpec):
             raise ArgumentError(
-                "one TensorSpec stands for one argument", op="ef.function",
-                argument="input_signature", received=str(input_signature),
+                "one TensorSpec stands for one argument",
+                op="ef.function",
+                argument="input_signature",
+                received=str(input_signature),
                 expected="a sequence with a TensorSpec for each argument",
                 hint="input_signature=[spec]",
-            )  # fmt: skip
+            )
         if numerics not in NUMERICS:
             raise ArgumentError(
-                f"{numerics!r} is not a choice", op="ef.function", argument="numerics",
+                f"{numerics!r} is not a choice",
+                op="ef.function",
+                argument="numerics",
                 expected="'fast' or 'exact'",
-            )  # fmt: skip
+            )
         self.python = f
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
@@ -149,23 +157,27 @@ class Function:
             self._signature = inspect.signature(self.python)
         except (ValueError, TypeError):
             raise CaptureError(
-                "the arguments of the function are not known", op="ef.function",
+                "the arguments of the function are not known",
+                op="ef.function",
                 hint="wrap it in a Python function: lambda x: f(x)",
-            ) from None  # fmt: skip
+            ) from None
         parameters = self._signature.parameters
         self._names = list(parameters)
         self._fixed = all(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
         )
         unknown = [
-            s for s in self.static
+            s
+            for s in self.static
             if (s not in parameters if isinstance(s, str) else not 0 <= s < len(parameters))
-        ]  # fmt: skip
+        ]
         if unknown:
             raise ArgumentError(
-                f"there is no argument {unknown[0]!r}", op=self._name(), argument="static",
+                f"there is no argument {unknown[0]!r}",
+                op=self._name(),
+                argument="static",
                 expected="one of " + ", ".join(parameters),
-            )  # fmt: skip
+            )
         self._static = {s if isinstance(s, str) else self._names[s] for s in self.static}
 
     def _name(self) -> str:
@@ -227,7 +239,7 @@ class Function:
             inputs, key = check_inputs(entry.graph, inputs), None
         else:
             inputs = [x if type(x) in _ARRAYS else _as_input(x) for x in inputs]
-        if process.recorders and now()[1] is not None:
+        if process.recorders and recorder_state()[1] is not None:
             tensors = [as_tensor(x, copy=True) for x in inputs]
             outputs = call_recorded(entry.graph, self.numerics, tensors)
         else:
@@ -264,9 +276,14 @@ class Function:
         return self._found_or_traced(key, args, kwargs, leaves, structure)
 
     def _found_or_traced(
-        self, key: Any, args: Any, kwargs: Any, leaves: list[Any], structure: Any,
+        self,
+        key: Any,
+        args: Any,
+        kwargs: Any,
+        leaves: list[Any],
+        structure: Any,
         reason: str | None = None,
-    ) -> Captured:  # fmt: skip
+    ) -> Captured:
         """The graph that fits and is still true, traced if there is none."""
         entries = self._entries
         entry = entries.items.get(key)
@@ -333,9 +350,13 @@ class Function:
     def _labels(self, args: Any) -> list[str]:
         """The argument that each positional value belongs to, ``rest_0`` in ``*rest``."""
         rest = next(
-            (i for i, p in enumerate(self._signature.parameters.values())
-             if p.kind is p.VAR_POSITIONAL), None,
-        )  # fmt: skip
+            (
+                i
+                for i, p in enumerate(self._signature.parameters.values())
+                if p.kind is p.VAR_POSITIONAL
+            ),
+            None,
+        )
         if rest is None:
             return self._names[: len(args)]
         more = [f"{self._names[rest]}_{i}" for i in range(len(args) - rest)]
@@ -374,16 +395,19 @@ class Function:
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that the function runs", op=self._name(),
-                received=recorder.made[0], at=recorder.made_at[0],
+                "state that lasts is created each time that the function runs",
+                op=self._name(),
+                received=recorder.made[0],
+                at=recorder.made_at[0],
                 hint="create it once, outside or if there is none yet, and keep it in an attribute",
-            )  # fmt: skip
+            )
         fact = ledger.changed()
         if fact is not None:
             raise CaptureError(
-                f"the function itself changes what it reads: {fact.story()}", op=self._name(),
+                f"the function itself changes what it reads: {fact.story()}",
+                op=self._name(),
                 hint="keep what changes from call to call in an ef.Variable",
-            )  # fmt: skip
+            )
 
     def _traced(
         self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool = False
@@ -393,9 +417,14 @@ class Function:
         return free.traced(lambda: self._run(args, kwargs, leaves, structure, again, free))
 
     def _run(
-        self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool,
+        self,
+        args: Any,
+        kwargs: Any,
+        leaves: list[Any],
+        structure: Any,
+        again: bool,
         free: FreeSizes,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         device = next((x.device for x in leaves if type(x) is Tensor), None)
         recorder = Trace(self._name(), device, free=free, placed=True)
         static = self._static_leaves(args, kwargs) if self._static else set()
@@ -432,8 +461,9 @@ class Function:
         if len(specs) != len(leaves):
             raise ArgumentError(
                 f"{len(leaves)} arguments came, and the signature has {len(specs)}",
-                op=self._name(), expected=", ".join(map(str, specs)),
-            )  # fmt: skip
+                op=self._name(),
+                expected=", ".join(map(str, specs)),
+            )
         return specs
 
     def _argument(
@@ -567,9 +597,13 @@ def _paths(names: Sequence[str], args: Any, kwargs: Any) -> list[str]:
 
 
 def function(
-    f: Callable[..., Any] | None = None, *, input_signature: Any = None, static: Any = (),
-    numerics: str = "fast", max_graphs: int = BOUND,
-) -> Any:  # fmt: skip
+    f: Callable[..., Any] | None = None,
+    *,
+    input_signature: Any = None,
+    static: Any = (),
+    numerics: str = "fast",
+    max_graphs: int = BOUND,
+) -> Any:
     """A function that is captured as a graph at its first call, and replayed from then on.
 
     ``f`` takes and returns nests of tensors; Python numbers are inputs unless their arguments

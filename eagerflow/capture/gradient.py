@@ -10,7 +10,7 @@ from eagerflow import tree
 from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
 from eagerflow.errors import GradientError, SessionError
-from eagerflow.graph import Graph, Value, Values, graph_method
+from eagerflow.graph.ir import Graph, Value, Values, graph_method
 from eagerflow.op import ops
 from eagerflow.recorder import scope
 from eagerflow.tape import GradientTape
@@ -18,9 +18,14 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "Extension", "find_value", "gradient", "replay_nodes", "rereads",
-    "summed_gradients", "table",
-]  # fmt: skip
+    "Extension",
+    "find_value",
+    "gradient",
+    "replay_nodes",
+    "rereads",
+    "summed_gradients",
+    "table",
+]
 
 
 class Extension(Trace):
@@ -31,7 +36,7 @@ class Extension(Trace):
         self.nodes = list(graph.nodes)
         self.cells = {id(cell.variable): cell for cell in graph.cells}
         self.tensors: dict[Value, Tensor] = {}
-        for value in (*graph.entries(), *graph.constants):
+        for value in (*graph.all_inputs(), *graph.constants):
             self.adopt(value)
         for node in graph.nodes:
             for value in node.outputs:
@@ -93,9 +98,14 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     outputs = Values((*self.outputs, *values), names)
     named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
     return Graph(
-        self.name, self.inputs, extension.nodes, outputs, self.cells, self.argument_structure,
+        self.name,
+        self.inputs,
+        extension.nodes,
+        outputs,
+        self.cells,
+        self.argument_structure,
         named,
-    )  # fmt: skip
+    )
 
 
 def rereads(graph: Graph) -> dict[Value, list[Value]]:
@@ -134,7 +144,7 @@ def replay_nodes(
 ) -> None:
     """Let the tape see the graph's nodes, as if they were called now."""
     tensors = extension.tensors
-    for value in graph.entries():
+    for value in graph.all_inputs():
         if value in wanted:
             tape.watch(tensors[value])
     for value in graph.constants:
@@ -145,9 +155,13 @@ def replay_nodes(
         outs = tuple(tensors[v] for v in node.outputs)
         several = node.op.outputs != 1 or len(outs) != 1
         record(
-            tape._entries.append, node.op, args, node.attributes, outs if several else outs[0],
+            tape._entries.append,
+            node.op,
+            args,
+            node.attributes,
+            outs if several else outs[0],
             (node.origin, None) if node.origin and isinstance(node.origin[0], str) else node.origin,
-        )  # fmt: skip
+        )
         for value in node.outputs:
             if value in wanted:
                 tape.watch(tensors[value])
@@ -169,9 +183,11 @@ def find_value(graph: Graph, name: Any) -> Value:
             if cell.variable is name:
                 return cell.value
         raise GradientError(
-            "the graph does not read this Variable", argument=name.name, op=graph.name,
+            "the graph does not read this Variable",
+            argument=name.name,
+            op=graph.name,
             expected="one of " + ", ".join(graph.variables),
-        )  # fmt: skip
+        )
     found: Value = table(graph)[name] if name in table(graph) else _unknown(graph, name)
     return found
 
@@ -181,7 +197,7 @@ def table(graph: Graph) -> dict[str, Value]:
     names: dict[str, Value] | None = graph.learned.get("names")
     if names is None:
         values: Iterable[Value] = (v for node in graph.nodes for v in node.outputs)
-        names = {v.name: v for v in (*graph.constants, *values, *graph.entries())}
+        names = {v.name: v for v in (*graph.constants, *values, *graph.all_inputs())}
         names |= {
             f"{cell.name}/assign": new for cell in graph.cells if (new := cell.assigned) is not None
         }

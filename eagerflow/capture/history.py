@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.recent import Recent
 from eagerflow.display import summary
 from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import printable
-from eagerflow.graph import Graph
+from eagerflow.graph.ir import Graph
+from eagerflow.runtime.lru import Recent
 from eagerflow.spec import TensorSpec
 
 __all__ = ["NUMBERS", "Argument", "History", "Told", "described"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eagerflow.capture.recent import Recent
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.runtime.lru import Recent
 
 __all__ = ["PLACE", "Bindings"]
 

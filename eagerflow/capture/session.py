@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.gradient import table
-from eagerflow.capture.partitioning.partition import partition
-from eagerflow.capture.replay import Replay, check_inputs
+from eagerflow.capture.placement.partition import partition
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
-from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.plan.replay import Replay, check_inputs
 from eagerflow.variable import Variable
 
 __all__ = ["Session"]
@@ -137,9 +137,11 @@ class Session:
         if (known.shape, known.dtype) != (cell.value.shape, cell.value.dtype):
             raise SessionError(
                 f"there is a Variable {cell.name!r} already, and it is another one",
-                op="Session.extend", received=str(cell.value.spec), expected=summary(known),
+                op="Session.extend",
+                received=str(cell.value.spec),
+                expected=summary(known),
                 hint="give one of them another name",
-            )  # fmt: skip
+            )
         return known
 
     @property
@@ -203,12 +205,20 @@ class Session:
         tables = self._tables
         found = self._find(name, argument)
         if len(found) > 1:
-            labels = [key for key, values in tables.names.items() if ":" in key and len(values) == 1
-                      and values[0] in found and key.endswith(f":{name}")]  # fmt: skip
+            labels = [
+                key
+                for key, values in tables.names.items()
+                if ":" in key
+                and len(values) == 1
+                and values[0] in found
+                and key.endswith(f":{name}")
+            ]
             raise SessionError(
-                f"{name!r} is a name in several graphs", op="Session.run", argument=argument,
+                f"{name!r} is a name in several graphs",
+                op="Session.run",
+                argument=argument,
                 expected="one of " + ", ".join(labels),
-            )  # fmt: skip
+            )
         return found[0]
 
     def _fed(self, name: Any) -> tuple[Value, ...]:
@@ -229,25 +239,33 @@ class Session:
                 return [name]
             raise SessionError(
                 f"{name.name!r} is a value of a graph that this session does not have",
-                op="Session.run", argument=argument, hint="session.extend(graph)",
-            )  # fmt: skip
+                op="Session.run",
+                argument=argument,
+                hint="session.extend(graph)",
+            )
         if isinstance(name, Variable):
             name = next((n for n, v in tables.variables.items() if v is name), name.name)
         found = tables.names.get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, Graph):
             raise SessionError(
-                "a graph is not one value", op="Session.run", argument=argument,
-                received=repr(name), expected="names or Values",
+                "a graph is not one value",
+                op="Session.run",
+                argument=argument,
+                received=repr(name),
+                expected="names or Values",
                 hint=f"{list(name.outputs.names)} for its outputs; targets=graph for its Variables",
-            )  # fmt: skip
+            )
         if found is None:
             close = get_close_matches(str(name), tables.names, 3)
             raise SessionError(
-                f"there is no value named {name!r}", op="Session.run", argument=argument,
+                f"there is no value named {name!r}",
+                op="Session.run",
+                argument=argument,
                 expected="one of " + ", ".join(self._main_names()[:SHOWN])
-                if tables.graphs else "a graph first: session.extend(graph)",
+                if tables.graphs
+                else "a graph first: session.extend(graph)",
                 hint=" or ".join(close) or None,
-            )  # fmt: skip
+            )
         cells = {id(tables.cells[v].variable): v for v in found if v in tables.cells}
         return list(cells.values()) if len(cells) == 1 and len(found) > 1 else found
 
@@ -278,11 +296,13 @@ class Session:
         if missing:
             user = next((n for n in nodes if missing[0] in n.inputs), None)
             raise SessionError(
-                f"the input {tables.inputs[missing[0]]!r} is needed and not fed", op="Session.run",
-                argument="feeds", expected=str(missing[0].spec),
+                f"the input {tables.inputs[missing[0]]!r} is needed and not fed",
+                op="Session.run",
+                argument="feeds",
+                expected=str(missing[0].spec),
                 at=None if user is None else user.place,
                 hint=f"feeds={{{tables.inputs[missing[0]]!r}: ...}}",
-            )  # fmt: skip
+            )
         names = [tables.inputs.get(v, v.name) for v in fed]
         outputs = Values([*wanted, *(g for g in goals if g not in effects)])
         graph = Graph("Session.run", Values(fed, names), nodes, outputs, cells)
@@ -346,9 +366,11 @@ class Session:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -18,8 +18,6 @@ from weakref import ref
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.evaluate import call_node, find
-from eagerflow.capture.homes import said
 from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor, number_type
@@ -28,18 +26,28 @@ from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
-from eagerflow.graph import Cell, Graph, Node, Value, Values, place_of
+from eagerflow.graph.devices import said
+from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, place_of
+from eagerflow.graph.run import call_node, find
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
-from eagerflow.recorder import Recorder, now, scopes, under
+from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = [
-    "FreeSizes", "Trace", "argument_names", "as_spec", "located", "number", "plain_name",
-    "run_traced", "spec_input", "trace",
-]  # fmt: skip
+    "FreeSizes",
+    "Trace",
+    "argument_names",
+    "as_spec",
+    "located",
+    "number",
+    "plain_name",
+    "run_traced",
+    "spec_input",
+    "trace",
+]
 
 _frame = sys._getframe
 _WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
@@ -106,9 +114,13 @@ class Trace(Recorder):
     """
 
     def __init__(
-        self, name: str, device: Device | None = None, lifts: bool = False,
-        free: FreeSizes | None = None, placed: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        device: Device | None = None,
+        lifts: bool = False,
+        free: FreeSizes | None = None,
+        placed: bool = False,
+    ) -> None:
         self.name = name
         self.placed = placed
         self.free = free or FreeSizes()
@@ -238,7 +250,7 @@ class Trace(Recorder):
 
     def read(self, variable: Any) -> Tensor:
         cell = self._cell(variable)
-        if now()[1] is not self:
+        if recorder_state()[1] is not self:
             self._outermost().taped[id(variable)] = variable
         value = cell.value if cell.assigned is None else cell.assigned
         known = self._reads.get(id(variable))
@@ -295,7 +307,7 @@ class Trace(Recorder):
             tensor._array.refuse("ef.Variable(...)")
         known: dict[Value, Any] = {}
         for node in reversed(needed):
-            out = under(None, call_node, node, known)
+            out = with_recorder(None, call_node, node, known)
             results = out if isinstance(out, tuple) else (out,)
             known.update(zip(node.outputs, results, strict=True))
         return find(known, tensor._array)
@@ -315,9 +327,10 @@ class Trace(Recorder):
         if not self._open:
             return CaptureError(
                 f"a value of the captured {self.name!r} is used after its tracing has ended",
-                received=what, at=at,
+                received=what,
+                at=at,
                 hint=f"return it from {self.name}, or keep it in an ef.Variable",
-            )  # fmt: skip
+            )
         what_for = how.replace("__index__", "a size, an index or an axis")
         if what_for.endswith(" of a number"):
             what_for = what_for.removesuffix(" of a number")
@@ -325,9 +338,11 @@ class Trace(Recorder):
         else:
             problem = f"{what_for} needs a number that is not known"
         return CaptureError(
-            f"{problem} while {self.name!r} is traced", received=what, hint=_remedy(how, value),
+            f"{problem} while {self.name!r} is traced",
+            received=what,
+            hint=_remedy(how, value),
             at=at,
-        )  # fmt: skip
+        )
 
     # The end -----------------------------------------------------------------------------------
 
@@ -340,15 +355,21 @@ class Trace(Recorder):
         self._open = False
         self._reads.clear()
         return Graph(
-            self.name, inputs, self.nodes, outputs, self.cells.values(), argument_structure,
-            structure, tuple(found),
-        )  # fmt: skip
+            self.name,
+            inputs,
+            self.nodes,
+            outputs,
+            self.cells.values(),
+            argument_structure,
+            structure,
+            tuple(found),
+        )
 
     def _result(self, leaf: Any) -> Any:
         if isinstance(leaf, Number):
             leaf = leaf.tensor if leaf.own is None else leaf.value
         if isinstance(leaf, Variable):
-            leaf = under(self, lambda: leaf.value)
+            leaf = with_recorder(self, lambda: leaf.value)
         if type(leaf) is Tensor:
             return self.value_of(leaf)
         self._refuse_object(leaf)
@@ -364,7 +385,7 @@ class Trace(Recorder):
                 expected="tensors, and lists, tuples, named tuples and dicts of them",
                 hint="return its parts, as a dict or a typing.NamedTuple, and make the "
                 f"{type(leaf).__name__} outside",
-            )  # fmt: skip
+            )
 
     def _is_own(self, value: Any) -> bool:
         array = getattr(value, "_array", None) if type(value) is Tensor else None
@@ -533,9 +554,13 @@ def wide_dtype(number: Any) -> DType:
 
 
 def run_traced(
-    recorder: Trace, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    inputs: Values, argument_structure: Any,
-) -> Graph:  # fmt: skip
+    recorder: Trace,
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    inputs: Values,
+    argument_structure: Any,
+) -> Graph:
     """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
     with young(), visited():
         with recorder, located():

@@ -11,8 +11,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.function import Function
-from eagerflow.capture.partitioning.partition import partition
-from eagerflow.capture.replay import Replay
+from eagerflow.capture.placement.partition import partition
 from eagerflow.capture.saving.file import load, save
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
@@ -20,9 +19,10 @@ from eagerflow.devices import devices as all_devices
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, printable
-from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.graph.ir import Graph, Node, Value, Values
 from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
+from eagerflow.plan.replay import Replay
 from eagerflow.recorder import Recorder, below
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, put_together
@@ -102,9 +102,13 @@ class Listing(Recorder):
 
 
 def verify(
-    f: Callable[..., Any], args: Sequence[Any] = (), modes: Sequence[str] = MODES,
-    numerics: str = "exact", devices: Sequence[Any] | None = None, rtol: float = 0.0,
-) -> Verification:  # fmt: skip
+    f: Callable[..., Any],
+    args: Sequence[Any] = (),
+    modes: Sequence[str] = MODES,
+    numerics: str = "exact",
+    devices: Sequence[Any] | None = None,
+    rtol: float = 0.0,
+) -> Verification:
     """Run ``f(*args)`` in several ways, and compare results, their devices and Variables.
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
@@ -124,9 +128,11 @@ def verify(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
         raise ArgumentError(
-            f"{unknown[0] if unknown else ''!r} is not a way to run", op="verify",
-            argument="modes", expected="some of " + ", ".join(MODES),
-        )  # fmt: skip
+            f"{unknown[0] if unknown else ''!r} is not a way to run",
+            op="verify",
+            argument="modes",
+            expected="some of " + ", ".join(MODES),
+        )
     step = f if isinstance(f, Function) else Function(f, numerics=numerics)
     values = [as_tensor(a) if isinstance(a, np.ndarray) else a for a in args]
     graph = step.graph(*values)
@@ -219,9 +225,12 @@ def _compared(
 
 
 def _search(
-    step: Function, graph: Graph, values: Sequence[Any], leaves: Sequence[Any],
+    step: Function,
+    graph: Graph,
+    values: Sequence[Any],
+    leaves: Sequence[Any],
     before: dict[Variable, Tensor],
-) -> Difference | None:  # fmt: skip
+) -> Difference | None:
     """The first value of the graph that is another one than in the eager run."""
     with _Restored(before), Listing() as listing:
         step.python(*values)
@@ -247,8 +256,9 @@ def _agree(a: Any, b: Any, rtol: float) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if rtol and is_inexact(a.dtype):
-        return bool(np.allclose(a, b, rtol=rtol, atol=rtol * (np.abs(a).max(initial=0)),
-                                equal_nan=True))  # fmt: skip
+        return bool(
+            np.allclose(a, b, rtol=rtol, atol=rtol * (np.abs(a).max(initial=0)), equal_nan=True)
+        )
     return bool(_equal_bits(a, b).all())
 
 

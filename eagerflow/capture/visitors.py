@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from eagerflow.guard import ScopeGuard
-from eagerflow.recorder import under
+from eagerflow.recorder import with_recorder
 
 __all__ = ["came", "visited", "visitors"]
 
@@ -28,7 +28,7 @@ _handler_of: Callable[[int], Any] = sys.modules["_signal"].getsignal
 
 def _visit(handler: Callable[..., Any], *args: Any) -> Any:
     """Call a handler as if nobody recorded."""
-    return under(None, handler, *args)
+    return with_recorder(None, handler, *args)
 
 
 def _is_plain(handler: Any) -> bool:

@@ -52,9 +52,12 @@ def _parser() -> argparse.ArgumentParser:
         "demo", help="a first session, then a network trained on handwritten digits"
     )
     demo.add_argument(
-        "--output", type=Path, default=Path("eagerflow-demo"), metavar="FOLDER",
+        "--output",
+        type=Path,
+        default=Path("eagerflow-demo"),
+        metavar="FOLDER",
         help="where the picture goes (default: %(default)s)",
-    )  # fmt: skip
+    )
     demo.add_argument("--epochs", type=int, default=12, help="default: %(default)s")
     demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture.evaluate import evaluate
 from eagerflow.cli.show import open_graph, pairs
 from eagerflow.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, printable
+from eagerflow.graph.run import evaluate
 
 __all__ = ["add_run"]
 
@@ -24,13 +24,19 @@ def add_run(commands: Any) -> None:
     run = commands.add_parser("run", help="run a saved graph on arrays")
     run.add_argument("file", type=Path, metavar="FILE", help="a file that graph.save wrote")
     run.add_argument(
-        "--feed", action="append", default=[], metavar="NAME=ARRAY",
+        "--feed",
+        action="append",
+        default=[],
+        metavar="NAME=ARRAY",
         help="a value for an input: a .npy file, a number, or a list such as [1.0, 2.0]",
-    )  # fmt: skip
+    )
     run.add_argument(
-        "--fetch", action="append", default=[], metavar="NAME",
+        "--fetch",
+        action="append",
+        default=[],
+        metavar="NAME",
         help="a value to compute, any of those that show lists (default: all outputs)",
-    )  # fmt: skip
+    )
     run.add_argument(
         "--out", type=Path, metavar="FOLDER", help="write each value there, as NAME.npy"
     )
@@ -73,11 +79,12 @@ def _all_there(graph: Any, given: dict[str, str]) -> None:
     if strange or missing:
         specs = ", ".join(f"{n}: {v.spec}" for n, v in zip(names, graph.inputs, strict=True))
         raise ArgumentError(
-            f"there is no input {strange[0]!r}" if strange
+            f"there is no input {strange[0]!r}"
+            if strange
             else f"nothing is fed to {', '.join(missing)}",
             expected=f"inputs {specs}" if specs else "no inputs",
             hint=" ".join(f"--feed {n}={n}.npy" for n in missing) or None,
-        )  # fmt: skip
+        )
 
 
 def _fed(name: str, text: str, value: Any, sizes: dict[str, int]) -> ef.Tensor:
@@ -93,17 +100,21 @@ def _fed(name: str, text: str, value: Any, sizes: dict[str, int]) -> ef.Tensor:
     if not fits:
         known = f" with {', '.join(f'{n}={s}' for n, s in sizes.items())}" if sizes else ""
         raise ShapeError(
-            "the array has another shape", argument=name,
-            received=str(array.shape), expected=f"{wanted}{known}",
-        )  # fmt: skip
+            "the array has another shape",
+            argument=name,
+            received=str(array.shape),
+            expected=f"{wanted}{known}",
+        )
     tensor = ef.asarray(array)
     if tensor.dtype == wanted.dtype:
         return tensor
     if not np.can_cast(tensor.dtype, wanted.dtype, "same_kind"):
         raise DTypeError(
-            "the array has another dtype", argument=name,
-            received=tensor.dtype.name, expected=wanted.dtype.name,
-        )  # fmt: skip
+            "the array has another dtype",
+            argument=name,
+            received=tensor.dtype.name,
+            expected=wanted.dtype.name,
+        )
     return tensor.astype(wanted.dtype)
 
 

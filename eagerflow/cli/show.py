@@ -23,13 +23,18 @@ def add_show(commands: Any) -> None:
         "--draw", type=Path, metavar="PICTURE", help="write a .svg, .dot, .png or .pdf"
     )
     show.add_argument(
-        "--size", action="append", default=[], metavar="NAME=NUMBER",
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
         help="with --costs: the size of a named dimension",
-    )  # fmt: skip
+    )
     show.add_argument(
-        "--no-lines", dest="lines", action="store_false",
+        "--no-lines",
+        dest="lines",
+        action="store_false",
         help="leave out the lines of the code that it comes from",
-    )  # fmt: skip
+    )
     show.set_defaults(run=_run)
 
 

@@ -42,9 +42,11 @@ class Batches(Source):
     def __init__(self, x: Any, y: Any, weight: Any, batch_size: int, op: str) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
             raise ArgumentError(
-                f"{batch_size!r} is not a batch size", op=op, argument="batch_size",
+                f"{batch_size!r} is not a batch size",
+                op=op,
+                argument="batch_size",
                 expected="an integer of at least 1",
-            )  # fmt: skip
+            )
         self.batch_size = batch_size
         self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [
@@ -56,16 +58,21 @@ class Batches(Source):
         for name, leaf in named:
             if not leaf.ndim or len(leaf) != len(named[0][1]):
                 raise ShapeError(
-                    "the arrays hold different numbers of examples", op=op, argument=name,
+                    "the arrays hold different numbers of examples",
+                    op=op,
+                    argument=name,
                     received=", ".join(f"{n} {summary(a)}" for n, a in named),
                     expected="first axes of the same length",
-                )  # fmt: skip
+                )
         self.size = len(named[0][1])
         if not self.size:
             raise ShapeError(
-                "there are no examples", op=op, argument="x", received=summary(named[0][1]),
+                "there are no examples",
+                op=op,
+                argument="x",
+                received=summary(named[0][1]),
                 expected="at least one",
-            )  # fmt: skip
+            )
         self.steps = -(-self.size // batch_size)
 
     def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
@@ -99,9 +106,11 @@ class Stream(Source):
             items = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
             if not 1 <= len(items) <= 3:
                 raise ShapeError(
-                    f"a batch has {len(items)} parts", op=self.op, argument="x",
+                    f"a batch has {len(items)} parts",
+                    op=self.op,
+                    argument="x",
                     expected="x, (x, y) or (x, y, sample_weight)",
-                )  # fmt: skip
+                )
             x, y, weight = (
                 None if nest is None else tree.map_leaves(as_tensor, nest)
                 for nest in (*items, None, None)[:3]
@@ -109,9 +118,11 @@ class Stream(Source):
             yield x, y, weight
         if empty:
             raise ShapeError(
-                "the iterable gave no batch", op=self.op, argument="x",
+                "the iterable gave no batch",
+                op=self.op,
+                argument="x",
                 hint="an iterator ends after one epoch; a list or a DataLoader starts again",
-            )  # fmt: skip
+            )
 
 
 def _arrays(nest: Any) -> Any:
@@ -142,19 +153,22 @@ def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source
     if is_stream(x):
         if y is not None or weight is not None:
             raise ArgumentError(
-                "an iterable gives the targets and the weights itself", op=op,
+                "an iterable gives the targets and the weights itself",
+                op=op,
                 argument="y" if y is not None else "sample_weight",
                 expected="batches (x, y) or (x, y, sample_weight)",
-            )  # fmt: skip
+            )
         return Stream(x, op)
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not _is_data(x):
         raise ArgumentError(
             "an object that is indexed gives examples or batches, which nobody can tell apart",
-            op=op, argument="x", received=type(x).__name__,
+            op=op,
+            argument="x",
+            received=type(x).__name__,
             expected="arrays, or an iterable of batches",
             hint="torch.utils.data.DataLoader(x, batch_size=32), or where it gives batches "
             "[x[i] for i in range(len(x))]",
-        )  # fmt: skip
+        )
     return Batches(x, y, weight, batch_size, op)
 
 
@@ -168,22 +182,27 @@ def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any
     """The first examples for training, and the last ``part`` of them for validation."""
     if not 0 <= part < 1:
         raise ArgumentError(
-            f"{part!r} is not a part", op="fit", argument="validation_split",
+            f"{part!r} is not a part",
+            op="fit",
+            argument="validation_split",
             expected="a number from 0 to below 1",
-        )  # fmt: skip
+        )
     if is_stream(x):
         raise ArgumentError(
-            "only arrays can be split", op="fit", argument="validation_split",
+            "only arrays can be split",
+            op="fit",
+            argument="validation_split",
             hint="validation_data",
-        )  # fmt: skip
+        )
     whole = Batches(x, y, weight, 1, "fit")
     assert whole.size is not None
     cut = int(whole.size * (1 - part))
     if cut in (0, whole.size):
         raise ShapeError(
-            f"{part} of {whole.size} examples leaves one side empty", op="fit",
+            f"{part} of {whole.size} examples leaves one side empty",
+            op="fit",
             argument="validation_split",
-        )  # fmt: skip
+        )
     halves = [
         tuple(_rows(nest, side, lambda part: part) for nest in whole.nests)
         for side in (slice(None, cut), slice(cut, None))
@@ -199,9 +218,11 @@ def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
     labels = labels.reshape(len(labels), -1)[:, 0].astype(np.int64)
     if not isinstance(class_weight, dict) or any(key < 0 for key in class_weight):
         raise ArgumentError(
-            f"{class_weight!r} does not map classes to weights", op=op, argument="class_weight",
+            f"{class_weight!r} does not map classes to weights",
+            op=op,
+            argument="class_weight",
             expected="a dict such as {0: 1.0, 1: 5.0}",
-        )  # fmt: skip
+        )
     table = np.ones(max([*class_weight, int(labels.max(initial=0))], default=0) + 1, np.float32)
     for key, value in class_weight.items():
         table[key] = value

@@ -95,9 +95,11 @@ class EarlyStopping(Callback):
     ) -> None:
         if mode not in ("auto", "min", "max"):
             raise ArgumentError(
-                f"{mode!r} is not a mode", op="EarlyStopping", argument="mode",
+                f"{mode!r} is not a mode",
+                op="EarlyStopping",
+                argument="mode",
                 expected="'auto', 'min' or 'max'",
-            )  # fmt: skip
+            )
         self.monitor, self.min_delta, self.patience = monitor, abs(min_delta), patience
         rising = mode == "max" or (mode == "auto" and ("acc" in monitor or "auc" in monitor))
         self.sign = -1.0 if rising else 1.0
@@ -117,10 +119,12 @@ class EarlyStopping(Callback):
             return
         if self.monitor not in (logs or {}):
             raise ArgumentError(
-                f"there is no {self.monitor!r}", op="EarlyStopping", argument="monitor",
+                f"there is no {self.monitor!r}",
+                op="EarlyStopping",
+                argument="monitor",
                 expected="one of " + ", ".join(map(repr, logs or {})),
                 hint="validation_data or validation_split, for a number that starts with val_",
-            )  # fmt: skip
+            )
         value = self.sign * float(logs[self.monitor])
         if value < self.best - self.min_delta:
             self.best, self.best_epoch, self.wait = value, epoch, 0
@@ -152,7 +156,8 @@ class LambdaCallback(Callback):
         for name, function in functions.items():
             if not name.startswith("on_") or not hasattr(Callback, name):
                 raise ArgumentError(
-                    f"there is no {name!r}", op="LambdaCallback",
+                    f"there is no {name!r}",
+                    op="LambdaCallback",
                     expected="one of " + ", ".join(n for n in vars(Callback) if n[:3] == "on_"),
-                )  # fmt: skip
+                )
             setattr(self, name, function)

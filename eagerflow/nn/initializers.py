@@ -9,7 +9,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.lookup import Configured, from_config
 from eagerflow.ops import random
-from eagerflow.ops.creation import full, ones, zeros
+from eagerflow.ops.creation.filled import full, ones, zeros
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -175,9 +175,11 @@ class VarianceScaling(_Random):
         ):
             if value not in choices:
                 raise ArgumentError(
-                    f"{value!r} is not a choice", op=type(self).__name__, argument=name,
+                    f"{value!r} is not a choice",
+                    op=type(self).__name__,
+                    argument=name,
                     expected="one of " + ", ".join(map(repr, choices)),
-                )  # fmt: skip
+                )
         if not scale > 0:
             raise ArgumentError(
                 f"{scale!r} is not positive", op=type(self).__name__, argument="scale"

@@ -23,7 +23,7 @@ from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import initializers
 from eagerflow.nn.lookup import Configured, snake_case
-from eagerflow.recorder import outside, recording, scope
+from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable, assign_together
 
@@ -72,9 +72,11 @@ class Layer(Configured):
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise ArgumentError(
-                f"{name!r} is not a name", op=type(self).__name__, argument="name",
+                f"{name!r} is not a name",
+                op=type(self).__name__,
+                argument="name",
                 expected="a string",
-            )  # fmt: skip
+            )
         self.name = name or _unique(snake_case(type(self).__name__))
         self.dtype = as_dtype(dtype)
         self.built = False
@@ -108,7 +110,7 @@ class Layer(Configured):
         inputs = self._as_input(inputs)
         first = not self.built
         if first:
-            outside(f"weights of {self.name!r}", self._build_for, _shapes(inputs))
+            unrecorded(f"weights of {self.name!r}", self._build_for, _shapes(inputs))
         before = _training.get()
         now = before if training is None else bool(training)
         if self._takes_training:
@@ -148,11 +150,13 @@ class Layer(Configured):
             if not ours or not _is_nest(shapes):
                 raise
             raise ShapeError(
-                "the layer takes one tensor", op=f"{type(self).__name__} {self.name!r}",
-                argument="inputs", received=f"a {type(shapes).__name__} of shapes {shapes}",
+                "the layer takes one tensor",
+                op=f"{type(self).__name__} {self.name!r}",
+                argument="inputs",
+                received=f"a {type(shapes).__name__} of shapes {shapes}",
                 hint="take the parts in the model's call; batches are pairs (x, y), so "
                 "(batch['x'], batch['y']) of a dict",
-            ) from error  # fmt: skip
+            ) from error
         self.built = True
         if not self._trainable:
             self.trainable = False
@@ -173,9 +177,11 @@ class Layer(Configured):
         """
         if any(not isinstance(size, int) for size in shape):
             raise ShapeError(
-                f"the shape {tuple(shape)} of a weight is not known", op=self.name, argument=name,
+                f"the shape {tuple(shape)} of a weight is not known",
+                op=self.name,
+                argument=name,
                 expected="integers",
-            )  # fmt: skip
+            )
         values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
         variable = Variable(values, label, trainable=trainable)
@@ -283,16 +289,21 @@ class Layer(Configured):
         own = self.weights
         if len(values) != len(own):
             raise ShapeError(
-                f"{len(values)} arrays for {len(own)} weights", op=self.name, argument="values",
+                f"{len(values)} arrays for {len(own)} weights",
+                op=self.name,
+                argument="values",
                 expected=", ".join(f"{w.name}{w.shape}" for w in own) or "none: build it first",
-            )  # fmt: skip
+            )
         for variable, value in zip(own, values, strict=True):
             array = as_tensor(value, copy=True)
             if array.shape != variable.shape:
                 raise ShapeError(
-                    "the value has another shape than the weight", op=self.name,
-                    argument=variable.name, received=summary(array), expected=summary(variable),
-                )  # fmt: skip
+                    "the value has another shape than the weight",
+                    op=self.name,
+                    argument=variable.name,
+                    received=summary(array),
+                    expected=summary(variable),
+                )
         assign_together(dict(zip(own, values, strict=True)))
 
     # Configuration ----------------------------------------------------------------------------

@@ -88,10 +88,11 @@ def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
             return table[key]
     close = difflib.get_close_matches(snake_case(name), table, 1)
     raise ArgumentError(
-        f"there is no {name!r}", op=kind,
+        f"there is no {name!r}",
+        op=kind,
         expected="one of " + ", ".join(repr(key) for key in sorted(table)),
         hint=repr(close[0]) if close else None,
-    )  # fmt: skip
+    )
 
 
 def from_config(
@@ -108,6 +109,7 @@ def from_config(
     if accepts(identifier):
         return identifier
     raise ArgumentError(
-        f"a {type(identifier).__name__} is not understood", op=kind,
+        f"a {type(identifier).__name__} is not understood",
+        op=kind,
         expected="a name, an object of that kind, or its configuration",
-    )  # fmt: skip
+    )

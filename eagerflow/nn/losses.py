@@ -49,13 +49,14 @@ def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape == (*y_pred.shape, 1):
         return y_true, y_pred.reshape(y_true.shape)
     raise ShapeError(
-        "targets and predictions have different shapes", op=name,
+        "targets and predictions have different shapes",
+        op=name,
         received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
         expected="equal shapes",
         hint="SparseCategoricalCrossentropy for targets that are class numbers"
         if y_true.ndim + 1 == y_pred.ndim
         else None,
-    )  # fmt: skip
+    )
 
 
 def _last_mean(values: Any) -> Any:
@@ -157,13 +158,14 @@ def sparse_categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool 
         labels = labels.reshape(labels.shape[:-1])
     if not y_pred.ndim or labels.shape != y_pred.shape[:-1]:
         raise ShapeError(
-            "targets do not fit the predictions", op=name,
+            "targets do not fit the predictions",
+            op=name,
             received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
             expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
             hint="CategoricalCrossentropy for one-hot targets"
             if labels.shape == y_pred.shape
             else None,
-        )  # fmt: skip
+        )
     if is_floating(labels.dtype):
         labels = labels.astype("int64")
     elif labels.dtype.kind not in "iu":
@@ -201,9 +203,11 @@ class Loss(Configured):
         self.name = name or snake_case(type(self).__name__)
         if reduction not in _REDUCTIONS:
             raise ArgumentError(
-                f"{reduction!r} is not a reduction", op=self.name, argument="reduction",
+                f"{reduction!r} is not a reduction",
+                op=self.name,
+                argument="reduction",
                 expected="one of " + ", ".join(map(repr, _REDUCTIONS)),
-            )  # fmt: skip
+            )
         self.reduction = reduction
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -236,9 +240,12 @@ def weight_for(values: Any, sample_weight: Any, name: str) -> Any:
         weight = weight.reshape(weight.shape[:-1])
     if weight.shape != values.shape[: weight.ndim]:
         raise ShapeError(
-            "there is not one weight for each example", op=name, argument="sample_weight",
-            received=summary(weight), expected=f"shape {tuple(values.shape)}",
-        )  # fmt: skip
+            "there is not one weight for each example",
+            op=name,
+            argument="sample_weight",
+            received=summary(weight),
+            expected=f"shape {tuple(values.shape)}",
+        )
     weight = weight.reshape((*weight.shape, *(1,) * (values.ndim - weight.ndim)))
     return ops.broadcast_to(weight, values.shape)
 

@@ -149,10 +149,11 @@ def _labels(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
         y_true = y_true.reshape(y_true.shape[:-1])
     if not y_pred.ndim or y_true.shape != y_pred.shape[:-1]:
         raise ShapeError(
-            "targets do not fit the predictions", op=name,
+            "targets do not fit the predictions",
+            op=name,
             received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
             expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
-        )  # fmt: skip
+        )
     return y_true, y_pred
 
 
@@ -200,10 +201,11 @@ class CategoricalAccuracy(_MeanOfFunction):
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if y_true.shape != y_pred.shape:
             raise ShapeError(
-                "targets and predictions have different shapes", op=self.name,
+                "targets and predictions have different shapes",
+                op=self.name,
                 received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
                 hint="SparseCategoricalAccuracy for targets that are class numbers",
-            )  # fmt: skip
+            )
         same = ops.equal(ops.argmax(y_pred, axis=-1), ops.argmax(y_true, axis=-1))
         return same.astype("float32")
 

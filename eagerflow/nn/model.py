@@ -62,9 +62,12 @@ class Model(Layer):
     # How it is trained -------------------------------------------------------------------
 
     def compile(
-        self, optimizer: Any = "adam", loss: Any = None, metrics: Any = (),
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        metrics: Any = (),
         run_eagerly: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Say how the model is trained.
 
         ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
@@ -107,9 +110,10 @@ class Model(Layer):
     def _check_compiled(self, op: str) -> None:
         if self._loss_mean is None:
             raise ArgumentError(
-                "the model does not know how it is trained", op=op,
+                "the model does not know how it is trained",
+                op=op,
                 hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
-            )  # fmt: skip
+            )
 
     def compute_loss(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """The loss that training makes small; a subclass may have its own."""
@@ -132,10 +136,11 @@ class Model(Layer):
         grads = tape.gradient(loss, variables, unconnected="none")
         if variables and all(gradient is None for gradient in grads):
             raise GradientError(
-                "the loss depends on none of the weights that are trained", op=self.name,
+                "the loss depends on none of the weights that are trained",
+                op=self.name,
                 received=f"{len(variables)} weights, as {variables[0].name}",
                 hint="tape.why(loss, weight) tells where the path breaks",
-            )  # fmt: skip
+            )
         self.optimizer.apply(grads, variables)
         return y_pred, loss
 
@@ -149,8 +154,9 @@ class Model(Layer):
             more = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
             warnings.warn(
                 f"the loss of {self.name!r} does not depend on {', '.join(unused[:SHOWN])}{more}: "
-                "they are not trained", stacklevel=4,
-            )  # fmt: skip
+                "they are not trained",
+                stacklevel=4,
+            )
 
     def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
@@ -215,9 +221,11 @@ class Model(Layer):
         self._check_compiled("fit")
         if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
             raise ArgumentError(
-                f"{epochs!r} is not a number of epochs", op="fit", argument="epochs",
+                f"{epochs!r} is not a number of epochs",
+                op="fit",
+                argument="epochs",
                 expected="an integer",
-            )  # fmt: skip
+            )
         validation = None
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = split_validation(
@@ -283,11 +291,13 @@ class Model(Layer):
         if y_pred.size and float(y_pred.min()) < 0:
             raise ArgumentError(
                 "the loss expects probabilities, and the model gives negative numbers",
-                op="fit", argument="loss", received=repr(self.loss),
+                op="fit",
+                argument="loss",
+                received=repr(self.loss),
                 expected="outputs from 0 to 1",
                 hint=f"ef.nn.losses.{type(self.loss).__name__}(from_logits=True), "
                 "or activation='softmax' in the last layer",
-            )  # fmt: skip
+            )
 
     def _tested(self, source: Source, prefix: str = "", progress: Any = None) -> dict[str, float]:
         self._reset()
@@ -390,10 +400,12 @@ def _listed(callbacks: Any) -> list[Any]:
     for item in found:
         if not isinstance(item, Callback):
             raise ArgumentError(
-                f"{short_repr(item)} is no callback", op="fit", argument="callbacks",
+                f"{short_repr(item)} is no callback",
+                op="fit",
+                argument="callbacks",
                 expected="an object of ef.nn.callbacks.Callback, or a list of such",
                 hint=f"{item.__name__}()" if isinstance(item, type) else None,
-            )  # fmt: skip
+            )
     return found
 
 
@@ -401,9 +413,11 @@ def _validation(data: Any, batch_size: int) -> Source:
     if isinstance(data, tuple) or (isinstance(data, list) and not is_stream(data)):
         if not 2 <= len(data) <= 3:
             raise ArgumentError(
-                f"{len(data)} parts", op="fit", argument="validation_data",
+                f"{len(data)} parts",
+                op="fit",
+                argument="validation_data",
                 expected="(x, y) or (x, y, sample_weight)",
-            )  # fmt: skip
+            )
         x, y, weight = (*data, None)[:3]
         return make_source(x, y, weight, batch_size, "fit (validation)")
     return make_source(data, None, None, batch_size, "fit (validation)")

@@ -15,8 +15,8 @@ from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
 from eagerflow.nn.lookup import Configured, from_config, snake_case
 from eagerflow.nn.schedules import Schedule
-from eagerflow.ops.optimizer_updates import adam_update, adam_updates, momentum_update
-from eagerflow.recorder import outside, recording
+from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
+from eagerflow.recorder import recording, unrecorded
 from eagerflow.tape import GradientTape
 from eagerflow.variable import Variable, assign_together
 
@@ -58,16 +58,19 @@ class Optimizer(Configured):
         self.clipping = {
             key: float(value)
             for key, value in (
-                ("clipnorm", clipnorm), ("clipvalue", clipvalue),
+                ("clipnorm", clipnorm),
+                ("clipvalue", clipvalue),
                 ("global_clipnorm", global_clipnorm),
             )
             if value is not None
-        }  # fmt: skip
+        }
         if len(self.clipping) > 1 or any(limit <= 0 for limit in self.clipping.values()):
             raise ArgumentError(
-                f"{self.clipping} cannot be kept", op=self.name, argument="clipnorm",
+                f"{self.clipping} cannot be kept",
+                op=self.name,
+                argument="clipnorm",
                 expected="one of clipnorm, clipvalue, global_clipnorm, and a positive number",
-            )  # fmt: skip
+            )
         self.iterations = Variable(0, f"{self.name}/iterations", trainable=False)
         scheduled = isinstance(learning_rate, Schedule | Mapping)
         self.schedule = schedules.get(learning_rate) if scheduled else None
@@ -86,9 +89,11 @@ class Optimizer(Configured):
     def learning_rate(self, value: Any) -> None:
         if self.schedule is not None:
             raise ArgumentError(
-                "the learning rate follows a schedule", op=self.name, argument="learning_rate",
+                "the learning rate follows a schedule",
+                op=self.name,
+                argument="learning_rate",
                 hint="an optimizer made with a number",
-            )  # fmt: skip
+            )
         self._rate.assign(_positive(self.name, value))
 
     @property
@@ -127,7 +132,7 @@ class Optimizer(Configured):
         pairs = self._pairs(list(grads), list(variables))
         for _, variable in pairs:
             if id(variable) not in self._slots:
-                outside(f"state of {self.name!r}", self.build, [variable])
+                unrecorded(f"state of {self.name!r}", self.build, [variable])
         if self.clipping:
             pairs = self._clipped(pairs)
         rate, step = as_tensor(self.learning_rate), ops.add(self.iterations.value, 1)
@@ -176,20 +181,28 @@ class Optimizer(Configured):
     def _pairs(self, grads: list[Any], variables: list[Variable]) -> list[tuple[Any, Variable]]:
         if len(grads) != len(variables):
             raise GradientError(
-                f"{len(grads)} gradients for {len(variables)} variables", op=self.name,
-                argument="grads", expected="one gradient, or None, for each variable",
-            )  # fmt: skip
+                f"{len(grads)} gradients for {len(variables)} variables",
+                op=self.name,
+                argument="grads",
+                expected="one gradient, or None, for each variable",
+            )
         for gradient, variable in zip(grads, variables, strict=True):
             if not isinstance(variable, Variable):
                 raise GradientError(
-                    "only Variables can be changed", op=self.name, argument="variables",
-                    received=summary(variable), expected="Variables",
-                )  # fmt: skip
+                    "only Variables can be changed",
+                    op=self.name,
+                    argument="variables",
+                    received=summary(variable),
+                    expected="Variables",
+                )
             if gradient is not None and tuple(gradient.shape) != variable.shape:
                 raise ShapeError(
-                    "the gradient has another shape than its variable", op=self.name,
-                    argument=variable.name, received=summary(gradient), expected=summary(variable),
-                )  # fmt: skip
+                    "the gradient has another shape than its variable",
+                    op=self.name,
+                    argument=variable.name,
+                    received=summary(gradient),
+                    expected=summary(variable),
+                )
         return [(as_tensor(g), v) for g, v in zip(grads, variables, strict=True) if g is not None]
 
     def _clipped(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
@@ -217,9 +230,11 @@ def _positive(name: str, rate: Any) -> Any:
     value = as_tensor(rate, "float32")
     if value.ndim or not float(value) >= 0:
         raise ArgumentError(
-            f"{rate!r} is not a learning rate", op=name, argument="learning_rate",
+            f"{rate!r} is not a learning rate",
+            op=name,
+            argument="learning_rate",
             expected="a number of at least 0, or a schedule",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -250,18 +265,25 @@ class SGD(Optimizer):
         super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
         if not 0 <= momentum <= 1:
             raise ArgumentError(
-                f"{momentum!r} is not a momentum", op=self.name, argument="momentum",
+                f"{momentum!r} is not a momentum",
+                op=self.name,
+                argument="momentum",
                 expected="a number from 0 to 1",
-            )  # fmt: skip
+            )
         self.momentum, self.nesterov = float(momentum), bool(nesterov)
         self.slots = ("velocity",) if momentum else ()
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         if self.momentum:
             return momentum_update(
-                value, gradient, state[0], rate,
-                momentum=self.momentum, nesterov=self.nesterov, weight_decay=self.weight_decay,
-            )  # fmt: skip
+                value,
+                gradient,
+                state[0],
+                rate,
+                momentum=self.momentum,
+                nesterov=self.nesterov,
+                weight_decay=self.weight_decay,
+            )
         if self.weight_decay:
             gradient = gradient + value * self.weight_decay
         return (value - gradient * rate,)
@@ -298,14 +320,18 @@ class Adam(Optimizer):
         for key, value in (("beta_1", beta_1), ("beta_2", beta_2)):
             if not 0 <= value < 1:
                 raise ArgumentError(
-                    f"{value!r} is out of range", op=self.name, argument=key,
+                    f"{value!r} is out of range",
+                    op=self.name,
+                    argument=key,
                     expected="a number from 0 to below 1",
-                )  # fmt: skip
+                )
         self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
         self._options = {
-            "beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
             "weight_decay": self.weight_decay,
-        }  # fmt: skip
+        }
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         return adam_update(value, gradient, *state, rate, step, **self._options)
@@ -350,9 +376,16 @@ class AdamW(Adam):
         name: str | None = None,
     ) -> None:
         super().__init__(
-            learning_rate, beta_1, beta_2, epsilon, weight_decay, clipnorm, clipvalue,
-            global_clipnorm, name,
-        )  # fmt: skip
+            learning_rate,
+            beta_1,
+            beta_2,
+            epsilon,
+            weight_decay,
+            clipnorm,
+            clipvalue,
+            global_clipnorm,
+            name,
+        )
 
 
 _TABLE = {"adam": Adam, "adamw": AdamW, "adam_w": AdamW, "sgd": SGD}

@@ -23,9 +23,11 @@ class Progress(ScopeGuard):
     def __init__(self, verbose: Any, epochs: int, op: str) -> None:
         if verbose not in ("auto", 0, 1, 2):
             raise ArgumentError(
-                f"{verbose!r} is not a choice", op=op, argument="verbose",
+                f"{verbose!r} is not a choice",
+                op=op,
+                argument="verbose",
                 expected="'auto', 0, 1 or 2",
-            )  # fmt: skip
+            )
         self.level = 1 if verbose == "auto" else int(verbose)
         self.epochs = epochs
         self._tqdm = extras.load_if_there("tqdm.auto") if self.level == 1 else None

@@ -108,8 +108,10 @@ class PiecewiseConstantDecay(Schedule):
         if len(self.values) != len(self.boundaries) + 1:
             raise ArgumentError(
                 f"{len(self.values)} values for {len(self.boundaries)} boundaries",
-                op=type(self).__name__, argument="values", expected="one value more",
-            )  # fmt: skip
+                op=type(self).__name__,
+                argument="values",
+                expected="one value more",
+            )
 
     def __call__(self, step: Any) -> Any:
         """The learning rate of this step."""

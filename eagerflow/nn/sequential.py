@@ -10,7 +10,7 @@ from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.nn.layers.core import Input
 from eagerflow.nn.lookup import find
 from eagerflow.nn.model import Model
-from eagerflow.ops.creation import zeros
+from eagerflow.ops.creation.filled import zeros
 
 __all__ = ["Sequential"]
 
@@ -42,9 +42,11 @@ class Sequential(Model):
     def _add(self, layer: Any) -> None:
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
-                f"{layer!r} is not a layer", op=f"Sequential {self.name!r}", argument="layers",
+                f"{layer!r} is not a layer",
+                op=f"Sequential {self.name!r}",
+                argument="layers",
                 hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
-            )  # fmt: skip
+            )
         self.layers.append(layer)
 
     def pop(self) -> Any:
@@ -69,8 +71,9 @@ class Sequential(Model):
             if not isinstance(layer, Layer):
                 raise ArgumentError(
                     f"{layer!r} is a function, which no configuration can hold",
-                    op=f"Sequential {self.name!r}.get_config", hint="a Layer with a call",
-                )  # fmt: skip
+                    op=f"Sequential {self.name!r}.get_config",
+                    hint="a Layer with a call",
+                )
         return {
             "name": self.name,
             "layers": [

@@ -19,9 +19,21 @@ from eagerflow.dims import Dim
 from eagerflow.op import Op
 
 __all__ = [
-    "HINTS", "Axes", "Axis", "DTypeLike", "DeviceName", "Index", "NumberLike", "Padding", "Size",
-    "Sizes", "Widths", "is_stated", "tuple_of", "unfit",
-]  # fmt: skip
+    "HINTS",
+    "Axes",
+    "Axis",
+    "DTypeLike",
+    "DeviceName",
+    "Index",
+    "NumberLike",
+    "Padding",
+    "Size",
+    "Sizes",
+    "Widths",
+    "is_stated",
+    "tuple_of",
+    "unfit",
+]
 
 Axis = Any
 Axes = Any

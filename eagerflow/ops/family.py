@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from eagerflow.codegen.instructions import INSTRUCTIONS
+from eagerflow.codegen.numpy.pointwise import direct, on_numpy
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dispatch import bind, bind_operator
 from eagerflow.dtypes import (
@@ -30,8 +32,6 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.kernels.pointwise import direct, on_numpy
-from eagerflow.kernels.scalar import INSTRUCTIONS
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes
 from eagerflow.tensor import Operators, Tensor
@@ -59,9 +59,20 @@ __all__ = [
 Call = Callable[..., Any]
 _NEW_MEMORY = frozenset({"contraction", "creation", "random", "rows"})
 _REFLECTED = {
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul",
-    "and", "or", "xor", "lshift", "rshift",
-}  # fmt: skip
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+}
 
 
 class Rows(NamedTuple):
@@ -263,16 +274,18 @@ def elementwise(
 def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Call]:
     """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
 
-    ``s`` has the scalar instructions (``kernels/scalar.py``). What computes on arrays of NumPy and
-    CuPy, in place and in tiles, as machine code and in regions, follows from it. ``border`` is the
-    number of elements from which NumPy's steps take longer than machine code.
+    ``s`` has the scalar instructions (``codegen/instructions.py``). What computes on arrays of
+    NumPy and CuPy, in place and in tiles, as machine code and in regions, follows from it.
+    ``border`` is the number of elements from which NumPy's steps take longer than machine code.
     """
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
-            "scalar": body, "overrides": {"numpy": on_numpy(body, border)}, "dtypes": FLOATS,
+            "scalar": body,
+            "overrides": {"numpy": on_numpy(body, border)},
+            "dtypes": FLOATS,
             "aliases": False,
-        }  # fmt: skip
+        }
         if body.__defaults__:
             own["direct"] = direct(body)
         return elementwise(**own | facts)(body)

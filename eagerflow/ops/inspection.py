@@ -132,9 +132,11 @@ def _members(kind: Any) -> frozenset[DType]:
         return frozenset({as_dtype(kind)})
     except DTypeError:
         raise ArgumentError(
-            f"{short_repr(kind)} is not a kind of dtypes", op="isdtype", argument="kind",
+            f"{short_repr(kind)} is not a kind of dtypes",
+            op="isdtype",
+            argument="kind",
             expected=f"a dtype, {', '.join(map(repr, _KINDS))}, or a tuple of these",
-        ) from None  # fmt: skip
+        ) from None
 
 
 # Limits -------------------------------------------------------------------------------------------
@@ -193,9 +195,12 @@ def finfo(type: Any, /) -> FloatLimits:
     dtype = _dtype_of(type, "finfo", "type")
     if dtype not in INEXACT | FLOAT8:
         raise DTypeError(
-            f"{dtype.name} is not a floating-point dtype", op="finfo", argument="type",
-            expected="a real or complex floating-point dtype", hint="ef.iinfo is for integers",
-        )  # fmt: skip
+            f"{dtype.name} is not a floating-point dtype",
+            op="finfo",
+            argument="type",
+            expected="a real or complex floating-point dtype",
+            hint="ef.iinfo is for integers",
+        )
     return _float_limits(real_dtype(dtype))
 
 
@@ -220,9 +225,12 @@ def iinfo(type: Any, /) -> IntegerLimits:
     dtype = _dtype_of(type, "iinfo", "type")
     if dtype not in INTEGERS:
         raise DTypeError(
-            f"{dtype.name} is not an integer dtype", op="iinfo", argument="type",
-            expected="a signed or unsigned integer dtype", hint="ef.finfo is for floats",
-        )  # fmt: skip
+            f"{dtype.name} is not an integer dtype",
+            op="iinfo",
+            argument="type",
+            expected="a signed or unsigned integer dtype",
+            hint="ef.finfo is for floats",
+        )
     found = np.iinfo(dtype)
     return IntegerLimits(bits=found.bits, max=found.max, min=found.min, dtype=dtype)
 

@@ -11,28 +11,50 @@ from eagerflow.op import Op
 __all__ = ["check_same", "translate"]
 
 _RENAMED = {
-    "M": "n_cols", "a_max": "max", "a_min": "min", "array": "x", "ddof": "correction",
-    "rcond": "rtol", "reps": "repetitions",
-}  # fmt: skip
+    "M": "n_cols",
+    "a_max": "max",
+    "a_min": "min",
+    "array": "x",
+    "ddof": "correction",
+    "rcond": "rtol",
+    "reps": "repetitions",
+}
 # Values that ask for what is done anyway.
 _AS_IT_IS: dict[str, tuple[Any, ...]] = {
-    "casting": ("same_kind",), "astype.casting": ("unsafe",), "copy": (True, False, None),
-    "deg": (False,), "hermitian": (False,), "indexing": ("xy",), "like": (None,),
-    "kind": (None, "quicksort", "heapsort", "mergesort", "stable"), "mode": ("raise",),
-    "optimize": (True, False), "order": (None, "C", "K", "A"), "out": (None,),
-    "retstep": (False,), "sparse": (False,), "subok": (True, False), "where": (True,),
-}  # fmt: skip
+    "casting": ("same_kind",),
+    "astype.casting": ("unsafe",),
+    "copy": (True, False, None),
+    "deg": (False,),
+    "hermitian": (False,),
+    "indexing": ("xy",),
+    "like": (None,),
+    "kind": (None, "quicksort", "heapsort", "mergesort", "stable"),
+    "mode": ("raise",),
+    "optimize": (True, False),
+    "order": (None, "C", "K", "A"),
+    "out": (None,),
+    "retstep": (False,),
+    "sparse": (False,),
+    "subok": (True, False),
+    "where": (True,),
+}
 _PLAIN = (str, int, float, type(None))
 _HINTS = {
-    "casting": "ef.can_cast(x.dtype, dtype), which tells before", "dim": "axis=...",
-    "dims": "axes=..., by position", "dtype": "x.astype(dtype) before, or the result's after",
-    "hermitian": "ef.linalg.eigh(x)", "initial": "ef.add(y, initial), ef.maximum(y, initial), ...",
-    "keep_dims": "keepdims=True", "keepdim": "keepdims=True", "kind": "stable=True or False",
+    "casting": "ef.can_cast(x.dtype, dtype), which tells before",
+    "dim": "axis=...",
+    "dims": "axes=..., by position",
+    "dtype": "x.astype(dtype) before, or the result's after",
+    "hermitian": "ef.linalg.eigh(x)",
+    "initial": "ef.add(y, initial), ef.maximum(y, initial), ...",
+    "keep_dims": "keepdims=True",
+    "keepdim": "keepdims=True",
+    "kind": "stable=True or False",
     "mode": "ef.clip(indices, 0, n - 1), or indices % n",
     "order": "'C': elements are counted row by row; ef.permute_dims(x) before for columns",
-    "out": "y = {op}(...): tensors do not change", "unbiased": "correction=1",
+    "out": "y = {op}(...): tensors do not change",
+    "unbiased": "correction=1",
     "where": "x = ef.where(condition, x, neutral) before, or x[condition]",
-}  # fmt: skip
+}
 
 
 def translate(op: str, name: str, value: Any, known: Iterable[str]) -> tuple[str, Any] | None:
@@ -47,10 +69,12 @@ def translate(op: str, name: str, value: Any, known: Iterable[str]) -> tuple[str
         return None
     shown = short_repr(value) if plain else f"a {type(value).__name__}"
     raise KeywordError(
-        f"{shown} is not taken" if same else "there is no such argument", op=op, argument=name,
+        f"{shown} is not taken" if same else "there is no such argument",
+        op=op,
+        argument=name,
         expected=f"{op}({', '.join(known)})" if known else None,
         hint=_HINTS.get(name, "").format(op=op) or None,
-    )  # fmt: skip
+    )
 
 
 def check_same(op: str, **given: Any) -> None:

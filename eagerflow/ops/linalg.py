@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from eagerflow.ops.contraction import matmul, outer, tensordot, vecdot
-from eagerflow.ops.decompositions import cholesky, eigh, eigvalsh, qr
-from eagerflow.ops.diagonals import diagonal
-from eagerflow.ops.matrices import cross, matrix_power, matrix_rank, trace
-from eagerflow.ops.norms import matrix_norm, norm, vector_norm
+from eagerflow.ops.linear_algebra.contraction import matmul, outer, tensordot, vecdot
+from eagerflow.ops.linear_algebra.decompositions import cholesky, eigh, eigvalsh, qr
+from eagerflow.ops.linear_algebra.matrices import cross, matrix_power, matrix_rank, trace
+from eagerflow.ops.linear_algebra.singular_values import svd, svdvals
+from eagerflow.ops.linear_algebra.systems import det, inv, pinv, slogdet, solve
 from eagerflow.ops.other_names import members
-from eagerflow.ops.shape import matrix_transpose
-from eagerflow.ops.singular_values import svd, svdvals
-from eagerflow.ops.systems import det, inv, pinv, slogdet, solve
+from eagerflow.ops.reductions.norms import matrix_norm, norm, vector_norm
+from eagerflow.ops.shapes.diagonals import diagonal
+from eagerflow.ops.shapes.reshaping import matrix_transpose
 
 __all__ = [
     "cholesky",

@@ -12,19 +12,19 @@ from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import as_device
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
-from eagerflow.ops.arithmetic import abs, divide, multiply
-from eagerflow.ops.cast import astype, to_device
-from eagerflow.ops.complexes import conj
-from eagerflow.ops.contraction import matmul, tensordot
-from eagerflow.ops.diagonals import diagonal
+from eagerflow.ops.creation.cast import astype, to_device
+from eagerflow.ops.elementwise.arithmetic import abs, divide, multiply
+from eagerflow.ops.elementwise.complexes import conj
+from eagerflow.ops.elementwise.rounding import round
+from eagerflow.ops.elementwise.selection import clip
+from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.keywords import check_same
-from eagerflow.ops.reduction import sum
-from eagerflow.ops.rounding import round
-from eagerflow.ops.scan import cumulative_prod, cumulative_sum
-from eagerflow.ops.scattering import nonzero
-from eagerflow.ops.selection import clip
-from eagerflow.ops.shape import reshape
-from eagerflow.ops.sorting import argsort, searchsorted, sort
+from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
+from eagerflow.ops.reductions.cumulative import cumulative_prod, cumulative_sum
+from eagerflow.ops.reductions.sorting import argsort, searchsorted, sort
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.shapes.diagonals import diagonal
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.tensor import Operators
 
 __all__: list[str] = []
@@ -33,9 +33,13 @@ _MOST_DECIMALS = 300  # the powers of ten up to there are float64
 
 
 def _astype(
-    self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+    self: Any,
+    dtype: Any,
+    order: str = "K",
+    casting: str = "unsafe",
+    subok: bool = True,
     copy: bool = True,
-) -> Any:  # fmt: skip
+) -> Any:
     """The tensor in another dtype; fractions are cut off, integers wrap around."""
     if order != "K" or casting != "unsafe":
         check_same("astype", order=order, casting=casting)
@@ -116,9 +120,11 @@ def _round(self: Any, decimals: int = 0, out: None = None) -> Any:
 
 def _refuse_decimals(decimals: Any, expected: str) -> None:
     raise ArgumentError(
-        f"{short_repr(decimals)} is not a number of decimals", op="round", argument="decimals",
+        f"{short_repr(decimals)} is not a number of decimals",
+        op="round",
+        argument="decimals",
         expected=expected,
-    )  # fmt: skip
+    )
 
 
 def _searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
@@ -135,9 +141,11 @@ def _to_device(self: Any, device: Any, /, *, stream: Any = None) -> Any:
     """The tensor on another device, given by its name or as a Device."""
     if stream is not None:
         raise DeviceError(
-            f"stream {short_repr(stream)} cannot be chosen", op="to_device", argument="stream",
+            f"stream {short_repr(stream)} cannot be chosen",
+            op="to_device",
+            argument="stream",
             expected="None: the device's backend orders the work",
-        )  # fmt: skip
+        )
     return _to(self, device)
 
 

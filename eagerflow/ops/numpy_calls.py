@@ -17,18 +17,18 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import DTypeError, KeywordError
 from eagerflow.op import ops
 from eagerflow.ops import linalg
-from eagerflow.ops.arithmetic import add, divide, multiply
-from eagerflow.ops.cast import astype
-from eagerflow.ops.complexes import conj
-from eagerflow.ops.creation import ones_like
-from eagerflow.ops.diagonals import tril, triu
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply
+from eagerflow.ops.elementwise.complexes import conj
+from eagerflow.ops.elementwise.selection import maximum, minimum
+from eagerflow.ops.elementwise.selection import where as select
+from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.keywords import translate
 from eagerflow.ops.other_names import table
-from eagerflow.ops.reduction import all, any, max, min, prod, sum
-from eagerflow.ops.scattering import nonzero
-from eagerflow.ops.selection import maximum, minimum
-from eagerflow.ops.selection import where as select
-from eagerflow.ops.statistics import mean
+from eagerflow.ops.reductions.statistics import mean
+from eagerflow.ops.reductions.sums import all, any, max, min, prod, sum
+from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
@@ -84,17 +84,24 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
     """A reduction that takes NumPy's ``where`` and ``initial`` as well."""
 
     def call(
-        a: Any, /, axis: Any = None, keepdims: bool = False, initial: Any = None,
-        where: Any = True, dtype: Any = None,
-    ) -> Any:  # fmt: skip
+        a: Any,
+        /,
+        axis: Any = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = True,
+        dtype: Any = None,
+    ) -> Any:
         options = {} if dtype is None else {"dtype": dtype}
         if where is not True:
             fill = neutral if neutral is not None else initial
             if fill is None:
                 raise KeywordError(
-                    "nothing may be left of an axis", op=ours.__name__, argument="where",
+                    "nothing may be left of an axis",
+                    op=ours.__name__,
+                    argument="where",
                     hint="initial=..., what the result is then",
-                )  # fmt: skip
+                )
             a = select(where, a, fill)
         y = ours(a, axis=axis, keepdims=keepdims, **options)
         return y if initial is None or join is None else join(y, initial)
@@ -104,12 +111,21 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
 
 
 _OWN: dict[Any, Call] = {
-    np.shape: lambda a, /: a.shape, np.ndim: lambda a, /: a.ndim, np.size: _size,
-    np.linalg.eigh: _eigh, np.linalg.eigvalsh: _eigvalsh, np.linalg.svd: _svd, np.where: _where,
-    np.mean: _mean, np.all: _reduced(all, True, None), np.any: _reduced(any, False, None),
-    np.max: _reduced(max, None, maximum), np.min: _reduced(min, None, minimum),
-    np.prod: _reduced(prod, 1, multiply), np.sum: _reduced(sum, 0, add),
-}  # fmt: skip
+    np.shape: lambda a, /: a.shape,
+    np.ndim: lambda a, /: a.ndim,
+    np.size: _size,
+    np.linalg.eigh: _eigh,
+    np.linalg.eigvalsh: _eigvalsh,
+    np.linalg.svd: _svd,
+    np.where: _where,
+    np.mean: _mean,
+    np.all: _reduced(all, True, None),
+    np.any: _reduced(any, False, None),
+    np.max: _reduced(max, None, maximum),
+    np.min: _reduced(min, None, minimum),
+    np.prod: _reduced(prod, 1, multiply),
+    np.sum: _reduced(sum, 0, add),
+}
 
 
 def _method(name: str) -> Call:

@@ -281,9 +281,12 @@ def _read(text: str) -> dict[str, str]:
 
 
 _TEXTS = {
-    "Tensor": _TENSORS, "eagerflow": _MODULES, "eagerflow.nn": _NETWORKS,
-    "eagerflow.ops.linalg": _LINALG, "eagerflow.ops.random": _RANDOM,
-}  # fmt: skip
+    "Tensor": _TENSORS,
+    "eagerflow": _MODULES,
+    "eagerflow.nn": _NETWORKS,
+    "eagerflow.ops.linalg": _LINALG,
+    "eagerflow.ops.random": _RANDOM,
+}
 
 
 @cache

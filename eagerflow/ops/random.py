@@ -4,7 +4,7 @@ Every number is a function of the generator's state, three words ``(key, key, dr
 seed gives the key, and each call uses one value of ``draw`` up, whatever its shape. So the
 same seed gives the same bits on every device and with any number of threads, and captured,
 loaded and recomputed programs draw the numbers that eager ones do. How bits become numbers
-stands in ``eagerflow/kernels/philox.py``.
+stands in ``eagerflow/codegen/numpy/philox.py``.
 
 The state is a Variable. Inside ``vmap`` a generator from outside gives each example numbers
 of its own; a generator of a batch of states (``Generator.states``) gives each example those
@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.numpy.philox import WORDS
 from eagerflow.convert import as_tensor, plain_number
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.kernels.philox import WORDS
 from eagerflow.op import ops
-from eagerflow.ops import draws
-from eagerflow.ops.arithmetic import add, multiply, subtract
+from eagerflow.ops.creation import draws
+from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.other_names import members
 from eagerflow.spec import as_shape, broadcast, normalize_axis
@@ -191,9 +191,13 @@ class Generator:
         return _moved(u, low, high - low if plain else subtract(high, low), dtype)
 
     def integers(
-        self, low: int, high: int | None = None, shape: Any = (), dtype: Any = "int64",
+        self,
+        low: int,
+        high: int | None = None,
+        shape: Any = (),
+        dtype: Any = "int64",
         device: Any = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Integers from ``low`` up to, not including, ``high``, all equally likely.
 
         With one bound only it is ``high``, and ``low`` is 0. Raises ShapeError for an empty
@@ -246,9 +250,12 @@ class Generator:
         logits = as_tensor(logits)
         if not logits.ndim or logits.shape[-1] == 0:
             raise ShapeError(
-                "there are no classes to draw from", op="categorical", argument="logits",
-                received=summary(logits), expected="shape (..., classes)",
-            )  # fmt: skip
+                "there are no classes to draw from",
+                op="categorical",
+                argument="logits",
+                received=summary(logits),
+                expected="shape (..., classes)",
+            )
         *rows, classes = logits.shape
         samples = () if num_samples is None else as_shape(num_samples)
         noise = draws.random_exponential(
@@ -300,9 +307,11 @@ class Generator:
         count = int(np.prod(shape, dtype=np.int64))
         if n < 1 or (not replace and count > n):
             raise ShapeError(
-                f"{count} of {n} cannot be chosen", op="choice", argument="shape",
+                f"{count} of {n} cannot be chosen",
+                op="choice",
+                argument="shape",
                 expected="at least one item" if n < 1 else f"at most {n}, or replace=True",
-            )  # fmt: skip
+            )
         if p is None and replace:
             return self.integers(0, n, shape)
         if p is None:
@@ -310,9 +319,12 @@ class Generator:
         weights = as_tensor(p)
         if weights.shape != (n,):
             raise ShapeError(
-                "there is one probability for each item", op="choice", argument="p",
-                received=summary(weights), expected=f"shape ({n},)",
-            )  # fmt: skip
+                "there is one probability for each item",
+                op="choice",
+                argument="p",
+                received=summary(weights),
+                expected=f"shape ({n},)",
+            )
         log = ops["log"].call(weights.astype("float64"))
         if replace:
             return self.categorical(log, count).reshape(shape)  # type: ignore[no-any-return]
@@ -328,23 +340,30 @@ def _words(seed: Any) -> list[int]:
         number = seed.__index__()
     except (AttributeError, TypeError):
         raise DTypeError(
-            f"a {type(seed).__name__} is not a seed", op="random", argument="seed",
+            f"a {type(seed).__name__} is not a seed",
+            op="random",
+            argument="seed",
             expected="an integer, None, or a state of three uint64 words",
-        ) from None  # fmt: skip
+        ) from None
     if not 0 <= number < 2**128:
         raise ArgumentError(
-            f"seed {number} is out of range", op="random", argument="seed",
+            f"seed {number} is out of range",
+            op="random",
+            argument="seed",
             expected="an integer from 0 to below 2**128",
-        )  # fmt: skip
+        )
     return [number & (2**64 - 1), number >> 64, 0]
 
 
 def _checked_state(state: Any) -> Any:
     if state.dtype != np.uint64 or state.shape != (WORDS,):
         raise ShapeError(
-            "this tensor is not a state", op="random", argument="seed",
-            received=summary(state), expected=f"uint64({WORDS},), or an integer as a seed",
-        )  # fmt: skip
+            "this tensor is not a state",
+            op="random",
+            argument="seed",
+            received=summary(state),
+            expected=f"uint64({WORDS},), or an integer as a seed",
+        )
     return state
 
 
@@ -359,9 +378,12 @@ def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
     tensor = as_operand(value, numbers)
     if broadcast(tensor.shape, numbers.shape) != numbers.shape:
         raise ShapeError(
-            "the value does not broadcast to the shape to draw", op="random", argument=argument,
-            received=summary(tensor), expected=f"a shape that broadcasts to {numbers.shape}",
-        )  # fmt: skip
+            "the value does not broadcast to the shape to draw",
+            op="random",
+            argument=argument,
+            received=summary(tensor),
+            expected=f"a shape that broadcasts to {numbers.shape}",
+        )
     return tensor
 
 

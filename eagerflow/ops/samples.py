@@ -18,9 +18,17 @@ __all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "v
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
 PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
-    ((), ()), ((3,), ()), ((), (2, 2)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((4,), (4,)),
-    ((0, 3), (3,)), ((2, 1, 3), (4, 1)), ((1,), (5,)), ((2, 2, 2), (2, 1, 2)),
-)  # fmt: skip
+    ((), ()),
+    ((3,), ()),
+    ((), (2, 2)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 3)),
+    ((4,), (4,)),
+    ((0, 3), (3,)),
+    ((2, 1, 3), (4, 1)),
+    ((1,), (5,)),
+    ((2, 2, 2), (2, 1, 2)),
+)
 
 
 def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: float = 2) -> Any:

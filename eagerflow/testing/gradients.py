@@ -127,9 +127,11 @@ def _flat_problem(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
     before, again = (_reals(flat(at)) for _ in range(2))
     if before.tobytes() != again.tobytes():
         raise GradientError(
-            "two calls with the same arguments give different results", op=_NAME, argument="f",
+            "two calls with the same arguments give different results",
+            op=_NAME,
+            argument="f",
             hint="fix what is random: a seed or a key of its own",
-        )  # fmt: skip
+        )
     return _Problem(flat, at, [names[i] for i in moving], outputs, "")
 
 
@@ -224,8 +226,11 @@ def _reverse(problem: _Problem) -> Array:
         if g.shape != x.shape or g.dtype != x.dtype:
             raise GradientError(
                 f"the {problem.what}gradient has another shape or dtype than the argument",
-                op=_NAME, argument=name, received=summary(g), expected=summary(x),
-            )  # fmt: skip
+                op=_NAME,
+                argument=name,
+                received=summary(g),
+                expected=summary(x),
+            )
     rows = [
         _reals(tape.gradient(ys, problem.at, weights, unconnected="zero"))
         for weights in _directions(ys)
@@ -243,8 +248,10 @@ def _forward(problem: _Problem) -> Array:
             if t.shape != y.shape or t.dtype != y.dtype:
                 raise GradientError(
                     f"the {problem.what}tangent has another shape or dtype than {name}",
-                    op=_NAME, received=summary(t), expected=summary(y),
-                )  # fmt: skip
+                    op=_NAME,
+                    received=summary(t),
+                    expected=summary(y),
+                )
         columns.append(_reals(moved))
     return np.array(columns).T
 
@@ -258,9 +265,11 @@ def _check(problem: _Problem, modes: Sequence[str], limits: _Limits) -> None:
     rows, columns = list(_units(ys)), list(_units(problem.at))
     if not np.isfinite(expected).all():
         raise GradientError(
-            "the differences are not finite", op=_NAME, argument="args",
+            "the differences are not finite",
+            op=_NAME,
+            argument="args",
             hint="arguments inside the domain of the function, away from its poles",
-        )  # fmt: skip
+        )
     for mode in modes:
         received = _JACOBIANS[mode](problem)
         if not rows or not columns:
@@ -272,12 +281,14 @@ def _check(problem: _Problem, modes: Sequence[str], limits: _Limits) -> None:
             y = _place(problem.outputs, rows[row])
             what = f"the {mode} {problem.what}derivative of {y} is wrong"
             raise GradientError(
-                what, op=_NAME, argument=_place(problem.inputs, columns[column]),
+                what,
+                op=_NAME,
+                argument=_place(problem.inputs, columns[column]),
                 received=repr(float(received[row, column])),
                 expected=f"{float(expected[row, column])!r}, by central differences",
                 hint=f"{int((excess > 0).sum())} of {excess.size} elements are wrong: see the rule "
                 "of each op in the function",
-            )  # fmt: skip
+            )
 
 
 def _place(names: Sequence[str], unit: tuple[int, tuple[int, ...], Any]) -> str:

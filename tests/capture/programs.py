@@ -155,9 +155,12 @@ TAPES = """
 """
 
 RESULTS = (
-    "{last}", "({last}, {before})", '{{"last": {last}, "rest": [{before}, {first}]}}',
-    "[{last}, {{'n': 3, 'w': state.w}}, ({before}, None)]", "({last}, ef.sum({before}), k)",
-)  # fmt: skip
+    "{last}",
+    "({last}, {before})",
+    '{{"last": {last}, "rest": [{before}, {first}]}}',
+    "[{last}, {{'n': 3, 'w': state.w}}, ({before}, None)]",
+    "({last}, ef.sum({before}), k)",
+)
 
 
 def listed(text):
@@ -234,9 +237,12 @@ class Program:
     def function(self, state, name="program"):
         """The program as a function; its Variables are those of ``state``."""
         names = {
-            "__name__": "programs", "ef": ef, "state": state,
-            "OFFSET": 1.25, "TABLE": {"bias": 0.5, "flag": True},
-        }  # fmt: skip
+            "__name__": "programs",
+            "ef": ef,
+            "state": state,
+            "OFFSET": 1.25,
+            "TABLE": {"bias": 0.5, "flag": True},
+        }
         text = self.text
         linecache.cache[self.file] = (len(text), None, text.splitlines(keepends=True), self.file)
         exec(compile(text, self.file, "exec"), names)
@@ -275,9 +281,17 @@ class Writer:
         for n, state in zip(sizes, self.states, strict=True):
             x, y, scale, k = inputs(seed, n)
             self.spaces.append(
-                {"ef": ef, "state": state, "OFFSET": 1.25, "TABLE": {"bias": 0.5, "flag": True},
-                 "x": x, "y": y, "scale": scale, "k": k}
-            )  # fmt: skip
+                {
+                    "ef": ef,
+                    "state": state,
+                    "OFFSET": 1.25,
+                    "TABLE": {"bias": 0.5, "flag": True},
+                    "x": x,
+                    "y": y,
+                    "scale": scale,
+                    "k": k,
+                }
+            )
         ef.random.seed(seed)
         tries = 0
         while len(self.names) < steps + 2 and tries < 60 * steps:

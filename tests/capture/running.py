@@ -6,11 +6,12 @@ from contextlib import contextmanager
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture.evaluate import evaluate
-from eagerflow.capture.listing.text import nested
-from eagerflow.capture.replay import Replay
 from eagerflow.dims import Dim
 from eagerflow.errors import EagerflowError
+from eagerflow.graph import costs
+from eagerflow.graph.run import evaluate
+from eagerflow.graph.text import nested
+from eagerflow.plan.replay import Replay
 
 LARGE = 1 << 18  # elements of a value from which on a graph is not run
 SIZE = 3  # of a dimension that is known by name
@@ -42,7 +43,7 @@ def is_small(graph):
     waiting = [graph]
     while waiting:
         one = waiting.pop()
-        values = [*one.entries(), *one.constants, *(v for n in one.nodes for v in n.outputs)]
+        values = [*one.all_inputs(), *one.constants, *(v for n in one.nodes for v in n.outputs)]
         if any(isinstance(v.size, int) and v.size > LARGE for v in values):
             return False
         waiting += [body for node in one.nodes for _, body in nested(node)]
@@ -64,11 +65,7 @@ def fed(graph):
 
 
 def names(dim):
-    return (
-        {str(name) for name in ef.capture.listing.costs.names_of(dim)}
-        if isinstance(dim, Dim)
-        else ()
-    )
+    return {str(name) for name in costs.names_of(dim)} if isinstance(dim, Dim) else ()
 
 
 def ways(graph, arrays):

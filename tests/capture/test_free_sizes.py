@@ -25,14 +25,17 @@ def reshaping(x):
 
 
 WAYS = {
-    "tape": lambda f: _taped(f), "grad": lambda f: ef.grad(lambda x: f(x).sum())(X),
+    "tape": lambda f: _taped(f),
+    "grad": lambda f: ef.grad(lambda x: f(x).sum())(X),
     "function": lambda f: ef.function(lambda x: f(x) * 2.0)(X),
     "free function": lambda f: ef.function(lambda x: f(x) * 2.0, input_signature=[SPEC])(X),
     "function under a tape": lambda f: _taped(ef.function(lambda x: f(x) * 2.0)),
-    "vmap": lambda f: ef.vmap(f)(X.reshape((2, 2, 3))), "vjp": lambda f: ef.vjp(f, X)[0],
-    "jvp": lambda f: ef.jvp(f, [X], [X])[1], "traced": lambda f: ef.capture.trace(f, X)(X),
+    "vmap": lambda f: ef.vmap(f)(X.reshape((2, 2, 3))),
+    "vjp": lambda f: ef.vjp(f, X)[0],
+    "jvp": lambda f: ef.jvp(f, [X], [X])[1],
+    "traced": lambda f: ef.capture.trace(f, X)(X),
     "traced freely": lambda f: ef.capture.trace(f, SPEC)(X),
-}  # fmt: skip
+}
 
 
 def _taped(f):
@@ -69,16 +72,20 @@ def test_sizes_that_differ_are_refused_under_a_tape_too():
 
 
 NUMBERS = {
-    "divided by": lambda x: x.sum() / x.shape[0], "divides": lambda x: x.shape[0] / x.sum(),
-    "times": lambda x: x.shape[0] * x, "reciprocal": lambda x: x * (1 / x.shape[0]),
-    "part": lambda x: x * (0.5 * x.shape[0]), "half": lambda x: x * (x.shape[0] / 2),
-    "power": lambda x: x + x.shape[0] ** 2, "less one": lambda x: x * (x.shape[0] - 1),
+    "divided by": lambda x: x.sum() / x.shape[0],
+    "divides": lambda x: x.shape[0] / x.sum(),
+    "times": lambda x: x.shape[0] * x,
+    "reciprocal": lambda x: x * (1 / x.shape[0]),
+    "part": lambda x: x * (0.5 * x.shape[0]),
+    "half": lambda x: x * (x.shape[0] / 2),
+    "power": lambda x: x + x.shape[0] ** 2,
+    "less one": lambda x: x * (x.shape[0] - 1),
     "integers": lambda x: x.astype("int32") + x.shape[0],
     "of halves": lambda x: x.astype("float16") * x.shape[0],
     "square root": lambda x: x / ef.sqrt(x.shape[0]),
     "chosen": lambda x: ef.where(x > 0.5, x, x.shape[0]),
     "two sizes": lambda x: x * (x.shape[0] / (x.shape[0] + 1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", NUMBERS)

@@ -150,8 +150,13 @@ def test_nests_of_arguments_and_results():
     assert type(found["pair"]).__name__ == "Pair"
     assert found["pair"].left.tolist() == wanted["pair"].left.tolist()
     assert (found["text"], found["none"], found["n"]) == ("kept", None, 3)
-    assert f.graphs[0].inputs.names == ("batch_x", "batch_rest_0", "batch_rest_1", "pair_left",
-                                        "pair_right")  # fmt: skip
+    assert f.graphs[0].inputs.names == (
+        "batch_x",
+        "batch_rest_0",
+        "batch_rest_1",
+        "pair_left",
+        "pair_right",
+    )
 
 
 def test_arrays_and_scalars_of_numpy():
@@ -310,8 +315,12 @@ def test_convolutions_of_any_size(padding, strides):
 def test_a_signature_with_gradients_and_variables():
     w = ef.Variable(np.ones((3, 2)), dtype="float32", name="w")
 
-    @ef.function(input_signature=[ef.TensorSpec(("batch", 3), "float32"),
-                                  ef.TensorSpec(("batch",), "int64", name="labels")])  # fmt: skip
+    @ef.function(
+        input_signature=[
+            ef.TensorSpec(("batch", 3), "float32"),
+            ef.TensorSpec(("batch",), "int64", name="labels"),
+        ]
+    )
     def step(x, y):
         with ef.GradientTape() as tape:
             loss = ef.mean(ef.sparse_softmax_cross_entropy(x @ w, y))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.recent import Recent
+from eagerflow.runtime.lru import Recent
 
 X = ef.tensor([1.0, 2.0, 3.0])
 MOST = 2_000  # bytes a call: tables with bounds fill up; a graph that is kept has 15,000
@@ -88,9 +88,13 @@ def sizes():
 
 
 KINDS = {
-    "a changed global": retraces, "objects": objects, "functions": functions,
-    "instances": instances, "shapes": shapes, "free sizes": sizes,
-}  # fmt: skip
+    "a changed global": retraces,
+    "objects": objects,
+    "functions": functions,
+    "instances": instances,
+    "shapes": shapes,
+    "free sizes": sizes,
+}
 
 
 def growth(once, warm, count):

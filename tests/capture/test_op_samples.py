@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.replay import Replay
 from eagerflow.errors import CaptureError
+from eagerflow.plan.replay import Replay
 from eagerflow.tensor import Tensor
 from tests.contract.cases import (
     FLOAT32,

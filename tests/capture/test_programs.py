@@ -9,13 +9,13 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import tree
-from eagerflow.capture.replay import Replay
 from eagerflow.errors import EagerflowError
-from eagerflow.kernels import threads
 from eagerflow.ops.random import default_generator
+from eagerflow.plan.replay import Replay
+from eagerflow.runtime import threads
+from tests.capture.placement.several_devices import EAGER_TO_SPLIT
+from tests.capture.placement.several_devices import three_cpus as three_cpus
 from tests.capture.programs import State, inputs, leaves, program
-from tests.capture.several_devices import EAGER_TO_SPLIT
-from tests.capture.several_devices import three_cpus as three_cpus
 
 COUNT = 300
 SOAK = 5_000

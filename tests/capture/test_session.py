@@ -157,9 +157,10 @@ def test_random_numbers_move_on():
 
 def test_named_sizes():
     graph = ef.capture.trace(
-        lambda x, y: {"z": ef.concat([x, y])}, ef.TensorSpec(("n",), "float32"),
+        lambda x, y: {"z": ef.concat([x, y])},
+        ef.TensorSpec(("n",), "float32"),
         ef.TensorSpec(("m",), "float32"),
-    )  # fmt: skip
+    )
     session = Session(graph)
     for n, m in ((1, 2), (4, 3)):
         assert session.run("z", {"x": ef.ones((n,)), "y": ef.ones((m,))}).shape == (n + m,)

@@ -13,7 +13,7 @@ from eagerflow import GradientTape, Tensor
 from eagerflow.dispatch import compute
 from eagerflow.errors import EagerflowError
 from eagerflow.op import REQUIRED, Cost, Missing, Onnx, freeze
-from eagerflow.recorder import now, process
+from eagerflow.recorder import process, recorder_state
 from tests.contract import derivatives, passes, values
 from tests.contract.cases import about, dtypes_of, main_dtype, prepared, samples
 from tests.contract.registry import CHECKS, check
@@ -88,11 +88,11 @@ def errors(op):
     for sample in found:
         sample = completed(op, sample)
         with about(op, sample):
-            before = now(), len(process.recorders)
+            before = recorder_state(), len(process.recorders)
             check_refused(op, sample)
             with GradientTape():
                 check_refused(op, sample)
-            assert (now(), len(process.recorders)) == before, (
+            assert (recorder_state(), len(process.recorders)) == before, (
                 "the refused call left the state changed"
             )
 

@@ -119,10 +119,19 @@ def main():
     start = resident()
     rounds(model, steps, calls, leak)
     gc.collect()
-    print(json.dumps({
-        "before": before, "after": after, "traced": grown,
-        "start": start, "end": resident(), "first": first, "last": float(model.step()),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "before": before,
+                "after": after,
+                "traced": grown,
+                "start": start,
+                "end": resident(),
+                "first": first,
+                "last": float(model.step()),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

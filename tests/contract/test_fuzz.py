@@ -27,9 +27,14 @@ def fuzzed(names, calls=CALLS, seed=0, module="tests.contract.fuzz_worker"):
     }
     done = subprocess.run(
         [sys.executable, "-m", module, str(calls), str(seed), *names],
-        cwd=ROOT, env=env, capture_output=True, text=True, errors="replace", check=False,
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
         timeout=len(names) * calls * 0.2 + 60,
-    )  # fmt: skip
+    )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode == 0:
         assert [one["op"] for one in found] == names

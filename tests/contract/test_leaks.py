@@ -21,9 +21,12 @@ def measured(*options):
         pytest.skip("resident memory is read from /proc")
     done = subprocess.run(
         [sys.executable, "-m", "tests.contract.leak_worker", *map(str, options)],
-        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -127,8 +127,12 @@ PLANTED = [
     ("errors", "negative", {"errors": one_error(TEXT, ShapeError, "str")}, "raised DTypeError"),
     ("errors", "negative", {"errors": one_error(TEXT, DTypeError, "other")}, "lacks 'other'"),
     ("errors", "negative", {"errors": lambda rng: []}, "0 error samples"),
-    ("errors", "negative", {"errors": one_error(ROW, ShapeError, "none")} | kernel(mute),
-     "names no argument"),
+    (
+        "errors",
+        "negative",
+        {"errors": one_error(ROW, ShapeError, "none")} | kernel(mute),
+        "names no argument",
+    ),
     ("attributes", "sum", {"attributes": {**ops["sum"].attributes, "axis": [0]}}, "changes when"),
     ("cost", "negative", {"cost": lambda x: Cost(-1, 0)}, "the cost is"),
     ("cost", "negative", {"cost": lambda x: None}, "the cost is None"),
@@ -152,8 +156,12 @@ PLANTED = [
     ("second_order", "multiply", partials(dead(1), dead(0)), "second derivative"),
     ("complex_gradient", "conj", vjp(lambda g, y, x: g), "imaginary part"),
     ("complex_gradient", "multiply", partials(conjugate(1), conjugate(0)), "imaginary part"),
-    ("complex_step", "multiply", partials(lambda y, a, b: b * (1 + 1e-8), lambda y, a, b: a),
-     "rtol=1e-10"),
+    (
+        "complex_step",
+        "multiply",
+        partials(lambda y, a, b: b * (1 + 1e-8), lambda y, a, b: a),
+        "rtol=1e-10",
+    ),
     ("zero_cotangents", "negative", vjp(lambda g, y, x: 1 - g), "zero output gradients give"),
     ("small_gradients", "multiply", partials(coarse(1), coarse(0)), "the gradient: "),
     ("batch", "sum", {"batch": forgets_the_batch_axis}, "batched arguments"),
@@ -163,7 +171,7 @@ PLANTED = [
     ("split", "sum", {"split": adds_first_axes}, "Split.*shape|Split.*instead of"),
     ("split", "negative", {"split": adds_first_axes}, "Split.*shape"),
     ("split", "negative", {"split": lambda x: []}, "no sample can be cut"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import eagerflow as ef
+from eagerflow.codegen.instructions import INSTRUCTIONS, NUMPY
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, EagerflowError
-from eagerflow.kernels.scalar import INSTRUCTIONS, NUMPY
 from eagerflow.op import Missing
 from eagerflow.ops.family import Rows
 from eagerflow.spec import TensorSpec
@@ -285,7 +285,7 @@ def no_scalar_rule(op):
     if isinstance(op.scalar, str) and not hasattr(NUMPY, op.scalar):
         return f"NumPy has no instruction {op.scalar}"
     if isinstance(op.scalar, Rows):
-        return "rows are computed as regions in tests/capture/test_regions.py"
+        return "rows are computed as regions in tests/fusion/test_groups.py"
     return None
 
 

@@ -40,16 +40,26 @@ def test_dense_is_a_product_and_a_bias():
 )
 def test_conv2d_is_that_of_pytorch(strides, padding, dilation, groups):
     layer = ef.nn.Conv2D(
-        6, 3, strides=strides, padding=padding, dilation_rate=dilation, groups=groups,
+        6,
+        3,
+        strides=strides,
+        padding=padding,
+        dilation_rate=dilation,
+        groups=groups,
         bias_initializer="random_normal",
-    )  # fmt: skip
+    )
     x = random(2, 9, 8, 4)
     y = layer(x).numpy()
     kernel, bias = layer.get_weights()
     expected = torch.nn.functional.conv2d(
-        channels_first(x), torch.from_numpy(kernel.transpose(3, 2, 0, 1).copy()),
-        torch.from_numpy(bias), stride=strides, padding=padding, dilation=dilation, groups=groups,
-    )  # fmt: skip
+        channels_first(x),
+        torch.from_numpy(kernel.transpose(3, 2, 0, 1).copy()),
+        torch.from_numpy(bias),
+        stride=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+    )
     np.testing.assert_allclose(y, channels_last(expected), rtol=1e-4, atol=1e-5)
 
 
@@ -142,8 +152,11 @@ def test_weights_are_found_in_attributes_lists_and_dicts():
     assert len(block.trainable_weights) == 7
     assert len({id(w) for w in block.weights}) == 9
     assert [type(layer).__name__ for layer in block.walk()] == [
-        "Block", "Dense", "Dense", "BatchNormalization",
-    ]  # fmt: skip
+        "Block",
+        "Dense",
+        "Dense",
+        "BatchNormalization",
+    ]
 
 
 def test_freezing_and_freeing():
@@ -264,17 +277,23 @@ def built(layer, *shape):
         (lambda: ef.nn.Conv2D(3, (3, 3, 3)), ef.errors.ArgumentError, "kernel_size"),
         (lambda: ef.nn.Conv2D(3, 3, groups=2), ef.errors.ArgumentError, "groups"),
         (lambda: ef.nn.Conv2D(3, 3)(random(5, 8, 8)), ef.errors.ShapeError, "channels"),
-        (lambda: built(ef.nn.Conv2D(3, 3), 1, 8, 8, 2)(random(1, 8, 8, 3)),
-         ef.errors.ShapeError, "size 2 along the last axis"),
+        (
+            lambda: built(ef.nn.Conv2D(3, 3), 1, 8, 8, 2)(random(1, 8, 8, 3)),
+            ef.errors.ShapeError,
+            "size 2 along the last axis",
+        ),
         (lambda: ef.nn.MaxPooling2D()(random(8, 8, 3)), ef.errors.ShapeError, "4 axes"),
         (lambda: ef.nn.BatchNormalization()(random(8)), ef.errors.ShapeError, "channel axis"),
         (lambda: ef.nn.Dropout(1.5), ef.errors.ArgumentError, "rate"),
         (lambda: ef.nn.Layer()(random(2)), ef.errors.ArgumentError, "no call"),
         (lambda: ef.nn.Sequential([ef.nn.Dense]), ef.errors.ArgumentError, "ef.nn.Dense"),
-        (lambda: ef.nn.Sequential([ef.nn.Input((3,))])(random(2, 4)),
-         ef.errors.ShapeError, "batch, 3"),
+        (
+            lambda: ef.nn.Sequential([ef.nn.Input((3,))])(random(2, 4)),
+            ef.errors.ShapeError,
+            "batch, 3",
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors_name_the_layer_and_what_was_expected(call, error, words):
     with pytest.raises(error, match=words):
         call()
@@ -291,10 +310,15 @@ def test_initializers_have_keras_variances():
     shape = (3, 3, 50, 100)
     fan_in, fan_out = 450, 900
     for name, variance in (
-        ("glorot_uniform", 2 / (fan_in + fan_out)), ("glorot_normal", 2 / (fan_in + fan_out)),
-        ("he_normal", 2 / fan_in), ("he_uniform", 2 / fan_in), ("lecun_normal", 1 / fan_in),
-        ("lecun_uniform", 1 / fan_in), ("random_normal", 0.0025), ("random_uniform", 0.01 / 12),
-    ):  # fmt: skip
+        ("glorot_uniform", 2 / (fan_in + fan_out)),
+        ("glorot_normal", 2 / (fan_in + fan_out)),
+        ("he_normal", 2 / fan_in),
+        ("he_uniform", 2 / fan_in),
+        ("lecun_normal", 1 / fan_in),
+        ("lecun_uniform", 1 / fan_in),
+        ("random_normal", 0.0025),
+        ("random_uniform", 0.01 / 12),
+    ):
         x = ef.nn.initializers.get(name)(shape).numpy()
         assert x.shape == shape
         assert abs(x.mean()) < 4 * np.sqrt(variance / x.size)
@@ -309,16 +333,28 @@ def test_names_of_activations_mean_what_they_mean_in_keras():
     softplus = np.log1p(np.exp(x))
     selu = 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))
     expected = {
-        "relu": np.maximum(x, 0), "relu6": np.clip(x, 0, 6),
+        "relu": np.maximum(x, 0),
+        "relu6": np.clip(x, 0, 6),
         "leaky_relu": np.where(x > 0, x, 0.2 * x),
-        "elu": np.where(x > 0, x, np.expm1(x)), "selu": selu, "exponential": np.exp(x),
-        "gelu": x / 2 * np.array([math.erfc(-v / math.sqrt(2)) for v in x]), "linear": x,
-        "hard_sigmoid": hard, "hard_silu": x * hard, "hard_swish": x * hard,
-        "mish": x * np.tanh(softplus), "sigmoid": sigmoid, "silu": x * sigmoid,
-        "swish": x * sigmoid, "log_sigmoid": np.log(sigmoid),
-        "softplus": softplus, "softsign": x / (1 + np.abs(x)), "tanh": np.tanh(x),
-        "softmax": np.exp(x) / np.exp(x).sum(), "log_softmax": x - np.log(np.exp(x).sum()),
-    }  # fmt: skip
+        "elu": np.where(x > 0, x, np.expm1(x)),
+        "selu": selu,
+        "exponential": np.exp(x),
+        "gelu": x / 2 * np.array([math.erfc(-v / math.sqrt(2)) for v in x]),
+        "linear": x,
+        "hard_sigmoid": hard,
+        "hard_silu": x * hard,
+        "hard_swish": x * hard,
+        "mish": x * np.tanh(softplus),
+        "sigmoid": sigmoid,
+        "silu": x * sigmoid,
+        "swish": x * sigmoid,
+        "log_sigmoid": np.log(sigmoid),
+        "softplus": softplus,
+        "softsign": x / (1 + np.abs(x)),
+        "tanh": np.tanh(x),
+        "softmax": np.exp(x) / np.exp(x).sum(),
+        "log_softmax": x - np.log(np.exp(x).sum()),
+    }
     for name, wanted in expected.items():
         found = ef.nn.activations.get(name)(ef.tensor(x))
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12, err_msg=name)

@@ -49,8 +49,11 @@ def test_weights_that_the_loss_does_not_use_stay_as_they_are(eagerly, optimizer)
     assert told[0].filename == __file__
     after = [w.numpy() for w in model.weights]
     assert [bool((a == b).all()) for a, b in zip(before, after, strict=True)] == [
-        False, False, True, True,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_whole_models_are_trained_without_a_word():
@@ -124,11 +127,15 @@ def test_plain_objects_may_be_returned():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: ef.zeros(3)["a"], lambda: ef.zeros(3)[None, "a"], lambda: ef.zeros(3)[7],
-        lambda: ef.zeros(3)[[9]], lambda: ef.zeros(3) + "a", lambda: ef.sin("a"),
+        lambda: ef.zeros(3)["a"],
+        lambda: ef.zeros(3)[None, "a"],
+        lambda: ef.zeros(3)[7],
+        lambda: ef.zeros(3)[[9]],
+        lambda: ef.zeros(3) + "a",
+        lambda: ef.sin("a"),
         lambda: ef.zeros(3) + ef.zeros(4),
     ],
-)  # fmt: skip
+)
 def test_errors_have_one_traceback(call):
     with pytest.raises(ef.errors.EagerflowError) as caught:
         call()

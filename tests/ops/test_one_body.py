@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from eagerflow.kernels import generated
-from eagerflow.kernels.pointwise import on_numpy, whole
+from eagerflow.codegen import generated
+from eagerflow.codegen.numpy.pointwise import on_numpy, whole
 from eagerflow.op import ops
 from tests.contract.cases import main_dtype, samples, shipped
 
@@ -66,7 +66,7 @@ def test_all_sizes_and_layouts(size):
 
 def test_planted_sharing_of_a_buffer_is_found(monkeypatch):
     """Where the output held what the last step still reads, results would be wrong."""
-    from eagerflow.kernels.in_place import _Writer
+    from eagerflow.codegen.numpy.in_place import _Writer
 
     monkeypatch.setattr(_Writer, "_may_read_output", lambda self, last: True)
 

@@ -46,9 +46,10 @@ def run_source(text, path, public_names, module_names):
 
 
 PAGES = {
-    path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))
+    path.name: path.read_text()
+    for path in sorted((ROOT / "docs").glob("*.md"))
     if "\n>>> " in path.read_text()
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,18 +15,32 @@ from eagerflow.devices import device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
-from eagerflow.graph import Graph, Node, Value, Values
+from eagerflow.graph.ir import Graph, Node, Value, Values
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
-from eagerflow.recorder import now, scope, under
+from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = [
-    "BATCHED", "Body", "Inner", "as_graph", "call", "copied", "cost_of", "draws", "fresh",
+    "BATCHED",
+    "Body",
+    "Inner",
+    "as_graph",
+    "call",
+    "copied",
+    "cost_of",
+    "draws",
+    "fresh",
     "remembered",
-    "replay", "results_of", "run", "settled", "sizes_of", "unused", "with_inputs",
-]  # fmt: skip
+    "replay",
+    "results_of",
+    "run",
+    "settled",
+    "sizes_of",
+    "unused",
+    "with_inputs",
+]
 
 HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
 HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
@@ -95,7 +109,7 @@ def _facts(graph: Graph) -> Any:
         inputs, constants, rows, outputs = _parts(graph)
         found = graph.learned["facts"] = (
             tuple(spec[1:] for spec in inputs),
-            tuple((t.dtype, t.shape, under(None, t.numpy).tobytes()) for _, t in constants),
+            tuple((t.dtype, t.shape, with_recorder(None, t.numpy).tobytes()) for _, t in constants),
             tuple(
                 (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
                 for op, given, attributes, _, _, pin, _ in rows
@@ -165,9 +179,11 @@ def as_graph(value: Any, argument: str) -> Graph:
     """``value``, which has to be a graph without Variables; DTypeError if not."""
     if not isinstance(value, Graph) or value.cells:
         raise DTypeError(
-            "it is not a graph without Variables", argument=argument, received=summary(value),
+            "it is not a graph without Variables",
+            argument=argument,
+            received=summary(value),
             expected="a graph, as ef.cond, ef.switch, ef.while_loop and ef.scan make it",
-        )  # fmt: skip
+        )
     return value
 
 
@@ -247,21 +263,26 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
     sizes = _Sizes()
     if len(given) != len(graph.inputs):
         raise CaptureError(
-            f"{len(given)} values for a graph of {len(graph.inputs)} inputs", argument=argument(0),
+            f"{len(given)} values for a graph of {len(graph.inputs)} inputs",
+            argument=argument(0),
             received=", ".join(map(summary, given)),
             expected=", ".join(summary(v) for v in graph.inputs),
-        )  # fmt: skip
+        )
     for i, (value, x) in enumerate(zip(graph.inputs, given, strict=True)):
         if value.dtype != x.dtype:
             raise DTypeError(
-                f"its dtype is not that of the graph's input {value.name}", argument=argument(i),
-                received=summary(x), expected=str(TensorSpec(value.shape, value.dtype)),
-            )  # fmt: skip
+                f"its dtype is not that of the graph's input {value.name}",
+                argument=argument(i),
+                received=summary(x),
+                expected=str(TensorSpec(value.shape, value.dtype)),
+            )
         if not _bind(sizes, value.shape, tuple(x.shape)):
             raise ShapeError(
-                f"its shape is not that of the graph's input {value.name}", argument=argument(i),
-                received=summary(x), expected=str(TensorSpec(value.shape, value.dtype)),
-            )  # fmt: skip
+                f"its shape is not that of the graph's input {value.name}",
+                argument=argument(i),
+                received=summary(x),
+                expected=str(TensorSpec(value.shape, value.dtype)),
+            )
     return sizes
 
 
@@ -414,7 +435,7 @@ def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
         graph = settled(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
     known: dict[Value, Any] = dict(zip(graph.inputs, tensors, strict=True))
     known.update((v, v.constant) for v in graph.constants)
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     for node in graph.nodes:
         if recorder is not None:
             recorder.follow(node.origin)
@@ -445,14 +466,14 @@ def call(op: Op, *args: Any, **attributes: Any) -> Any:
     So a loop may move the state of a random generator on, which must not differ between
     examples, and draws numbers for each of them.
     """
-    level = now()[1]
+    level = recorder_state()[1]
     rule = BATCHED.get(op.name) if isinstance(level, Batching) else None
     if rule is None:
         return op.call(*args, **attributes)
     assert isinstance(level, Batching)
     batched = tuple(level.holds(x) for x in args)
     if not any(batched) and not any(map(draws, nested(attributes))):
-        return under(level.outer, call, op, *args, **attributes)
+        return with_recorder(level.outer, call, op, *args, **attributes)
     whole = tuple(x._array.tensor if b else x for x, b in zip(args, batched, strict=True))
-    outs, flags = under(level.outer, rule, whole, batched, level.size, **attributes)
+    outs, flags = with_recorder(level.outer, rule, whole, batched, level.size, **attributes)
     return tuple(level.wrap(y) if flag else y for y, flag in zip(outs, flags, strict=True))

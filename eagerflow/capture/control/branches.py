@@ -36,12 +36,12 @@ from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.graph import Graph
+from eagerflow.graph.ir import Graph
 from eagerflow.op import Cost, Missing
-from eagerflow.ops.comparison import equal
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import define, op_of
-from eagerflow.ops.selection import clip, where
-from eagerflow.ops.shape import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -62,9 +62,12 @@ def _check_chooser(spec: Any, name: str, dtypes: Any, kind: str) -> None:
         )
     if spec.shape != ():
         raise ShapeError(
-            "it has axes", argument=name, received=summary(spec), expected=f"one {kind}",
+            "it has axes",
+            argument=name,
+            received=summary(spec),
+            expected=f"one {kind}",
             hint="ef.vmap for many of them",
-        )  # fmt: skip
+        )
 
 
 def _infer(graphs: Graphs, names: Sequence[str], operands: Any) -> tuple[TensorSpec, ...]:
@@ -75,10 +78,11 @@ def _infer(graphs: Graphs, names: Sequence[str], operands: Any) -> tuple[TensorS
     for graph, name, own in zip(graphs, names, found, strict=True):
         if own != found[0]:
             raise ShapeError(
-                f"{name} and {names[0]} give different results", argument=name,
+                f"{name} and {names[0]} give different results",
+                argument=name,
                 received=", ".join(map(summary, graph.outputs)),
                 expected=", ".join(map(summary, graphs[0].outputs)),
-            )  # fmt: skip
+            )
     return tuple(found[0])
 
 
@@ -242,9 +246,11 @@ def _switch_spec(index: Any, *operands: Any, branches: Any) -> Any:
     _check_chooser(index, "index", INTEGERS, "integer")
     if not isinstance(branches, tuple) or not branches:
         raise DTypeError(
-            "there are no branches", argument="branches", received=summary(branches),
+            "there are no branches",
+            argument="branches",
+            received=summary(branches),
             expected="a tuple of at least one graph",
-        )  # fmt: skip
+        )
     return _infer(branches, [f"branches[{i}]" for i in range(len(branches))], operands)
 
 
@@ -318,9 +324,12 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
     flag = scalar(pred, "cond", "pred", "bool")
     functions = {"true_fn": true_fn, "false_fn": false_fn}
     return _choose(
-        "cond", functions, operands, lambda: int(not bool(flag)),
+        "cond",
+        functions,
+        operands,
+        lambda: int(not bool(flag)),
         lambda given, graphs: _cond_again(flag, given, graphs[::-1]),
-    )  # fmt: skip
+    )
 
 
 def switch(index: Any, branches: Any, *operands: Any) -> Any:
@@ -337,20 +346,29 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
     at = scalar(index, "switch", "index", "integer")
     if not isinstance(branches, list | tuple) or not branches:
         raise DTypeError(
-            "there are no branches", op="switch", argument="branches", received=summary(branches),
+            "there are no branches",
+            op="switch",
+            argument="branches",
+            received=summary(branches),
             expected="a list of at least one function",
-        )  # fmt: skip
+        )
     functions = {f"branches[{i}]": f for i, f in enumerate(branches)}
     return _choose(
-        "switch", functions, operands, lambda: _within(at, len(branches)),
+        "switch",
+        functions,
+        operands,
+        lambda: _within(at, len(branches)),
         lambda given, graphs: _switch_again(at, given, graphs),
-    )  # fmt: skip
+    )
 
 
 def _choose(
-    op: str, functions: dict[str, Any], operands: tuple[Any, ...],
-    chosen: Callable[[], int], again: Callable[[list[Tensor], Graphs], Any],
-) -> Any:  # fmt: skip
+    op: str,
+    functions: dict[str, Any],
+    operands: tuple[Any, ...],
+    chosen: Callable[[], int],
+    again: Callable[[list[Tensor], Graphs], Any],
+) -> Any:
     """One of several functions: called while nobody watches, else all of them as graphs."""
     takes = ", ".join(f"operands[{i}]" for i in range(len(operands)))
     for name, f in functions.items():

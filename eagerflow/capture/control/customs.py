@@ -34,13 +34,13 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
-from eagerflow.graph import Graph, Value, Values
+from eagerflow.graph.ir import Graph, Value, Values
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
-from eagerflow.ops.creation import zeros_like
+from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import define, op_of
 from eagerflow.ops.samples import make
-from eagerflow.ops.shape import broadcast_to
-from eagerflow.recorder import under
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -56,22 +56,31 @@ def custom_call(self: Trace, f: Callable[..., Any], args: tuple[Any, ...]) -> An
     if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
         return y
     leaves, structure = tree.flatten(y)
-    results = [under(self, as_tensor, leaf) for leaf in leaves]
+    results = [with_recorder(self, as_tensor, leaf) for leaf in leaves]
     tensors = [x for x in args if isinstance(x, Tensor)]
     if not tensors or not any(is_inexact(x.dtype) for x in results):
         return y
     backward, reached, around, reason = _traced_rule(rule, structure, results, args, f.__name__)
     outs = CUSTOM.call(
-        *tensors, *results, *around, backward=backward, reached=reached, arguments=len(tensors),
-        results=len(results), reason=reason,
-    )  # fmt: skip
+        *tensors,
+        *results,
+        *around,
+        backward=backward,
+        reached=reached,
+        arguments=len(tensors),
+        results=len(results),
+        reason=reason,
+    )
     return tree.unflatten(structure, outs)
 
 
 def _traced_rule(
-    rule: Callable[[Any], Any], structure: tree.Structure, results: Sequence[Tensor],
-    args: tuple[Any, ...], name: str,
-) -> tuple[Graph | None, tuple[bool, ...], list[Tensor], str | None]:  # fmt: skip
+    rule: Callable[[Any], Any],
+    structure: tree.Structure,
+    results: Sequence[Tensor],
+    args: tuple[Any, ...],
+    name: str,
+) -> tuple[Graph | None, tuple[bool, ...], list[Tensor], str | None]:
     """A backward rule as a graph, by which arguments it gives gradients, and what it reads."""
     recorder = Inner(f"{name}_gradient", lifts=True)
     gs = []
@@ -112,9 +121,10 @@ def _parts(parts: Any, args: tuple[Any, ...], name: str) -> list[tuple[Any, Tens
     found = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
     if len(found) != len(args):
         raise GradientError(
-            f"backward gave {len(found)} gradients", op=name,
+            f"backward gave {len(found)} gradients",
+            op=name,
             expected=f"{len(args)}, one for each argument (None where there is none)",
-        )  # fmt: skip
+        )
     return [(p, x) for p, x in zip(found, args, strict=True) if isinstance(x, Tensor)]
 
 
@@ -132,16 +142,18 @@ def _spec(
         )
         wanted = (
             [x for x, has in zip(operands[:arguments], reached, strict=True) if has]
-            if isinstance(reached, tuple) and len(reached) == arguments else None
-        )  # fmt: skip
+            if isinstance(reached, tuple) and len(reached) == arguments
+            else None
+        )
         if wanted is None or [(s.shape, s.dtype) for s in found] != [
             (x.shape, x.dtype) for x in wanted
         ]:
             raise ShapeError(
-                "the gradients are not those of the arguments that are reached", argument="reached",
+                "the gradients are not those of the arguments that are reached",
+                argument="reached",
                 received=", ".join(map(summary, found)) or "nothing",
                 expected=", ".join(map(summary, wanted or operands[:arguments])),
-            )  # fmt: skip
+            )
     return tuple(TensorSpec(y.shape, y.dtype, None, y.device) for y in ys)
 
 
@@ -149,28 +161,40 @@ def _counts(operands: Any, arguments: Any, results: Any) -> bool:
     for value, name in ((arguments, "arguments"), (results, "results")):
         if type(value) is not int or not 0 <= value <= len(operands):
             raise DTypeError(
-                f"{value!r} is no number of operands", argument=name, received=summary(value),
+                f"{value!r} is no number of operands",
+                argument=name,
+                received=summary(value),
                 expected=f"an integer from 0 to {len(operands)}",
-            )  # fmt: skip
+            )
     if arguments + results > len(operands):
         raise ShapeError(
-            f"there are {len(operands)} operands", argument="results",
+            f"there are {len(operands)} operands",
+            argument="results",
             received=f"{arguments} arguments and {results} results",
             expected=f"no more than {len(operands)} in all",
-        )  # fmt: skip
+        )
     return True
 
 
 def _vjp(
-    g: Any, y: Any, *operands: Any, backward: Graph | None, reached: tuple[bool, ...],
-    arguments: int, results: int, reason: str | None,
-) -> tuple[Any, ...]:  # fmt: skip
+    g: Any,
+    y: Any,
+    *operands: Any,
+    backward: Graph | None,
+    reached: tuple[bool, ...],
+    arguments: int,
+    results: int,
+    reason: str | None,
+) -> tuple[Any, ...]:
     if backward is None:
         raise GradientError(
-            "the gradient that was given to it cannot be captured", op="custom_gradient",
-            argument="backward", received=reason, expected="a rule written with ops",
+            "the gradient that was given to it cannot be captured",
+            op="custom_gradient",
+            argument="backward",
+            received=reason,
+            expected="a rule written with ops",
             hint="ef ops in place of NumPy and Python in the rule of ef.custom_gradient",
-        )  # fmt: skip
+        )
     found = iter(replay(backward, [*operands, *g]))
     parts = [next(found) if has else None for has in reached]
     return (*parts, *(None,) * (len(operands) - arguments))
@@ -180,9 +204,15 @@ _vjp.stated = "its gradient is what its graph says"  # type: ignore[attr-defined
 
 
 def _batch(
-    args: Any, flags: Any, size: Any, backward: Graph | None, reached: tuple[bool, ...],
-    arguments: int, results: int, reason: str | None,
-) -> tuple[list[Tensor], list[bool]]:  # fmt: skip
+    args: Any,
+    flags: Any,
+    size: Any,
+    backward: Graph | None,
+    reached: tuple[bool, ...],
+    arguments: int,
+    results: int,
+    reason: str | None,
+) -> tuple[list[Tensor], list[bool]]:
     """The node of a batch: each example has arguments and results of its own."""
     count = arguments + results
     whole = [
@@ -194,9 +224,14 @@ def _batch(
         every = (True,) * len(backward.outputs)
         backward = batched(backward, now, every, size, home(args))[0]
     outs = call(
-        CUSTOM, *whole, backward=backward, reached=reached, arguments=arguments, results=results,
+        CUSTOM,
+        *whole,
+        backward=backward,
+        reached=reached,
+        arguments=arguments,
+        results=results,
         reason=reason,
-    )  # fmt: skip
+    )
     return list(outs), [True] * results
 
 
@@ -256,9 +291,15 @@ def _errors(rng: Any) -> list[ErrorSample]:
     },
 )
 def _custom_gradient(
-    xp: Any, /, *operands: Any, backward: Graph | None, reached: tuple[bool, ...], arguments: int,
-    results: int, reason: str | None = None,
-) -> Any:  # fmt: skip
+    xp: Any,
+    /,
+    *operands: Any,
+    backward: Graph | None,
+    reached: tuple[bool, ...],
+    arguments: int,
+    results: int,
+    reason: str | None = None,
+) -> Any:
     """Values as they are, with a gradient that a graph says.
 
     ``operands`` are the ``arguments`` of a function, its ``results``, and what else ``backward``

@@ -10,16 +10,24 @@ from eagerflow.capture.control.bodies import Body, Inner, copied, remembered, re
 from eagerflow.devices import Device
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
-from eagerflow.graph import Graph, Node, Value
-from eagerflow.ops.arithmetic import add
-from eagerflow.ops.creation import zeros_like
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
 __all__ = [
-    "Halves", "Tangents", "Writing", "batched", "gradients", "halves", "home", "moved", "wanted",
-]  # fmt: skip
+    "Halves",
+    "Tangents",
+    "Writing",
+    "batched",
+    "gradients",
+    "halves",
+    "home",
+    "moved",
+    "wanted",
+]
 
 
 def home(args: Sequence[Any]) -> Device | None:
@@ -151,9 +159,13 @@ class Halves(NamedTuple):
 
 
 def halves(
-    graph: Graph, carries: int, sequences: int, needed: tuple[bool, ...], device: Device | None,
+    graph: Graph,
+    carries: int,
+    sequences: int,
+    needed: tuple[bool, ...],
+    device: Device | None,
     rows: tuple[bool, ...] | None = None,
-) -> Halves:  # fmt: skip
+) -> Halves:
     """The two halves of the gradient of a scan with this body.
 
     ``needed`` says by which slices and captured values a gradient is wanted, and ``rows`` which
@@ -162,9 +174,10 @@ def halves(
     """
     rows = rows or (True,) * (len(graph.outputs) - carries)
     return remembered(  # type: ignore[no-any-return]
-        graph, ("halves", carries, sequences, needed, rows, device),
+        graph,
+        ("halves", carries, sequences, needed, rows, device),
         lambda: _halves(graph, carries, sequences, needed, rows, device),
-    )  # fmt: skip
+    )
 
 
 def _halves(
@@ -193,37 +206,41 @@ def _halves(
         rest = [(i, g) for i, g in zip(some, found[len(kept) :], strict=True) if g is not None]
         of_slices = [(i, g) for i, g in rest if i < sequences]
         of_captured = [(i - sequences, g) for i, g in rest if i >= sequences]
-        totals = writing.inputs(
-            [graph.inputs[carries + sequences + i] for i, _ in of_captured], "sum_"
-        )
+        added = [graph.inputs[carries + sequences + i] for i, _ in of_captured]
+        totals = writing.inputs(added, "sum_")
         sums = [add(total, g) for total, (_, g) in zip(totals, of_captured, strict=True)]
     outs = writing.values([*back, *sums, *(g for _, g in of_slices)])
     nodes, residuals = _cut(
         writing.trace.nodes, middle, outs, set(writing.values(state)), set(writing.values(captured))
     )
+    middle_values = [*writing.values(ys), *residuals]
+    forward = Body(graph.name, writing.values(inputs), writing.trace.nodes[:middle], middle_values)
     # On the way back residuals are inputs, which no node makes.
     new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
     entries = list(new.values())
     nodes = copied(nodes, new)
     first, later = gs[: len(kept)], gs[len(kept) :]
-    forward = Body(
-        graph.name, writing.values(inputs), writing.trace.nodes[:middle],
-        [*writing.values(ys), *residuals],
-    )  # fmt: skip
     used = {v for node in nodes for v in node.values()} | set(outs)
-    read = [
-        [i for i, v in enumerate(writing.values(part)) if v in used] for part in (slices, captured)
-    ]
+    parts = (writing.values(slices), writing.values(captured))
+    read = [[i for i, v in enumerate(part) if v in used] for part in parts]
     given = [
-        *writing.values([*first, *totals, *later]), *entries,
-        *writing.values([*(slices[i] for i in read[0]), *(captured[i] for i in read[1])]),
-    ]  # fmt: skip
+        *writing.values([*first, *totals, *later]),
+        *entries,
+        *[part[i] for part, chosen in zip(parts, read, strict=True) for i in chosen],
+    ]
     backward = Body(f"{graph.name}_gradient", given, nodes, [new.get(v, v) for v in outs])
     return Halves(
-        forward, backward, kept, [i for i, _ in of_slices], [i for i, _ in of_captured],
-        [i - carries for i in inexact if i >= carries], len(residuals), read[0],
-        read[1], needed,
-    )  # fmt: skip
+        forward,
+        backward,
+        kept,
+        [i for i, _ in of_slices],
+        [i for i, _ in of_captured],
+        [i - carries for i in inexact if i >= carries],
+        len(residuals),
+        read[0],
+        read[1],
+        needed,
+    )
 
 
 def _cut(
@@ -316,9 +333,10 @@ def batched(
     are is told next to it.
     """
     return remembered(  # type: ignore[no-any-return]
-        graph, ("batched", flags, forced, str(size), device),
+        graph,
+        ("batched", flags, forced, str(size), device),
         lambda: _batched(graph, flags, forced, size, device),
-    )  # fmt: skip
+    )
 
 
 def _batched(

@@ -11,8 +11,8 @@ from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.trace import Trace, plain_name
 from eagerflow.debugging import NanWatch
 from eagerflow.errors import CaptureError
-from eagerflow.graph import Graph, Value, Values
-from eagerflow.recorder import Recorder, now, under
+from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -59,7 +59,7 @@ def runs_plainly() -> bool:
 
     So a debugger stops in the body, and prints show values.
     """
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     while isinstance(recorder, Journal | NanWatch):
         recorder = recorder.outer
     return recorder is None
@@ -67,9 +67,9 @@ def runs_plainly() -> bool:
 
 def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
     """``f(...)``; Variables that it assigns have their values back if an error comes out."""
-    journal = Journal(now()[1])
+    journal = Journal(recorder_state()[1])
     try:
-        return under(journal, f, *args)
+        return with_recorder(journal, f, *args)
     except BaseException:
         journal.restore()
         raise
@@ -86,9 +86,14 @@ class Traced:
     """
 
     def __init__(
-        self, f: Callable[..., Any], name: str, labels: Sequence[str], likes: Sequence[Any],
-        build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
-    ) -> None:  # fmt: skip
+        self,
+        f: Callable[..., Any],
+        name: str,
+        labels: Sequence[str],
+        likes: Sequence[Any],
+        build: Callable[[list[Tensor]], tuple[Any, ...]],
+        finish: Callable[[Any], list[Tensor]],
+    ) -> None:
         self.name = name
         recorder, graph = self._trace(f, labels, likes, build, finish)
         if recorder.made:
@@ -98,10 +103,13 @@ class Traced:
             recorder, graph = self._trace(f, labels, likes, build, finish)
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that it runs", op=name, at=place_of(f),
-                received=recorder.made[0], expected="state that is created once",
+                "state that lasts is created each time that it runs",
+                op=name,
+                at=place_of(f),
+                received=recorder.made[0],
+                expected="state that is created once",
                 hint="create it outside of the function, and use it there",
-            )  # fmt: skip
+            )
         self.inputs = list(graph.inputs)
         self.nodes = graph.nodes
         self.outputs = list(graph.outputs)
@@ -117,9 +125,13 @@ class Traced:
         recorder.cells.clear()
 
     def _trace(
-        self, f: Callable[..., Any], labels: Sequence[str], likes: Sequence[Any],
-        build: Callable[[list[Tensor]], tuple[Any, ...]], finish: Callable[[Any], list[Tensor]],
-    ) -> tuple[Trace, Graph]:  # fmt: skip
+        self,
+        f: Callable[..., Any],
+        labels: Sequence[str],
+        likes: Sequence[Any],
+        build: Callable[[list[Tensor]], tuple[Any, ...]],
+        finish: Callable[[Any], list[Tensor]],
+    ) -> tuple[Trace, Graph]:
         """One run of the function, written down."""
         recorder = Inner(self.name, lifts=True)
         symbols = []
@@ -154,7 +166,7 @@ def _refuse_leaks(recorder: Trace) -> None:
 
     Until then functions that were made on the way may be held by who watches what a trace reads.
     """
-    outer = now()[1]
+    outer = recorder_state()[1]
     while outer is not None and not isinstance(outer, Trace):
         outer = outer.outer
     if outer is None:
@@ -166,7 +178,7 @@ def _refuse_leaks(recorder: Trace) -> None:
 
 def _tell(what: str) -> None:
     """Let whoever watches know of state that was created."""
-    recorder = now()[1]
+    recorder = recorder_state()[1]
     if recorder is not None:
         recorder.created(what)
 

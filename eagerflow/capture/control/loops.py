@@ -43,17 +43,17 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
-from eagerflow.graph import Graph
+from eagerflow.graph.ir import Graph
 from eagerflow.op import Cost, Missing
-from eagerflow.ops.arithmetic import add
 from eagerflow.ops.attributes import Size
-from eagerflow.ops.comparison import less, logical_and
-from eagerflow.ops.creation import zeros_like
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import add
+from eagerflow.ops.elementwise.comparison import less, logical_and
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import define, op_of
-from eagerflow.ops.reduction import any as any_of
-from eagerflow.ops.selection import where
-from eagerflow.ops.shape import reshape
-from eagerflow.recorder import under
+from eagerflow.ops.reductions.sums import any as any_of
+from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -72,16 +72,20 @@ def _spec(
     flag = results_of(test, operands, lambda i: f"operands[{i}]")
     if [(s.shape, s.dtype.kind) for s in flag] != [((), "b")]:
         raise DTypeError(
-            "it does not give one bool without axes", argument="cond",
-            received=", ".join(map(summary, flag)) or "nothing", expected="bool()",
-        )  # fmt: skip
+            "it does not give one bool without axes",
+            argument="cond",
+            received=", ".join(map(summary, flag)) or "nothing",
+            expected="bool()",
+        )
     outs = results_of(step, operands, lambda i: f"operands[{i}]")
     if count_of(states, "states") is not len(outs) and states != len(outs):
         same_carries(step, step.outputs, len(operands), "state")
         raise ShapeError(
-            f"the body gives {len(outs)} values", argument="states", received=str(states),
+            f"the body gives {len(outs)} values",
+            argument="states",
+            received=str(states),
             expected=str(len(outs)),
-        )  # fmt: skip
+        )
     same_carries(step, step.outputs, states, "state")
     return tuple(outs)
 
@@ -104,9 +108,12 @@ def _bounded(cond: Graph, body: Graph, states: int, device: Device | None) -> Bo
             goes = logical_and(going, replay(cond, given)[0])
             stay = unused(body, body.inputs)
             after = call(
-                COND, goes, *given, true_graph=body,
+                COND,
+                goes,
+                *given,
+                true_graph=body,
                 false_graph=Body("stay", stay, [], stay[:states]),
-            )  # fmt: skip
+            )
         return writing.body([going, *given], [goes, *after])
 
     found: Body = remembered(body, ("bounded", cond, states, device), make)
@@ -118,30 +125,44 @@ def _vjp(
 ) -> tuple[Any, ...]:
     if maximum_iterations is None:
         raise GradientError(
-            "the gradient needs to know how often the body may run", op="while_loop",
-            argument="maximum_iterations", received="maximum_iterations=None",
+            "the gradient needs to know how often the body may run",
+            op="while_loop",
+            argument="maximum_iterations",
+            received="maximum_iterations=None",
             expected="an upper bound, since what each iteration computes is kept",
             hint="ef.while_loop(cond, body, init, maximum_iterations=n), or ef.fori_loop with "
             "bounds that are Python integers, or ef.scan; ef.jvp works without",
-        )  # fmt: skip
+        )
     if all(type(x._array) is x._kind.array_type for x in operands):
         # Where values are known, so is how often the body ran; more would only add zeros.
-        _, maximum_iterations = under(
+        _, maximum_iterations = with_recorder(
             None, _iterated, cond, body, operands, states, maximum_iterations
         )
     whole = _bounded(cond, body, states, home(operands))
     going = as_tensor(True, device=operands[0].device)
     parts = scan_vjp(
-        (going, *g), y, going, *operands, body=whole, carries=1 + states, sequences=0,
-        length=maximum_iterations, reverse=False,
-    )  # fmt: skip
+        (going, *g),
+        y,
+        going,
+        *operands,
+        body=whole,
+        carries=1 + states,
+        sequences=0,
+        length=maximum_iterations,
+        reverse=False,
+    )
     return parts[1:]
 
 
 def _jvp(
-    tangents: Any, y: Any, *operands: Any, cond: Graph, body: Graph, states: int,
+    tangents: Any,
+    y: Any,
+    *operands: Any,
+    cond: Graph,
+    body: Graph,
+    states: int,
     maximum_iterations: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     state = [is_inexact(x.dtype) for x in operands[:states]]
     moving = (*state, *(t is not None for t in tangents[states:]))
     t = moved(body, moving, tuple(state), home(operands))
@@ -162,10 +183,13 @@ def _jvp(
     spare = iter(unused(cond, [v for v in t.moved if v is not None]))
     pushed = [v for v in t.pushed if v is not None]
     outs = call(
-        WHILE, *given, cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
-        body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]), states=states + len(pushed),
+        WHILE,
+        *given,
+        cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
+        body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]),
+        states=states + len(pushed),
         maximum_iterations=maximum_iterations,
-    )  # fmt: skip
+    )
     found = iter(outs[states:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
@@ -188,16 +212,25 @@ def _batch(
     step = batched(body, found, found[:states], size, device)[0]
     if not own[0]:
         outs = call(
-            WHILE, *given, cond=test, body=step, states=states,
+            WHILE,
+            *given,
+            cond=test,
+            body=step,
+            states=states,
             maximum_iterations=maximum_iterations,
-        )  # fmt: skip
+        )
         return list(outs), list(found[:states])
     going = replay(test, given)[0]
     some, each = _masked(test, step, states, size, device)
     outs = call(
-        WHILE, going, *given, cond=some, body=each, states=1 + states,
+        WHILE,
+        going,
+        *given,
+        cond=some,
+        body=each,
+        states=1 + states,
         maximum_iterations=maximum_iterations,
-    )  # fmt: skip
+    )
     return list(outs[1:]), list(found[:states])
 
 
@@ -262,9 +295,14 @@ def _reference(
     },
 )
 def _while_loop(
-    xp: Any, /, *operands: Any, cond: Graph, body: Graph, states: int,
+    xp: Any,
+    /,
+    *operands: Any,
+    cond: Graph,
+    body: Graph,
+    states: int,
     maximum_iterations: Size = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """A graph run again and again on its own results, while another one gives True.
 
     ``operands`` are the state and captured values; ``cond`` and ``body`` are graphs of them all,
@@ -334,21 +372,30 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         return while_loop(
             lambda pair: pair[0],
             lambda pair: (lambda state: (cond(state), state))(_nested(form, step(body(pair[1])))),
-            (test(cond(form.nest(form.tensors)))[0], form.nest(form.tensors)), maximum_iterations,
-        )[1]  # fmt: skip
+            (test(cond(form.nest(form.tensors)))[0], form.nest(form.tensors)),
+            maximum_iterations,
+        )[1]
     doing = Traced(body, "while_loop_body", *given, step)
     outside = Outside(doing, asking)
     entries = [*outside.assigned, *outside.others]
     if not doing.outputs and not outside.assigned:
         raise ShapeError(
-            "there is no state, so that nothing could end the loop", op="while_loop",
-            argument="init", received=summary(init), expected="at least one tensor",
-        )  # fmt: skip
+            "there is no state, so that nothing could end the loop",
+            op="while_loop",
+            argument="init",
+            received=summary(init),
+            expected="at least one tensor",
+        )
     outs = call(
-        WHILE, *form.tensors, *outside.state, *outside.captured, cond=asking.body(entries, []),
-        body=doing.body(entries, outside.assigned), states=n + len(outside.assigned),
+        WHILE,
+        *form.tensors,
+        *outside.state,
+        *outside.captured,
+        cond=asking.body(entries, []),
+        body=doing.body(entries, outside.assigned),
+        states=n + len(outside.assigned),
         maximum_iterations=maximum_iterations,
-    )  # fmt: skip
+    )
     assign(outside.assigned, outs[n:])
     return form.nest(outs[:n])
 
@@ -358,9 +405,13 @@ def _nested(form: Form, tensors: Sequence[Tensor]) -> Any:
 
 
 def _plainly(
-    cond: Any, body: Any, form: Form, test: Callable[[Any], list[Tensor]],
-    step: Callable[[Any], list[Tensor]], most: int | None,
-) -> Sequence[Tensor]:  # fmt: skip
+    cond: Any,
+    body: Any,
+    form: Form,
+    test: Callable[[Any], list[Tensor]],
+    step: Callable[[Any], list[Tensor]],
+    most: int | None,
+) -> Sequence[Tensor]:
     """The last state, by calling the functions themselves."""
     state: Sequence[Tensor] = form.tensors
     count = 0
@@ -402,15 +453,20 @@ def fori_loop(lo: Any, hi: Any, body: Any, init: Any) -> Any:
             lambda pair: less(pair[0], last),
             lambda pair: (add(pair[0], 1), step(pair[0], pair[1])),
             (first, form.nest(form.tensors)),
-        )[1]  # fmt: skip
+        )[1]
     length = stop - start
     if isinstance(length, int):
         length = max(length, 0)
     first = as_tensor(start, "int64")
     return over(
-        "fori_loop", lambda pair, _: ((add(pair[0], 1), step(*pair)), None), body,
-        (first, form.nest(form.tensors)), None, length, False,
-    )[0][1]  # fmt: skip
+        "fori_loop",
+        lambda pair, _: ((add(pair[0], 1), step(*pair)), None),
+        body,
+        (first, form.nest(form.tensors)),
+        None,
+        length,
+        False,
+    )[0][1]
 
 
 def _bound(value: Any, name: str) -> Any:

@@ -33,9 +33,12 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
     """Refuse what cannot be called with ``count`` arguments, which ``takes`` lists."""
     if not callable(f):
         raise DTypeError(
-            f"it cannot be called: {summary(f)}", op=op, argument=argument,
-            received=summary(f), expected=f"a function {argument}({takes})",
-        )  # fmt: skip
+            f"it cannot be called: {summary(f)}",
+            op=op,
+            argument=argument,
+            received=summary(f),
+            expected=f"a function {argument}({takes})",
+        )
     try:
         inspect.signature(f).bind(*(None,) * count)
     except ValueError:  # a builtin without a signature
@@ -43,10 +46,13 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
     except TypeError as error:
         raise CaptureError(
             f"it is called as {argument}({takes}), which its signature does not allow: {error}",
-            op=op, argument=argument, received=f"{_name(f)}{inspect.signature(f)}",
-            expected=f"a function {argument}({takes})", at=place_of(f),
+            op=op,
+            argument=argument,
+            received=f"{_name(f)}{inspect.signature(f)}",
+            expected=f"a function {argument}({takes})",
+            at=place_of(f),
             hint="values that belong together are one argument: a tuple, list or dict of them",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _name(f: Any) -> str:
@@ -67,17 +73,26 @@ def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None)
     if tensor.dtype not in dtypes:
         hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else f"{argument}.astype('int32')"
         raise DTypeError(
-            f"it is no {kind}", op=op, argument=argument,
-            received=summary(tensor), expected=f"{wanted}, or a tensor of one without axes",
-            hint=hint, at=at,
-        )  # fmt: skip
+            f"it is no {kind}",
+            op=op,
+            argument=argument,
+            received=summary(tensor),
+            expected=f"{wanted}, or a tensor of one without axes",
+            hint=hint,
+            at=at,
+        )
     if tensor.ndim:
         raise ShapeError(
-            "it has axes", op=op, argument=argument, received=summary(tensor),
-            expected=f"{wanted}, or a tensor of one without axes", at=at,
+            "it has axes",
+            op=op,
+            argument=argument,
+            received=summary(tensor),
+            expected=f"{wanted}, or a tensor of one without axes",
+            at=at,
             hint="ef.any(x) or ef.all(x), or ef.where(x, a, b) element by element"
-            if kind == "bool" else "ef.vmap for many of them",
-        )  # fmt: skip
+            if kind == "bool"
+            else "ef.vmap for many of them",
+        )
     return tensor
 
 
@@ -142,9 +157,13 @@ class Form:
         for leaf, label, held in zip(leaves, labels, self.holds, strict=True):
             if held != (leaf is not None):
                 raise CaptureError(
-                    f"its structure is not {other}", op=self.op, at=at, argument=label,
-                    received=summary(leaf), expected="a tensor" if held else "None",
-                )  # fmt: skip
+                    f"its structure is not {other}",
+                    op=self.op,
+                    at=at,
+                    argument=label,
+                    received=summary(leaf),
+                    expected="a tensor" if held else "None",
+                )
             if held:
                 found.append(self._fitting(leaf, next(wanted), label, at, weak, other))
         return found
@@ -188,9 +207,11 @@ class Form:
         shallow = structure._replace(children=(_LEAF,) * len(structure.children))
         try:
             ordered = isinstance(nest, dict)
-            parts = [nest[key] for key in structure.keys] if ordered else tree.flatten_up_to(
-                shallow, nest
-            )  # fmt: skip
+            parts = (
+                [nest[key] for key in structure.keys]
+                if ordered
+                else tree.flatten_up_to(shallow, nest)
+            )
         except ValueError:
             count = len(structure.children)
             came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
@@ -206,9 +227,13 @@ class Form:
         self, received: str, expected: str, what: str, at: str | None, other: str
     ) -> None:
         raise CaptureError(
-            f"its structure is not {other}", op=self.op, at=at, argument=what,
-            received=received, expected=expected,
-        )  # fmt: skip
+            f"its structure is not {other}",
+            op=self.op,
+            at=at,
+            argument=what,
+            received=received,
+            expected=expected,
+        )
 
     def _fitting(
         self, leaf: Any, like: Tensor, label: str, at: str | None, weak: bool, other: str
@@ -220,18 +245,27 @@ class Form:
         expected = str(TensorSpec(like.shape, like.dtype))
         if tuple(tensor.shape) != tuple(like.shape):
             raise ShapeError(
-                f"its shape is not {other}", op=self.op, at=at, argument=label,
-                received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
+                f"its shape is not {other}",
+                op=self.op,
+                at=at,
+                argument=label,
+                received=str(TensorSpec(tensor.shape, tensor.dtype)),
+                expected=expected,
                 hint="a carry keeps its shape: pad it, or write into a tensor with x.at[i].set(y)"
-                if weak else "ef.broadcast_to or ef.reshape in one of them",
-            )  # fmt: skip
+                if weak
+                else "ef.broadcast_to or ef.reshape in one of them",
+            )
         if tensor.dtype != like.dtype:
             raise DTypeError(
-                f"its dtype is not {other}", op=self.op, at=at, argument=label,
-                received=str(TensorSpec(tensor.shape, tensor.dtype)), expected=expected,
+                f"its dtype is not {other}",
+                op=self.op,
+                at=at,
+                argument=label,
+                received=str(TensorSpec(tensor.shape, tensor.dtype)),
+                expected=expected,
                 hint=f"y.astype({like.dtype.name!r})"
                 + (f", or start with {tensor.dtype.name}" if weak else ""),
-            )  # fmt: skip
+            )
         return tensor
 
 

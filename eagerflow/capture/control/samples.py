@@ -13,16 +13,23 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.graph import Graph, Value
+from eagerflow.graph.ir import Graph, Value
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.family import FLOAT8, STANDARD
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec
 
 __all__ = [
-    "ANY", "branch_errors", "branch_samples", "reference_run", "scan_errors", "scan_samples",
-    "while_errors", "while_samples", "written",
-]  # fmt: skip
+    "ANY",
+    "branch_errors",
+    "branch_samples",
+    "reference_run",
+    "scan_errors",
+    "scan_samples",
+    "while_errors",
+    "while_samples",
+    "written",
+]
 
 ANY = STANDARD | FLOAT8
 _COUNT = np.dtype("int32")
@@ -80,8 +87,9 @@ def branch_samples(op: str) -> Callable[[Any, Any], list[Sample]]:
     """Samples of ``cond`` or of ``switch``."""
     choosers = (
         [np.array(True), np.array(False)]
-        if op == "cond" else [np.array(i, t) for i, t in ((0, "int32"), (1, "int8"), (-3, "int64"))]
-    )  # fmt: skip
+        if op == "cond"
+        else [np.array(i, t) for i, t in ((0, "int32"), (1, "int8"), (-3, "int64"))]
+    )
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         found = []
@@ -147,10 +155,19 @@ def while_samples(rng: Any, dtype: Any) -> list[Sample]:
     """Samples of ``while_loop``."""
     found: list[Sample] = []
     for shape, start, stop, most in (
-        ((), 0, 3, 5), ((), 3, 3, 5), ((3,), 0, 1, 1), ((3,), 1, 4, 3), ((3,), 0, 4, 2),
-        ((2, 3), 0, 3, 4), ((2, 3), 2, 0, 4), ((0,), 0, 2, 2), ((1,), 0, 2, 6), ((3,), 0, 3, 0),
-        ((2, 1), -1, 2, 4), ((3, 2), 0, 2, 3),
-    ):  # fmt: skip
+        ((), 0, 3, 5),
+        ((), 3, 3, 5),
+        ((3,), 0, 1, 1),
+        ((3,), 1, 4, 3),
+        ((3,), 0, 4, 2),
+        ((2, 3), 0, 3, 4),
+        ((2, 3), 2, 0, 4),
+        ((0,), 0, 2, 2),
+        ((1,), 0, 2, 6),
+        ((3,), 0, 3, 0),
+        ((2, 1), -1, 2, 4),
+        ((3, 2), 0, 2, 3),
+    ):
         counts = np.array(start, _COUNT), np.array(stop, _COUNT)
         x, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
         named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[8:] else shape
@@ -191,11 +208,19 @@ def scan_samples(rng: Any, dtype: Any) -> list[Sample]:
     """Samples of ``scan``."""
     found: list[Sample] = []
     for shape, steps, reverse, counts in (
-        ((), 4, False, False), ((), 3, True, True), ((), 0, False, False), ((2,), 1, True, False),
-        ((2,), 3, False, True), ((2,), 0, True, True), ((2, 3), 2, False, False),
-        ((2, 3), 4, True, False), ((0,), 2, False, True), ((1, 3), 3, False, False),
-        ((3, 1), 2, True, True), ((2, 3), 3, False, True),
-    ):  # fmt: skip
+        ((), 4, False, False),
+        ((), 3, True, True),
+        ((), 0, False, False),
+        ((2,), 1, True, False),
+        ((2,), 3, False, True),
+        ((2,), 0, True, True),
+        ((2, 3), 2, False, False),
+        ((2, 3), 4, True, False),
+        ((0,), 2, False, True),
+        ((1, 3), 3, False, False),
+        ((3, 1), 2, True, True),
+        ((2, 3), 3, False, True),
+    ):
         c, k = make(rng, dtype, shape, -1, 1), make(rng, dtype, shape, -1, 1)
         xs = make(rng, dtype, (steps, *shape), -1, 1)
         named = tuple(Dim(f"axis_{i}") for i in range(len(shape))) if found[5:] else shape

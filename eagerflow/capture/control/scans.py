@@ -43,14 +43,14 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
-from eagerflow.graph import Graph
+from eagerflow.graph.ir import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
-from eagerflow.ops.creation import zeros, zeros_like
+from eagerflow.ops.creation.filled import zeros, zeros_like
 from eagerflow.ops.family import define, op_of
-from eagerflow.ops.joining import stack
-from eagerflow.ops.shape import broadcast_to, permute_dims
-from eagerflow.recorder import now
+from eagerflow.ops.shapes.joining import stack
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.recorder import recorder_state
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
@@ -68,8 +68,10 @@ def count_of(value: Any, name: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ShapeError(
             f"{value!r} is {'negative' if type(value) is int else 'no integer'}",
-            argument=name, received=summary(value), expected="an integer of at least 0",
-        )  # fmt: skip
+            argument=name,
+            received=summary(value),
+            expected="an integer of at least 0",
+        )
     return value
 
 
@@ -78,22 +80,26 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
     for i, x in enumerate(xs):
         if not x.shape:
             raise ShapeError(
-                "it has no axis to go along", argument=argument(i), received=summary(x),
+                "it has no axis to go along",
+                argument=argument(i),
+                received=summary(x),
                 expected="tensors with a first axis",
-            )  # fmt: skip
+            )
         if length is None:
             length = x.shape[0]
         if x.shape[0] != length:
             raise ShapeError(
-                f"its length is {x.shape[0]}, and that of the scan {length}", argument=argument(i),
+                f"its length is {x.shape[0]}, and that of the scan {length}",
+                argument=argument(i),
                 received=", ".join(map(summary, xs)),
                 expected=f"a first axis of {length}, like the first of them or length",
-            )  # fmt: skip
+            )
     if length is None:
         raise ShapeError(
-            "without sequences the length is needed", argument="length",
+            "without sequences the length is needed",
+            argument="length",
             expected="length=n, or tensors to go along",
-        )  # fmt: skip
+        )
     return count_of(length, "length")
 
 
@@ -102,10 +108,11 @@ def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> No
     before, after = graph.inputs[:count], outs[:count]
     if [(v.shape, v.dtype) for v in before] != [(s.shape, s.dtype) for s in after]:
         raise ShapeError(
-            f"what comes out of the body is not what went in: the {what}", argument="body",
+            f"what comes out of the body is not what went in: the {what}",
+            argument="body",
             received=", ".join(map(summary, after)) or "nothing",
             expected=", ".join(map(summary, before)),
-        )  # fmt: skip
+        )
 
 
 def _row(spec: Any) -> TensorSpec:
@@ -113,16 +120,22 @@ def _row(spec: Any) -> TensorSpec:
 
 
 def _spec(
-    *operands: Any, body: Any, carries: Any, sequences: Any, length: Any = None,
+    *operands: Any,
+    body: Any,
+    carries: Any,
+    sequences: Any,
+    length: Any = None,
     reverse: bool = False,
-) -> tuple[TensorSpec, ...]:  # fmt: skip
+) -> tuple[TensorSpec, ...]:
     graph = as_graph(body, "body")
     for value, name in ((carries, "carries"), (sequences, "sequences")):
         if count_of(value, name) is not value or isinstance(value, Dim) or value > len(operands):
             raise ShapeError(
-                f"there are {len(operands)} operands", argument=name, received=str(value),
+                f"there are {len(operands)} operands",
+                argument=name,
+                received=str(value),
                 expected="as many as the body takes",
-            )  # fmt: skip
+            )
     xs = operands[carries : carries + sequences]
     steps = _steps(xs, length, lambda i: f"operands[{carries + i}]")
     given = [*operands[:carries], *map(_row, xs), *operands[carries + sequences :]]
@@ -144,7 +157,7 @@ def _cost(*operands: Any, body: Graph, carries: int, sequences: int, length: Any
 def recorded(*operands: Any, body: Graph, carries: int, sequences: int, **more: Any) -> Any:
     """The results of a scan; where a tape sees it first, it keeps what its gradient needs."""
     half = None
-    if isinstance(now()[1], GradientTape) and any(map(wanted, operands)):
+    if isinstance(recorder_state()[1], GradientTape) and any(map(wanted, operands)):
         needed = tuple(map(wanted, operands[carries:]))
         try:
             half = halves(body, carries, sequences, needed, home(operands))
@@ -158,9 +171,15 @@ def recorded(*operands: Any, body: Graph, carries: int, sequences: int, **more: 
 
 
 def scan_vjp(
-    g: Any, y: Any, *operands: Any, body: Graph, carries: int, sequences: int, length: Any,
+    g: Any,
+    y: Any,
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Any,
     reverse: bool,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     """A scan that keeps what each step's gradient needs, and a scan the other way."""
     parts: list[Any] = [None] * len(operands)
     needed = tuple(map(wanted, operands[carries:]))
@@ -188,10 +207,15 @@ def scan_vjp(
     around = [captured[i] for i in half.read_captured]
     back = iter(
         recorded(
-            *starts, *along, *around, body=half.backward, carries=len(starts),
-            sequences=len(along), **more | {"reverse": not reverse},
+            *starts,
+            *along,
+            *around,
+            body=half.backward,
+            carries=len(starts),
+            sequences=len(along),
+            **more | {"reverse": not reverse},
         )
-    )  # fmt: skip
+    )
     for i in half.carries:
         parts[i] = next(back)
     for i in half.captured:
@@ -220,9 +244,15 @@ def _kept(
 
 
 def _jvp(
-    tangents: Any, y: Any, *operands: Any, body: Graph, carries: int, sequences: int, length: Any,
+    tangents: Any,
+    y: Any,
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Any,
     reverse: bool,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     state = [is_inexact(x.dtype) for x in operands[:carries]]
     moving = (*state, *(t is not None for t in tangents[carries:]))
     forced = (*state, *(False,) * (len(body.outputs) - carries))
@@ -245,9 +275,14 @@ def _jvp(
     later = [v for v in t.pushed[carries:] if v is not None]
     both = Body(t.name, inputs, t.nodes, [*t.outputs[:carries], *pushed, *later])
     outs = call(
-        SCAN, *given, body=both, carries=counts[0], sequences=counts[1],
-        length=_steps(operands[carries : carries + sequences], length, str), reverse=reverse,
-    )  # fmt: skip
+        SCAN,
+        *given,
+        body=both,
+        carries=counts[0],
+        sequences=counts[1],
+        length=_steps(operands[carries : carries + sequences], length, str),
+        reverse=reverse,
+    )
     found = iter(outs[carries:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
@@ -279,24 +314,36 @@ def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
 
 
 def _batch(
-    args: Any, batched_args: Any, size: Any, body: Graph, carries: int, sequences: int, length: Any,
+    args: Any,
+    batched_args: Any,
+    size: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Any,
     reverse: bool,
-) -> tuple[list[Tensor], list[bool]]:  # fmt: skip
+) -> tuple[list[Tensor], list[bool]]:
     device = home(args)
     ys = (False,) * (len(body.outputs) - carries)
     flags = grown(
-        batched_args, carries,
+        batched_args,
+        carries,
         lambda now: batched(body, now, (*now[:carries], *ys), size, device)[1],
-    )  # fmt: skip
+    )
     whole, out = batched(body, tuple(flags), (*flags[:carries], *ys), size, device)
     given = [for_each(x, a, b, size) for x, a, b in zip(args, batched_args, flags, strict=True)]
     for i in range(carries, carries + sequences):
         given[i] = _swap(given[i]) if flags[i] else given[i]
     steps = _steps(given[carries : carries + sequences], length, str)
     outs = call(
-        SCAN, *given, body=whole, carries=carries, sequences=sequences, length=steps,
+        SCAN,
+        *given,
+        body=whole,
+        carries=carries,
+        sequences=sequences,
+        length=steps,
         reverse=reverse,
-    )  # fmt: skip
+    )
     rows = [_swap(y) if flag else y for y, flag in zip(outs[carries:], out[carries:], strict=True)]
     return [*outs[:carries], *rows], list(out)
 
@@ -348,9 +395,15 @@ def _reference(
     },
 )
 def _scan(
-    xp: Any, /, *operands: Any, body: Graph, carries: int, sequences: int, length: Size = None,
+    xp: Any,
+    /,
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Size = None,
     reverse: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """A graph run for each row of sequences, with what one step hands on to the next.
 
     ``operands`` are carries, sequences and captured values; ``body`` is a graph of carries, one
@@ -422,9 +475,13 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         """The carry and ys of one step, which are like those of the first."""
         if type(result) is not tuple or len(result) != 2:
             raise CaptureError(
-                "it returns something else than a pair", op=op, argument="f", at=at,
-                received=summary(result), expected="return carry, y (y may be None)",
-            )  # fmt: skip
+                "it returns something else than a pair",
+                op=op,
+                argument="f",
+                at=at,
+                received=summary(result),
+                expected="return carry, y (y may be None)",
+            )
         after = carry.match(result[0], "the carry", at)
         if not ys:
             ys.append(Form(result[1], op, "y", at))
@@ -435,10 +492,13 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
         return carry.nest(outs[: len(carry.tensors)]), ys[0].nest(outs[len(carry.tensors) :])
     traced = Traced(
-        step, f"{op}_body", [*carry.labels, *labels],
+        step,
+        f"{op}_body",
+        [*carry.labels, *labels],
         [*carry.tensors, *(_row_like(x) for x in rows.tensors)],
-        lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])), finish,
-    )  # fmt: skip
+        lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])),
+        finish,
+    )
     return _as_op(traced, carry, rows, ys[0], steps, reverse)
 
 
@@ -474,14 +534,23 @@ def _as_op(
     outs = graph.outputs
     last = len(outs) - own
     body = Body(
-        graph.name, [*parts[0], *parts[2], *parts[1], *parts[3]], graph.nodes,
+        graph.name,
+        [*parts[0], *parts[2], *parts[1], *parts[3]],
+        graph.nodes,
         [*outs[:count], *outs[last:], *outs[count:last]],
-    )  # fmt: skip
+    )
     if not outs:
         return carry.nest([]), ys.nest([])
     found = recorded(
-        *carry.tensors, *outside.state, *rows.tensors, *outside.captured, body=body,
-        carries=count + own, sequences=len(rows.tensors), length=steps, reverse=bool(reverse),
-    )  # fmt: skip
+        *carry.tensors,
+        *outside.state,
+        *rows.tensors,
+        *outside.captured,
+        body=body,
+        carries=count + own,
+        sequences=len(rows.tensors),
+        length=steps,
+        reverse=bool(reverse),
+    )
     assign(outside.assigned, found[count : count + own])
     return carry.nest(found[:count]), ys.nest(found[count + own :])

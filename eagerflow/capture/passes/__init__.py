@@ -17,28 +17,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eagerflow.capture.control.sharing import (
-    with_shared_scans,
-    without_custom_gradients,
-    without_unused_results,
-)
 from eagerflow.capture.passes.algebra import simplified
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
 from eagerflow.capture.passes.no_ops import without_no_ops
 from eagerflow.capture.passes.rewriting import Rewrite
+from eagerflow.capture.passes.sharing import (
+    with_shared_scans,
+    without_custom_gradients,
+    without_unused_results,
+)
 from eagerflow.capture.passes.stability import stabilized
 from eagerflow.capture.passes.stop_gradients import without_stop_gradients
 from eagerflow.capture.passes.subexpressions import merged
 from eagerflow.errors import ArgumentError, CaptureError
-from eagerflow.graph import Graph, Value, graph_method
+from eagerflow.graph.ir import Graph, Value, graph_method
 
 __all__ = [
-    "ALL", "Pass", "Report", "algebra", "constants", "custom_gradients", "dead_code", "layout",
-    "no_ops", "optimized", "shared_scans", "stability", "stop_gradients", "subexpressions",
+    "ALL",
+    "Pass",
+    "Report",
+    "algebra",
+    "constants",
+    "custom_gradients",
+    "dead_code",
+    "layout",
+    "no_ops",
+    "optimized",
+    "shared_scans",
+    "stability",
+    "stop_gradients",
+    "subexpressions",
     "unused_results",
-]  # fmt: skip
+]
 
 ROUNDS = 8
 """How often a pass runs at most; each round makes what the next one can see."""
@@ -56,9 +68,12 @@ class Pass:
     """
 
     def __init__(
-        self, name: str, numerics: str, run: Callable[[Graph], tuple[Graph, list[Rewrite]]],
+        self,
+        name: str,
+        numerics: str,
+        run: Callable[[Graph], tuple[Graph, list[Rewrite]]],
         words: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.words = words or _first_words(run)
         self.name = name
         self.numerics = numerics
@@ -130,9 +145,11 @@ constants = Pass("constants", "exact", folded)
 no_ops = Pass("no_ops", "exact", without_no_ops)
 subexpressions = Pass("subexpressions", "exact", merged)
 unused_results = Pass(
-    "unused_results", "exact", without_unused_results,
+    "unused_results",
+    "exact",
+    without_unused_results,
     "rows of scans and results of branches that nothing needs are left out",
-)  # fmt: skip
+)
 shared_scans = Pass(
     "shared_scans", "exact", with_shared_scans, "one scan serves where it computes what two do"
 )
@@ -142,17 +159,28 @@ layout = Pass("layout", "fast", untransposed)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
 custom_gradients = Pass(
-    "custom_gradients", "final", without_custom_gradients,
+    "custom_gradients",
+    "final",
+    without_custom_gradients,
     "functions with gradients of their own become the ops that they consist of",
-)  # fmt: skip
+)
 
 ALL: dict[str, Pass] = {
     p.name: p
     for p in (
-        constants, no_ops, subexpressions, unused_results, shared_scans, stability, algebra,
-        layout, stop_gradients, custom_gradients, dead_code,
+        constants,
+        no_ops,
+        subexpressions,
+        unused_results,
+        shared_scans,
+        stability,
+        algebra,
+        layout,
+        stop_gradients,
+        custom_gradients,
+        dead_code,
     )
-}  # fmt: skip
+}
 """Every pass by its name, in the order in which they run."""
 
 _RUN = {"exact": ("exact",), "fast": ("exact", "fast", "stable")}
@@ -217,16 +245,19 @@ def compare(before: Graph, after: Graph, name: str) -> None:
     plain = [[x for x in g.results if type(x) is not Value] for g in (before, after)]
     same_plain = len(plain[0]) == len(plain[1]) and all(a is b for a, b in zip(*plain, strict=True))
     for what, (old, new) in (
-        ("inputs", given), ("outputs", results), ("Variables", cells),
+        ("inputs", given),
+        ("outputs", results),
+        ("Variables", cells),
         ("order of inputs", [list(g.inputs) for g in (before, after)]),
         ("results", [same_plain, True]),
-    ):  # fmt: skip
+    ):
         if old != new:
             raise CaptureError(
                 f"the pass {name} has changed the {what} of {before.name}",
-                received=str(new)[:300], expected=str(old)[:300],
+                received=str(new)[:300],
+                expected=str(old)[:300],
                 hint=f"graph.optimized(without=({name!r},)), and report it",
-            )  # fmt: skip
+            )
 
 
 def _facts(values: Iterable[Value | None], names: Iterable[str]) -> list[Any]:

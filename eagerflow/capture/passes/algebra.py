@@ -23,10 +23,10 @@ from eagerflow.capture.passes.rewriting import (
     swept,
     takes_numbers,
 )
-from eagerflow.capture.powers import SMALL_POWERS, small_power
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import FLOATS, INTEGERS
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.fusion.powers import SMALL_POWERS, small_power
+from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.spec import normalize_axes
 
 __all__ = ["simplified"]
@@ -263,9 +263,17 @@ def _all_zero(node: Node) -> bool:
     return bool(np.all(np.asarray(widths, object) == 0))
 
 
-_SPREADS_ITSELF = frozenset({
-    "add", "subtract", "multiply", "divide", "maximum", "minimum", "multiply_no_nan",
-})  # fmt: skip
+_SPREADS_ITSELF = frozenset(
+    {
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "multiply_no_nan",
+    }
+)
 
 
 @rule(NAME, " ".join(sorted(_SPREADS_ITSELF)), "broadcast_to(x) op y -> x op y")

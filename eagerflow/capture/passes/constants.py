@@ -9,9 +9,9 @@ from eagerflow.capture.passes.rewriting import Rewrite, Sweep, bodies_of, swept
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import ops, spec_of
-from eagerflow.recorder import under
+from eagerflow.recorder import with_recorder
 
 __all__ = ["folded"]
 
@@ -59,9 +59,12 @@ class _Folding(Sweep):
         if found is None:
             return False
         for value, tensor in zip(node.outputs, found, strict=True):
-            self.replace(value, Value(
-                value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
-            ))  # fmt: skip
+            self.replace(
+                value,
+                Value(
+                    value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
+                ),
+            )
         self.rewrites.append(Rewrite(NAME, f"{node.name} is computed once", node))
         return True
 
@@ -94,7 +97,7 @@ class _Folding(Sweep):
             op, inputs = ops[_LIKE[op.name]], ()
             attributes = {"shape": value.shape, "dtype": value.dtype}
         try:
-            found = under(None, op.call, *inputs, **attributes)
+            found = with_recorder(None, op.call, *inputs, **attributes)
         except EagerflowError:
             return None
         results = found if isinstance(found, tuple) else (found,)

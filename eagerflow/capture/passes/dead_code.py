@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, inside_out, rebuilt
-from eagerflow.graph import Graph, Node
+from eagerflow.graph.ir import Graph, Node
 
 __all__ = ["without_dead_code"]
 
@@ -38,7 +38,7 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 def _divided(graph: Graph) -> tuple[list[Node], list[Node]]:
     """The nodes that are needed, and those that are not, in order."""
-    needed = set(graph.finals())
+    needed = set(graph.all_outputs())
     kept: list[Node] = []
     dead: list[Node] = []
     for node in reversed(graph.nodes):

@@ -13,7 +13,7 @@ from typing import Any
 
 from eagerflow.capture.passes.no_ops import order_of
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["untransposed"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, by_op, is_float, rule, swept
 from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, DType, is_complex
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.spec import normalize_axes
 
 __all__ = ["order_of", "without_no_ops"]

@@ -5,12 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.passes.rewriting import Sweep, is_float
-from eagerflow.graph import Node, Value
+from eagerflow.graph.ir import Node, Value
 
 __all__ = [
-    "chain", "exponential_sum", "is_complement", "less_one", "lines_up", "one_minus", "over",
-    "plus_one", "single_axis", "square_of",
-]  # fmt: skip
+    "chain",
+    "exponential_sum",
+    "is_complement",
+    "less_one",
+    "lines_up",
+    "one_minus",
+    "over",
+    "plus_one",
+    "single_axis",
+    "square_of",
+]
 
 
 def plus_one(sweep: Sweep, x: Any) -> Any:

@@ -15,14 +15,23 @@ import numpy as np
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
-from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
-from eagerflow.recorder import under
+from eagerflow.recorder import with_recorder
 
 __all__ = [
-    "Rewrite", "Rule", "Rules", "Sweep", "by_op", "inside_out", "is_float", "rebuilt", "rule",
-    "swept", "takes_numbers",
-]  # fmt: skip
+    "Rewrite",
+    "Rule",
+    "Rules",
+    "Sweep",
+    "by_op",
+    "inside_out",
+    "is_float",
+    "rebuilt",
+    "rule",
+    "swept",
+    "takes_numbers",
+]
 
 
 class Rewrite(NamedTuple):
@@ -91,7 +100,7 @@ class Sweep:
         self._counts: dict[Value, int] | None = None
         self._uniform: dict[Value, Any] = {}
         self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
-        self._given = {v for v in graph.entries() if v.node is not None}
+        self._given = {v for v in graph.all_inputs() if v.node is not None}
 
     # What rules ask ----------------------------------------------------------------------------
 
@@ -117,7 +126,7 @@ class Sweep:
                 for x in node.inputs:
                     if type(x) is Value:
                         counts[x] = counts.get(x, 0) + 1
-            for x in self.graph.finals():
+            for x in self.graph.all_outputs():
                 counts[x] = counts.get(x, 0) + 1
             self._counts = counts
         return self._counts.get(self._old.get(value, value)) == 1
@@ -181,14 +190,14 @@ class Sweep:
         """A new constant of this shape and dtype, all elements of which are ``number``."""
         facts = {"shape": like.shape, "fill_value": number, "dtype": like.dtype}
         full = ops["full"]
-        tensor = under(None, full.call, **facts)
+        tensor = with_recorder(None, full.call, **facts)
         return Value(self.unique(full), like.shape, like.dtype, like.owner, constant=tensor)
 
     def unique(self, op: Op) -> str:
         """A name for a new node that belongs to the root."""
         if self._names is None:
             self._names = {node.name for node in self.graph.nodes}
-            self._names |= {v.name for v in self.graph.entries()}
+            self._names |= {v.name for v in self.graph.all_inputs()}
             self._names |= {v.name for v in self.graph.constants}
         base = name = f"{self.root.name}/{op.name}"
         number = 0
@@ -252,9 +261,10 @@ class Sweep:
             if found.shape != value.shape or found.dtype != value.dtype:
                 raise CaptureError(
                     f"the pass {self.name} replaces {value.name} by something else: {words}",
-                    received=f"{found.spec}", expected=f"{value.spec}",
+                    received=f"{found.spec}",
+                    expected=f"{value.spec}",
                     hint=f"graph.optimized(without=({self.name!r},))",
-                )  # fmt: skip
+                )
             if len(self.nodes) > before and found.node is self.nodes[-1]:
                 found.node.name = found.name = node.name
             self.replace(value, found)
@@ -296,10 +306,12 @@ def _element(constant: Any) -> Any:
 def remade(node: Node, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Node:
     """A node like another, with results of its own."""
     made = Node(node.op, inputs, attributes, node.name, node.origin, node.device)
-    made.outputs = tuple([
-        Value(v.name, v.shape, v.dtype, v.owner, made, v.index, None, v.device)
-        for v in node.outputs
-    ])  # fmt: skip
+    made.outputs = tuple(
+        [
+            Value(v.name, v.shape, v.dtype, v.owner, made, v.index, None, v.device)
+            for v in node.outputs
+        ]
+    )
     return made
 
 
@@ -342,9 +354,16 @@ def rebuilt(graph: Graph, nodes: Iterable[Node], new: dict[Value, Value]) -> Gra
         cells.append(cell)
     found = object.__new__(type(graph))  # bodies have a class of their own
     Graph.__init__(
-        found, graph.name, graph.inputs, nodes, outputs, cells, graph.argument_structure,
-        graph.structure, results,
-    )  # fmt: skip
+        found,
+        graph.name,
+        graph.inputs,
+        nodes,
+        outputs,
+        cells,
+        graph.argument_structure,
+        graph.structure,
+        results,
+    )
     return found
 
 

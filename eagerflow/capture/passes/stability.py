@@ -32,7 +32,7 @@ from eagerflow.capture.passes.rewriting import (
     takes_numbers,
 )
 from eagerflow.dims import product, symbolic
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.spec import normalize_axes
 
 __all__ = ["stabilized"]
@@ -220,11 +220,15 @@ def _moments(sweep: Sweep, node: Node) -> Any:
         return None
     x = square_of(sweep, squares.inputs[0])
     rank = len(squares.inputs[0].shape)
-    same = x is not None and x is means.inputs[0] and all(
-        (normalize_axes(n.attributes["axis"], rank), n.attributes["keepdims"])
-        == (normalize_axes(squares.attributes["axis"], rank), squares.attributes["keepdims"])
-        for n in (squares, means)
-    )  # fmt: skip
+    same = (
+        x is not None
+        and x is means.inputs[0]
+        and all(
+            (normalize_axes(n.attributes["axis"], rank), n.attributes["keepdims"])
+            == (normalize_axes(squares.attributes["axis"], rank), squares.attributes["keepdims"])
+            for n in (squares, means)
+        )
+    )
     return sweep.make("var", x, **squares.attributes) if same else None
 
 

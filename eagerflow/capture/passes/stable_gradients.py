@@ -17,7 +17,7 @@ from eagerflow.capture.passes.patterns import (
     plus_one,
 )
 from eagerflow.capture.passes.rewriting import Sweep, is_float, rule, takes_numbers
-from eagerflow.graph import Node, Value
+from eagerflow.graph.ir import Node, Value
 from eagerflow.spec import normalize_axes
 
 NAME = "stability"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, by_op, rule, swept
-from eagerflow.graph import Graph, Node
+from eagerflow.graph.ir import Graph, Node
 
 __all__ = ["without_stop_gradients"]
 

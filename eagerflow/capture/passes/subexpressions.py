@@ -6,7 +6,7 @@ from typing import Any
 
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["merged"]
 
@@ -51,9 +51,11 @@ class _Merging(Sweep):
                 break
         attributes = node.attributes
         key = (
-            node.op, inputs, node.device,
+            node.op,
+            inputs,
+            node.device,
             tuple([(n, exact(x)) for n, x in attributes.items()]) if attributes else None,
-        )  # fmt: skip
+        )
         first = self._known.setdefault(key, node)
         if first is node or node.op.family == "communication":
             return False

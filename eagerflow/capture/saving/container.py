@@ -30,11 +30,23 @@ MAX_TEXTS = 64
 _WIDE = 12_000_000  # letters that may take four bytes each
 
 _CODES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2", "U16": "uint16", "I16": "int16", "F16": "float16",
-    "BF16": "bfloat16", "U32": "uint32", "I32": "int32", "F32": "float32", "U64": "uint64",
-    "I64": "int64", "F64": "float64", "C64": "complex64",
-}  # fmt: skip
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "U16": "uint16",
+    "I16": "int16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "U32": "uint32",
+    "I32": "int32",
+    "F32": "float32",
+    "U64": "uint64",
+    "I64": "int64",
+    "F64": "float64",
+    "C64": "complex64",
+}
 _DTYPES = {code: as_dtype(name) for code, name in _CODES.items()}
 _CODE_OF = {dtype: code for code, dtype in _DTYPES.items()}
 _COMPLEX128 = as_dtype("complex128")  # which the format lacks: pairs of float64 stand for it
@@ -47,14 +59,16 @@ _ENTRY = re.compile(r"\{[^{}]{0,4000}\}")
 
 _BEGINNINGS = {
     b"PK": "a zip archive, as .npz, .keras and .pt files are",
-    b"\x80\x02": "a pickle", b"\x80\x03": "a pickle", b"\x80\x04": "a pickle",
+    b"\x80\x02": "a pickle",
+    b"\x80\x03": "a pickle",
+    b"\x80\x04": "a pickle",
     b"\x80\x05": "a pickle",
     b"\x89HDF": "HDF5, as .h5 files are",
     b"\x93NUMPY": "a NumPy array, as .npy files are",
     b"\x1f\x8b": "gzip",
     b"GGUF": "GGUF",
     b"{": "JSON",
-}  # fmt: skip
+}
 
 
 class Place(NamedTuple):
@@ -90,9 +104,10 @@ def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -
     """
     if len(arrays) > MAX_ARRAYS:
         fail(
-            "the graph has too many tensors for one file", received=f"{len(arrays):,}",
+            "the graph has too many tensors for one file",
+            received=f"{len(arrays):,}",
             expected=f"at most {MAX_ARRAYS:,} Variables and constants",
-        )  # fmt: skip
+        )
     order = sorted(arrays, key=lambda name: (-_item(arrays[name].dtype), name))
     header: dict[str, Any] = {"__metadata__": {name: texts[name] for name in sorted(texts)}}
     start = 0
@@ -102,16 +117,19 @@ def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -
         dtype = as_dtype("float64") if array.dtype == _COMPLEX128 else array.dtype
         stop = start + array.nbytes
         header[name] = {
-            "dtype": _CODE_OF[dtype], "shape": shape, "data_offsets": [start, stop],
-        }  # fmt: skip
+            "dtype": _CODE_OF[dtype],
+            "shape": shape,
+            "data_offsets": [start, stop],
+        }
         start = stop
     words = json.dumps(header, separators=(",", ":")).encode()
     words += b" " * (-len(words) % 8)
     if len(words) > MAX_HEADER:
         fail(
-            "the graph is too large for one file", received=f"a header of {len(words):,} bytes",
+            "the graph is too large for one file",
+            received=f"a header of {len(words):,} bytes",
             expected=f"at most {MAX_HEADER:,} bytes",
-        )  # fmt: skip
+        )
     yield len(words).to_bytes(8, "little") + words
     for name in order:
         array = np.ascontiguousarray(arrays[name]).reshape(-1)
@@ -229,8 +247,9 @@ class _Header:
         if sorted(found) != ["data_offsets", "dtype", "shape"]:
             fail(
                 f"the entry of tensor {short_repr(name)} has other keys than it should",
-                received=", ".join(map(short_repr, found)), expected="dtype, shape, data_offsets",
-            )  # fmt: skip
+                received=", ".join(map(short_repr, found)),
+                expected="dtype, shape, data_offsets",
+            )
         return _checked_place(name, found)
 
     def _string(self, form: re.Pattern[str]) -> str:
@@ -258,8 +277,9 @@ class _Header:
     def _fail(self, expected: str) -> NoReturn:
         fail(
             f"the header is damaged at letter {self.at}",
-            received=short_repr(self.text[self.at : self.at + 30]), expected=expected,
-        )  # fmt: skip
+            received=short_repr(self.text[self.at : self.at + 30]),
+            expected=expected,
+        )
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -318,14 +338,16 @@ def _check_layout(places: Mapping[str, Place], size: int) -> None:
         if place.start != at:
             fail(
                 f"tensor {short_repr(name)} does not begin where the one before it ends",
-                received=f"byte {place.start:,}", expected=f"byte {at:,}",
-            )  # fmt: skip
+                received=f"byte {place.start:,}",
+                expected=f"byte {at:,}",
+            )
         at = place.stop
     if at != size:
         fail(
             "the file is cut off" if at > size else "there is something after the last tensor",
-            received=f"{size:,} bytes after the header", expected=f"{at:,} bytes",
-        )  # fmt: skip
+            received=f"{size:,} bytes after the header",
+            expected=f"{at:,} bytes",
+        )
 
 
 def as_array(place: Place, dtype: DType) -> np.ndarray[Any, Any]:

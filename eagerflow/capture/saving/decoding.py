@@ -18,7 +18,7 @@ from eagerflow.capture.saving.plain import decode_plain, decode_shape, decode_st
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
-from eagerflow.graph import Cell, Graph, Node, Value, Values
+from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
@@ -106,8 +106,9 @@ def _sections(text: str) -> dict[str, _Rows]:
         if not text.startswith(opening, at):
             fail(
                 f"the graph's section {name!r} is not where it has to be",
-                received=short_repr(text[at : at + 40]), expected=short_repr(opening),
-            )  # fmt: skip
+                received=short_repr(text[at : at + 40]),
+                expected=short_repr(opening),
+            )
         start = at + len(opening)
         empty = text.startswith("]", start)
         stop = start if empty else text.find("\n]", start)
@@ -197,16 +198,18 @@ class Decoder:
         op = ops.get(name)
         if op is None:
             fail(
-                f"there is no op {short_repr(name)}", expected="ops that are registered",
+                f"there is no op {short_repr(name)}",
+                expected="ops that are registered",
                 hint="update eagerflow, or import the package that adds the op",
-            )  # fmt: skip
+            )
         if version != op.version:
             newer = version > op.version
             fail(
                 f"the file has another version of the op {name!r}",
-                received=f"version {short_repr(version)}", expected=f"version {op.version}",
+                received=f"version {short_repr(version)}",
+                expected=f"version {op.version}",
                 hint="update eagerflow" if newer else "save the graph anew with this eagerflow",
-            )  # fmt: skip
+            )
         return name, op
 
     # What rows are made of -------------------------------------------------------------------
@@ -339,9 +342,16 @@ class _Reading:
         self.where = where = f"row {number} of graphs"
         self.values: list[Value] = []
         form = {
-            "arguments": object, "cells": list, "constants": list, "inputs": list, "name": str,
-            "nodes": int, "outputs": list, "results": list, "structure": object,
-        }  # fmt: skip
+            "arguments": object,
+            "cells": list,
+            "constants": list,
+            "inputs": list,
+            "name": str,
+            "nodes": int,
+            "outputs": list,
+            "results": list,
+            "structure": object,
+        }
         if type(row) is not dict or row.keys() != form.keys():
             fail(f"{where}: it has other keys than a graph", expected=", ".join(form))
         for name, kind in form.items():
@@ -381,12 +391,15 @@ class _Reading:
         row, no_graph = self.row, self.decoder.no_graph
         outputs = [self._output(item) for item in row["outputs"]]
         made = Graph(
-            row["name"], Values(inputs, names), nodes,
-            Values([v for _, v in outputs], [n for n, _ in outputs]), cells,
+            row["name"],
+            Values(inputs, names),
+            nodes,
+            Values([v for _, v in outputs], [n for n, _ in outputs]),
+            cells,
             decode_structure(row["arguments"], no_graph),
             decode_structure(row["structure"], no_graph),
             tuple([self._result(leaf) for leaf in row["results"]]),
-        )  # fmt: skip
+        )
         return made if self.last else _as_body(made)
 
     def _fail(self, item: Any, what: str) -> NoReturn:
@@ -398,9 +411,13 @@ class _Reading:
         return self.values[number]
 
     def _add(
-        self, name: str, kind: Any, device: str | None = None, node: Node | None = None,
+        self,
+        name: str,
+        kind: Any,
+        device: str | None = None,
+        node: Node | None = None,
         index: int = 0,
-    ) -> Value:  # fmt: skip
+    ) -> Value:
         shape, dtype = self.decoder.type(kind)
         value = Value(name, shape, dtype, None, node, index, None, device)
         self.values.append(value)
@@ -472,9 +489,9 @@ class _Reading:
         else:
             usual = [f"{row[1]}:{i}" for i in range(len(made))] if len(made) != 1 else [row[1]]
             pairs = zip(made, usual, strict=True)
-            node.outputs = tuple([
-                self._made(item, name, node, i) for i, (item, name) in enumerate(pairs)
-            ])  # fmt: skip
+            node.outputs = tuple(
+                [self._made(item, name, node, i) for i, (item, name) in enumerate(pairs)]
+            )
         return node, bodies
 
     def _made(self, item: Any, name: str, node: Node, index: int) -> Value:

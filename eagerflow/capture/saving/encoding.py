@@ -16,7 +16,7 @@ from typing import Any
 from eagerflow.capture.saving.container import fail
 from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.errors import FileFormatError, short_repr
-from eagerflow.graph import Graph, Node, Value
+from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 
@@ -125,14 +125,18 @@ class Encoder:
             for name, value in zip(graph.inputs.names, graph.inputs, strict=True)
         ]
         constants = graph.constants
-        for value in (*graph.entries(), *constants):
+        for value in (*graph.all_inputs(), *constants):
             numbers[value] = len(numbers)
         nodes = [self._node(node, numbers) for node in graph.nodes]
         cells = [
-            [cell.name, self._variable(cell.variable, cell.value), cell.value.name,
-             None if cell.assigned is None else numbers[cell.assigned]]
+            [
+                cell.name,
+                self._variable(cell.variable, cell.value),
+                cell.value.name,
+                None if cell.assigned is None else numbers[cell.assigned],
+            ]
             for cell in graph.cells
-        ]  # fmt: skip
+        ]
         row = {
             "arguments": encode_structure(graph.argument_structure, self.graph),
             "cells": cells,

@@ -12,7 +12,6 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eagerflow.capture.checking import check
 from eagerflow.capture.gradient import gradient
 from eagerflow.capture.saving.atomic import as_path, refuse, write_whole
 from eagerflow.capture.saving.container import (
@@ -35,9 +34,10 @@ from eagerflow.errors import (
     printable,
     short_repr,
 )
-from eagerflow.graph import Graph, graph_method
+from eagerflow.graph.check import check
+from eagerflow.graph.ir import Graph, graph_method
 from eagerflow.guard import OpenFile
-from eagerflow.recorder import under
+from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
 
 __all__ = ["decode", "encode", "load", "save"]
@@ -72,7 +72,7 @@ def save(
     try:
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)
-        write_whole(name, under(None, lambda: _pieces(graph)))
+        write_whole(name, with_recorder(None, lambda: _pieces(graph)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -81,9 +81,10 @@ def save(
 def _pair(gradients: Any) -> tuple[Any, Any]:
     if not isinstance(gradients, tuple) or len(gradients) != 2:
         raise SessionError(
-            f"{short_repr(gradients)} are no gradients to save", op="save",
+            f"{short_repr(gradients)} are no gradients to save",
+            op="save",
             expected='targets and sources, such as gradients=("loss", ["w", "b"])',
-        )  # fmt: skip
+        )
     return gradients
 
 
@@ -96,7 +97,7 @@ def _pieces(graph: Graph) -> list[Any]:
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(under(None, lambda: _pieces(graph)))
+    return concatenated(with_recorder(None, lambda: _pieces(graph)))
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -127,7 +128,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 fail("it is a pipe or a device", expected="a file that graph.save wrote")
-            return under(None, _read, found.st_size, _reader(file))  # type: ignore[no-any-return]
+            return with_recorder(None, _read, found.st_size, _reader(file))  # type: ignore[no-any-return]
     except FileFormatError as error:
         _tell(error, "load", name)
         raise
@@ -155,7 +156,7 @@ def decode(data: bytes) -> Graph:
         memory[: len(part)] = part
         return len(part)
 
-    graph: Graph = under(None, _read, len(data), fill)
+    graph: Graph = with_recorder(None, _read, len(data), fill)
     return graph
 
 
@@ -184,8 +185,10 @@ def _read(size: int, fill: Fill) -> Graph:
     except EagerflowError as error:
         raise FileFormatError(
             f"the graph breaks a rule: {_short(error.problem)}",
-            received=_short(error.received), expected=_short(error.expected), at=_short(error.at),
-        ) from error  # fmt: skip
+            received=_short(error.received),
+            expected=_short(error.expected),
+            at=_short(error.at),
+        ) from error
     return graph
 
 
@@ -215,8 +218,9 @@ def _graph_text(container: Container) -> str:
         fail(
             "the file is of another version of the format",
             received=f"version {short_repr(texts.get('version'))}",
-            expected=f"version {FORMAT}", hint="update eagerflow",
-        )  # fmt: skip
+            expected=f"version {FORMAT}",
+            hint="update eagerflow",
+        )
     return texts.pop("graph")
 
 
@@ -244,8 +248,9 @@ def _tensor(container: Container, entry: Entry, fill: Fill) -> Any:
     if array.shape != entry.shape:
         fail(
             f"the tensor {short_repr(entry.tensor)} has another shape than the graph says",
-            received=str(array.shape), expected=str(entry.shape),
-        )  # fmt: skip
+            received=str(array.shape),
+            expected=str(entry.shape),
+        )
     if array.nbytes:
         _fill_all(fill, container.begin + place.start, array.reshape(-1).view("uint8").data)
     return from_array(finished(array), entry.device)

@@ -29,15 +29,19 @@ from eagerflow.capture.saving.container import fail
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr
-from eagerflow.graph import Graph
+from eagerflow.graph.ir import Graph
 from eagerflow.op import MAX_DEPTH
 from eagerflow.spec import MAX_RANK
 from eagerflow.tree import Structure
 
 __all__ = [
-    "decode_plain", "decode_shape", "decode_structure", "encode_plain", "encode_shape",
+    "decode_plain",
+    "decode_shape",
+    "decode_structure",
+    "encode_plain",
+    "encode_shape",
     "encode_structure",
-]  # fmt: skip
+]
 
 MAX_BITS = 1024  # of an integer: no float is larger
 MAX_TERMS = 256  # of sizes when multiplied out, so that no shape explodes
@@ -84,9 +88,10 @@ def encode_plain(value: Any, number: Number, depth: int = 0) -> Any:
     if isinstance(value, np.generic) and type(value.item()) in (bool, int, float, complex):
         return encode_plain(value.item(), number, depth)
     fail(
-        f"a {cls.__name__} cannot be saved in a graph", received=short_repr(value),
+        f"a {cls.__name__} cannot be saved in a graph",
+        received=short_repr(value),
         expected="numbers, texts, dtypes, None, slices, sizes, or tuples of these",
-    )  # fmt: skip
+    )
 
 
 def _encode_dim(dim: Any, depth: int = 0) -> Any:
@@ -120,9 +125,10 @@ def _bounded_terms(shape: Any) -> None:
             terms *= len(size._terms)
     if terms > MAX_TERMS:
         fail(
-            "the sizes of a shape are too complicated to be saved", received=short_repr(shape),
+            "the sizes of a shape are too complicated to be saved",
+            received=short_repr(shape),
             expected=f"at most {MAX_TERMS} terms when they are multiplied",
-        )  # fmt: skip
+        )
 
 
 def encode_structure(structure: Structure | None, number: Number, depth: int = 0) -> Any:
@@ -261,8 +267,11 @@ def decode_shape(data: Any) -> tuple[Any, ...]:
 
 _LEAF = Structure(None, (), ())
 _KINDS: Mapping[str, type] = {
-    "tuple": tuple, "list": list, "dict": dict, "OrderedDict": OrderedDict,
-}  # fmt: skip
+    "tuple": tuple,
+    "list": list,
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+}
 
 
 def decode_structure(data: Any, find: Find, depth: int = 0) -> Structure | None:

@@ -23,18 +23,22 @@ def _pair(layer: Layer, argument: str, value: Any) -> tuple[int, int]:
     items = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(items) != 2:
         raise ArgumentError(
-            f"{value!r} is not a pair", op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument, expected="an integer, or one for rows and one for columns",
-        )  # fmt: skip
+            f"{value!r} is not a pair",
+            op=f"{type(layer).__name__} {layer.name!r}",
+            argument=argument,
+            expected="an integer, or one for rows and one for columns",
+        )
     return positive(layer, argument, items[0]), positive(layer, argument, items[1])
 
 
 def _padding(layer: Layer, value: Any) -> str:
     if value not in ("valid", "same"):
         raise ArgumentError(
-            f"{value!r} is not a padding", op=f"{type(layer).__name__} {layer.name!r}",
-            argument="padding", expected="'valid' or 'same'",
-        )  # fmt: skip
+            f"{value!r} is not a padding",
+            op=f"{type(layer).__name__} {layer.name!r}",
+            argument="padding",
+            expected="'valid' or 'same'",
+        )
     return str(value)
 
 
@@ -80,18 +84,22 @@ class Conv2D(Layer):
         if self.filters % self.groups:
             raise ArgumentError(
                 f"{filters} filters cannot be cut into {groups} groups",
-                op=f"Conv2D {self.name!r}", argument="groups", expected="a divisor of filters",
-            )  # fmt: skip
+                op=f"Conv2D {self.name!r}",
+                argument="groups",
+                expected="a divisor of filters",
+            )
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) != 4 or input_shape[-1] % self.groups:
             raise ShapeError(
-                "the input does not fit this layer", op=f"Conv2D {self.name!r}",
-                argument="inputs", received=f"shape {tuple(input_shape)}",
+                "the input does not fit this layer",
+                op=f"Conv2D {self.name!r}",
+                argument="inputs",
+                received=f"shape {tuple(input_shape)}",
                 expected="(batch, rows, columns, channels)"
                 + (f", channels a multiple of {self.groups}" if self.groups > 1 else ""),
                 hint="x[..., None] for grey images" if len(input_shape) == 3 else None,
-            )  # fmt: skip
+            )
         self.channels = input_shape[-1]
         shape = (*self.kernel_size, self.channels // self.groups, self.filters)
         self.kernel = self.add_weight(shape, self.kernel_initializer, "kernel")
@@ -102,10 +110,13 @@ class Conv2D(Layer):
     def call(self, inputs: Any) -> Any:
         self.expect(inputs, rank=4, last=self.channels)
         outputs = ops.conv(
-            inputs, self.kernel.value,
-            strides=self.strides, padding=self.padding, dilation=self.dilation_rate,
+            inputs,
+            self.kernel.value,
+            strides=self.strides,
+            padding=self.padding,
+            dilation=self.dilation_rate,
             groups=self.groups,
-        )  # fmt: skip
+        )
         if self.bias is not None:
             outputs = ops.add(outputs, self.bias.value)
         return self.activation(outputs)

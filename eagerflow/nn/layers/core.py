@@ -9,7 +9,7 @@ from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
 from eagerflow.ops import random
-from eagerflow.ops.regularization import dropout
+from eagerflow.ops.nn.regularization import dropout
 
 __all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape", "positive"]
 
@@ -18,9 +18,11 @@ def positive(layer: Layer, argument: str, value: Any) -> int:
     """``value`` as an integer from 1 on; ArgumentError that names the layer if it is none."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
         raise ArgumentError(
-            f"{value!r} is out of range", op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument, expected="an integer of at least 1",
-        )  # fmt: skip
+            f"{value!r} is out of range",
+            op=f"{type(layer).__name__} {layer.name!r}",
+            argument=argument,
+            expected="an integer of at least 1",
+        )
     return int(value.__index__())
 
 
@@ -56,9 +58,12 @@ class Dense(Layer):
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2:
             raise ShapeError(
-                "the input has no feature axis", op=f"Dense {self.name!r}", argument="inputs",
-                received=f"shape {tuple(input_shape)}", expected="shape (batch, ..., features)",
-            )  # fmt: skip
+                "the input has no feature axis",
+                op=f"Dense {self.name!r}",
+                argument="inputs",
+                received=f"shape {tuple(input_shape)}",
+                expected="shape (batch, ..., features)",
+            )
         self.width = input_shape[-1]
         self.kernel = self.add_weight((self.width, self.units), self.kernel_initializer, "kernel")
         self.bias = None
@@ -148,9 +153,11 @@ class Dropout(Layer):
         super().__init__(**options)
         if not isinstance(rate, int | float) or not 0 <= rate < 1:
             raise ArgumentError(
-                f"{rate!r} is not a rate", op=f"Dropout {self.name!r}", argument="rate",
+                f"{rate!r} is not a rate",
+                op=f"Dropout {self.name!r}",
+                argument="rate",
                 expected="a number from 0 up to, not including, 1",
-            )  # fmt: skip
+            )
         self.rate, self.noise_shape = float(rate), noise_shape
         self.generator = None if seed is None else random.Generator(seed)
 
@@ -179,8 +186,9 @@ class Input(Layer):
             self.expect(inputs, rank=len(self.shape) + 1)
             raise ShapeError(
                 "the input has another shape than the model was made for",
-                op=f"Input {self.name!r}", argument="inputs",
+                op=f"Input {self.name!r}",
+                argument="inputs",
                 received=f"shape {tuple(inputs.shape)}",
                 expected=f"(batch, {', '.join(map(str, self.shape))})",
-            )  # fmt: skip
+            )
         return inputs

@@ -53,10 +53,12 @@ class BatchNormalization(Layer):
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2:
             raise ShapeError(
-                "the input has no channel axis", op=f"BatchNormalization {self.name!r}",
-                argument="inputs", received=f"shape {tuple(input_shape)}",
+                "the input has no channel axis",
+                op=f"BatchNormalization {self.name!r}",
+                argument="inputs",
+                received=f"shape {tuple(input_shape)}",
                 expected="shape (batch, ..., channels)",
-            )  # fmt: skip
+            )
         self.rank = len(input_shape)
         at = normalize_axis(self.axis, self.rank)
         size = input_shape[at]

@@ -1,0 +1,225 @@
+"""Graphs that are called while a tape records: one recorded call, with a captured gradient.
+
+The forward graph also gives what the gradient needs; the gradient is a graph of its own, made by
+``graph.gradient``, and called in the same way, so that tapes may nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eagerflow.capture.gradient import Extension, replay_nodes, rereads, summed_gradients
+from eagerflow.dtypes import is_inexact
+from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.run import evaluate
+from eagerflow.plan.replay import Replay, replay_of
+from eagerflow.recorder import custom_call, recorder_state, scope
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+from eagerflow.variable import assign_together
+
+__all__ = ["call_recorded", "only_tapes"]
+
+
+class Backward(NamedTuple):
+    """The gradient of some results of a graph, as a graph of inputs alone."""
+
+    graph: Graph
+    sources: tuple[int, ...]  # the entries that have a gradient
+    residuals: tuple[tuple[bool, int], ...]  # what it takes: an entry, or a result
+
+
+class Differentiable(NamedTuple):
+    """A graph that also gives what its gradient needs."""
+
+    forward: Replay
+    has_gradient: bool
+
+
+def only_tapes() -> bool:
+    """Whether nothing but tapes records the calls of this thread."""
+    recorder = recorder_state()[1]
+    while recorder is not None:
+        if type(recorder) is not GradientTape:
+            return False
+        recorder = recorder.outer
+    return True
+
+
+def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph, recorded by the tapes that are on; Variables get their values."""
+    constants = [v for v in graph.constants if _watched(v)]
+    pure = _pure(graph, constants)
+    entries = [*inputs, *(c.variable.value for c in graph.cells), *(v.constant for v in constants)]
+    found = _call(pure, numerics, entries)
+    count = len(graph.outputs)
+    cells = [c.variable for c in graph.cells if c.assigned is not None]
+    assign_together(dict(zip(cells, found[count:], strict=True)))
+    return found[:count]
+
+
+def _watched(value: Value) -> bool:
+    return value.constant._key is not None and is_inexact(value.dtype)
+
+
+def _pure(graph: Graph, constants: Sequence[Value]) -> Graph:
+    """The graph with everything that comes and goes as plain inputs and outputs."""
+    key = ("pure", tuple(constants))
+    found: Graph | None = graph.learned.get(key)
+    if found is None:
+        lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
+        nodes = graph.nodes if not lifted else _with_inputs(graph, lifted)
+        entries = Values([*graph.all_inputs(), *lifted.values()])
+        finals = [lifted.get(v, v) for v in graph.all_outputs()]
+        found = Graph(graph.name, entries, nodes, Values(finals, _numbered(finals)))
+        found.learned["reads"] = rereads(graph)
+        graph.learned[key] = found
+    return found
+
+
+def _with_inputs(graph: Graph, lifted: dict[Value, Value]) -> list[Any]:
+    """The graph's nodes, reading other values in place of some."""
+    nodes = []
+    for node in graph.nodes:
+        if not any(v in lifted for v in node.values()):
+            nodes.append(node)
+            continue
+        inputs = tuple(lifted.get(x, x) if type(x) is Value else x for x in node.inputs)
+        made = Node(node.op, inputs, node.attributes, node.name, node.origin, node.device)
+        made.outputs = node.outputs
+        nodes.append(made)
+    return nodes
+
+
+def _numbered(values: Sequence[Value]) -> list[str]:
+    return [f"result_{i}" for i in range(len(values))]
+
+
+def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor]:
+    """Outputs of a graph without Variables, as one recorded call."""
+    if not only_tapes():  # whoever else watches, as for vmap, sees the ops themselves
+        return evaluate(graph, entries)[0]
+    pair = _differentiable(graph, numerics)
+    count = len(graph.outputs)
+    if not pair.has_gradient:
+        return pair.forward.run(entries)
+    forward = pair.forward.graph
+    seen: list[Any] = []  # entries and results as the tapes know them
+
+    def call(*values: Tensor) -> Any:
+        made = tuple(pair.forward.run(values))
+        backward.kept = made[count:]  # type: ignore[attr-defined]  # for the memory report
+        return made, backward
+
+    def backward(gradients: Any) -> tuple[Any, ...]:
+        own, results = seen
+        parts: list[Any] = [None] * len(own)
+        targets = tuple(
+            i for i, g in enumerate(gradients) if g is not None and is_inexact(results[i].dtype)
+        )
+        # A gradient of a gradient asks for what the results do not give: all is computed again.
+        again = any(g is not None for g in gradients[count:])
+        found = _backward(forward, targets, None if again else count)
+        if found is not None:
+            given = [own[i] if from_entry else results[i] for from_entry, i in found.residuals]
+            weights = [gradients[i] for i in targets]
+            grads = _call(found.graph, numerics, [*given, *weights])
+            for i, gradient in zip(found.sources, grads, strict=True):
+                parts[i] = gradient
+        return tuple(parts)
+
+    call.__name__ = graph.name
+    backward.takes_none = True  # type: ignore[attr-defined]
+    found = custom_call(call, tuple(entries))
+    seen += [list(entries), list(found)]
+    return list(found[:count])
+
+
+def _differentiable(graph: Graph, numerics: str) -> Differentiable:
+    key = ("differentiable", numerics)
+    found: Differentiable | None = graph.learned.get(key)
+    if found is None:
+        found = graph.learned[key] = _make(graph, numerics)
+    return found
+
+
+def _make(graph: Graph, numerics: str) -> Differentiable:
+    entries, finals = list(graph.inputs), list(graph.outputs)
+    made = _pulled_back(graph, [i for i, v in enumerate(finals) if is_inexact(v.dtype)])
+    if made is None:
+        return Differentiable(replay_of(graph, numerics), False)
+    new, weights, _, values = made
+    needed = _needed(new, values, weights)
+    results = [*finals, *(v for v in needed if v not in entries and v not in finals)]
+    outputs = Values(results, _numbered(results))
+    forward = Graph(graph.name, graph.inputs, graph.nodes, outputs)
+    forward.learned["reads"] = graph.learned.get("reads", {})
+    return Differentiable(replay_of(forward, numerics), True)
+
+
+def _backward(graph: Graph, targets: tuple[int, ...], count: int | None) -> Backward | None:
+    """The gradient of these results; other results have no part in it, not even as zeros.
+
+    Of the graph's results it takes what it needs; with ``count`` None it takes entries alone.
+    """
+    key = ("backward", targets, count is None)
+    if key not in graph.learned:
+        made = _pulled_back(graph, targets)
+        graph.learned[key] = None if made is None else _as_graph(graph, made, count is None)
+    found: Backward | None = graph.learned[key]
+    return found
+
+
+def _as_graph(graph: Graph, made: Any, alone: bool) -> Backward:
+    new, weights, sources, values = made
+    entries, results = list(graph.inputs), list(graph.outputs)
+    needed = entries if alone else _needed(new, values, weights)
+    nodes = [*graph.nodes, *new] if alone else new
+    places = [
+        (True, entries.index(v)) if v in entries else (False, results.index(v)) for v in needed
+    ]
+    backward = Graph(
+        f"gradient_of_{graph.name}",
+        Values([*needed, *weights]),
+        nodes,
+        Values(values, _numbered(values)),
+    )
+    return Backward(backward, tuple(sources), tuple(places))
+
+
+def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
+    """Nodes of the gradient, the values that weigh the targets, sources, and their gradients."""
+    entries, finals = list(graph.inputs), list(graph.outputs)
+    sources = [i for i, v in enumerate(entries) if is_inexact(v.dtype)]
+    if not sources or not targets:
+        return None
+    reads = graph.learned.get("reads", {})
+    groups = [[entries[i], *reads.get(entries[i], ())] for i in sources]
+    extension = Extension(graph)
+    tape = GradientTape(persistent=True)
+    with extension, scope("gradient"):
+        with tape:
+            replay_nodes(extension, tape, graph, {v for group in groups for v in group})
+        weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
+        grads = summed_gradients(
+            tape,
+            [extension.tensors[finals[i]] for i in targets],
+            [[extension.tensors[v] for v in group] for group in groups],
+            weights,
+        )
+        tape.reset()
+    reached = [
+        (i, extension.value_of(g)) for i, g in zip(sources, grads, strict=True) if g is not None
+    ]
+    if not reached:
+        return None
+    new = extension.nodes[len(graph.nodes) :]
+    return new, [w._array for w in weights], [i for i, _ in reached], [g for _, g in reached]
+
+
+def _needed(nodes: Sequence[Any], values: Sequence[Value], given: Sequence[Value]) -> list[Value]:
+    """What the gradient's nodes and results take from the forward graph, in order of use."""
+    own = {*given, *(v for node in nodes for v in node.outputs)}
+    used = [v for node in nodes for v in node.values()] + list(values)
+    return list(dict.fromkeys(v for v in used if v not in own and v.constant is None))

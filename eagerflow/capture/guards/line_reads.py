@@ -1,0 +1,185 @@
+"""What each line of a function reads, found from its instructions without running them.
+
+The instructions are walked once with a stack of *expressions* in place of values: where ``a.b``
+is loaded, the stack says that it is the attribute ``b`` of the local ``a``. What comes out are
+*actions* in the order of the instructions, in pieces of one line each, for the interpreter tells
+when it comes to a new line. Whoever has the frame then finds the values (``reading``).
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import weakref
+from types import CodeType
+from typing import Any, NamedTuple
+
+from eagerflow.capture.guards.bytecode import Action, Expression, Walk
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["Action", "Expression", "Piece", "Program", "program_of"]
+
+
+class Piece(NamedTuple):
+    """The actions from one place up to the end of its line.
+
+    ``straight`` of them happen for certain; ``roots`` are the locals that they look into, ``keys``
+    those whose plain value decides what is read; ``caught`` says that only an exception leads here.
+    ``number`` is unique.
+    """
+
+    number: int
+    actions: tuple[Action, ...]
+    straight: int
+    roots: tuple[str, ...]
+    keys: tuple[str, ...]
+    caught: bool
+
+
+class Program:
+    """The actions of a code object, by the offset of their instructions.
+
+    ``unknown`` names an instruction that this module does not know, of a later Python.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        walk = Walk(code)
+        self.unknown = walk.unknown
+        self.actions = walk.actions
+        self._lines = walk.lines
+        self._next = walk.follows
+        self._branches = walk.branches
+        self._caught = walk.caught
+        self.pieces: dict[int, Piece] = {}
+        self.own = _attributes_of_own(code, walk)
+        self._offsets = sorted(self._lines)
+
+    def instruction(self, offset: int) -> int:
+        """Where the instruction begins that is running at ``offset``, perhaps in its cache."""
+        return self._offsets[bisect.bisect_right(self._offsets, offset) - 1]
+
+    def piece(self, offset: int) -> Piece:
+        """The piece that begins at this offset."""
+        found = self.pieces.get(offset)
+        if found is None:
+            found = self.pieces[offset] = self._cut(offset)
+        return found
+
+    def _cut(self, start: int) -> Piece:
+        line = self._lines.get(start)
+        seen: set[int] = set()
+        waiting = [start]
+        while waiting:
+            offset = waiting.pop()
+            if offset not in seen and self._lines.get(offset) in (line, None):
+                seen.add(offset)
+                waiting += self._next.get(offset, ())
+        actions: list[Action] = []
+        straight, certain = 0, True
+        for offset in sorted(seen):
+            actions += self.actions.get(offset, ())
+            certain = certain and offset not in self._branches
+            if certain:
+                straight = len(actions)
+        roles: dict[str, bool] = {}
+        for action in actions:
+            for part in action.parts:
+                _roles(part, action.verb in ("contains", "store_item"), roles)
+        keys = tuple(name for name, key in roles.items() if key)
+        return Piece(
+            next(_numbers), tuple(actions), straight, tuple(roles), keys, start in self._caught
+        )
+
+
+_numbers = itertools.count()
+
+# Calls of methods with other names do not look an attribute or an item up by an argument.
+_ASKING = {
+    "get",
+    "getenv",
+    "getattr",
+    "hasattr",
+    "pop",
+    "setdefault",
+    "index",
+    "count",
+    "__getitem__",
+    "__contains__",
+    "__getattribute__",
+}
+
+
+def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
+    """Which locals an expression looks into, and whether one is the key of something."""
+    kind, parts = expression.kind, expression.parts
+    if kind in ("local", "deref", "name"):
+        roles[expression.name] = roles.get(expression.name, False) or key
+    elif kind == "item":
+        _roles(parts[0], key, roles)
+        _roles(parts[1], True, roles)
+    elif kind in ("call", "spread"):
+        asks = parts[0].kind != "attribute" or parts[0].name in _ASKING
+        for part in parts:
+            _roles(part, key or (asks and parts[0].kind != "unknown"), roles)
+    else:
+        for part in parts:
+            _roles(part, key, roles)
+
+
+def _attributes_of_own(code: CodeType, walk: Walk) -> tuple[str, ...] | None:
+    """What a method reads from its first argument, where it looks at nothing else but tensors.
+
+    None if it also looks into other objects.
+    """
+    own = code.co_varnames[0] if code.co_argcount else ""
+    names: dict[str, None] = {}
+
+    def simple(expression: Expression) -> bool:
+        if expression.kind == "attribute":
+            (base,) = expression.parts
+            if base.kind == "local" and base.name == own:
+                names[expression.name] = None
+                return True
+            if expression.name not in _OF_TENSORS and _root(base) != "global":
+                return False
+        return all(map(simple, expression.parts))
+
+    actions = [
+        action
+        for offset, row in walk.actions.items()
+        for action in row
+        if offset not in walk.caught  # what an error is told is not of interest
+    ]
+    if own and all(simple(part) for action in actions for part in action.parts):
+        return tuple(names)
+    return None
+
+
+_OF_TENSORS = {*dir(Tensor), *dir(Variable), "__name__", "__qualname__"} - {"trainable"}
+
+
+def _root(expression: Expression) -> str:
+    while expression.kind == "attribute":
+        (expression,) = expression.parts
+    return expression.kind
+
+
+# The programs of code objects -------------------------------------------------------------------
+
+_programs: dict[int, tuple[Any, Program]] = {}
+
+
+def program_of(code: CodeType) -> Program:
+    """The program of a code object; it lives as long as the code does."""
+    key = id(code)  # equal code objects may stand on different lines, and hashing them takes long
+    known = _programs.get(key)
+    if known is not None:
+        return known[1]
+    program = Program(code)
+
+    def gone(_: Any) -> None:
+        _programs.pop(key, None)
+
+    _programs[key] = weakref.ref(code, gone), program
+    return program

@@ -1,0 +1,212 @@
+"""How values are found without running code of the user's, and whose code a function is."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import sysconfig
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from eagerflow import dispatch
+from eagerflow.capture.guards.equality import ABSENT, same
+
+if TYPE_CHECKING:
+    from eagerflow.capture.guards.bytecode import Action
+    from eagerflow.capture.guards.line_reads import Program
+
+__all__ = [
+    "CODE",
+    "CORE",
+    "FOREIGN",
+    "Found",
+    "LAYERS",
+    "MADE",
+    "MISSING",
+    "PLAIN",
+    "Run",
+    "USER",
+    "functions_in",
+    "look",
+    "origins",
+    "own_names",
+]
+
+USER, LAYERS, CORE, FOREIGN = 0, 1, 2, 3
+_PACKAGE = os.path.dirname(os.path.abspath(dispatch.__file__)) + os.sep
+_OWN_LAYERS = os.path.join(_PACKAGE, "nn") + os.sep
+_SITE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_NUMPY = os.path.dirname(np.__file__) + os.sep
+_LIBRARIES = tuple(f"{site}{name}{os.sep}" for site in _SITE for name in ("cupy", "llvmlite"))
+
+
+class Found(NamedTuple):
+    """A value, whether it was there before the trace, and its name."""
+
+    value: Any
+    known: bool
+    name: str
+
+
+class Run:
+    """One call of a watched function, while it runs."""
+
+    __slots__ = (
+        "builtins",
+        "cells",
+        "code",
+        "failed",
+        "file",
+        "globals",
+        "hidden",
+        "late",
+        "other",
+        "program",
+        "quiet",
+        "returned",
+        "root",
+        "stores",
+        "trusted",
+    )
+
+    def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
+        self.code: CodeType = frame.f_code
+        self.file = self.code.co_filename
+        self.globals = frame.f_globals
+        self.builtins = frame.f_builtins
+        self.program = program
+        self.cells = cells  # of the variables from outside
+        self.trusted = origins[self.file] == LAYERS  # eagerflow's own layers
+        self.root = False
+        self.quiet = False  # nothing new is to be learned from its lines
+        self.failed = False
+        self.late: tuple[Action, ...] = ()  # what can be read once the line has run
+        self.stores: list[tuple[Any, Any]] = []  # what the line assigns
+        self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
+        self.other: Any = None  # the trace function of somebody else, such as a debugger
+        self.hidden = False  # which wants to hear of no lines
+
+
+class _Origins(dict[str, int]):
+    """Whose code a file holds: ``USER``, ``LAYERS`` (eagerflow.nn), ``CORE`` or ``FOREIGN``."""
+
+    def __missing__(self, file: str) -> int:
+        self[file] = found = _origin(file)
+        return found
+
+
+def _origin(file: str) -> int:
+    if file.startswith("<eagerflow "):  # programs that were made here
+        return CORE
+    if file.startswith(_PACKAGE):
+        return LAYERS if file.startswith(_OWN_LAYERS) else CORE
+    if file.startswith(("<frozen", "<__array_function__", _NUMPY)):
+        return FOREIGN
+    if any(part in file for part in _LIBRARIES):
+        return FOREIGN
+    if file.startswith(_STANDARD) and not any(part in file for part in _SITE):
+        return FOREIGN
+    return USER
+
+
+origins = _Origins()
+
+# What a look at an attribute finds: a value, nothing, a value that code computes when it is asked
+# for, or one that C code makes anew each time.
+PLAIN, MISSING, CODE, MADE = "plain", "missing", "code", "made"
+_HARMLESS = (FunctionType, BuiltinFunctionType, staticmethod, classmethod, MemberDescriptorType)
+
+
+def _raw(cls: type, name: str) -> Any:
+    for base in cls.__mro__:
+        if name in vars(base):
+            return vars(base)[name]
+    return ABSENT
+
+
+def look(value: Any, name: str) -> tuple[str, Any]:
+    """The attribute ``name`` of ``value`` as (what was found, the value or the descriptor)."""
+    if isinstance(value, ModuleType):
+        found = vars(value).get(name, ABSENT)
+        return (MISSING if found is ABSENT else PLAIN), found
+    if isinstance(value, enum.EnumMeta):
+        found = getattr(value, name, ABSENT)
+        return (MISSING if found is ABSENT else PLAIN), found
+    cls = type(value)
+    if type(cls.__getattribute__) is FunctionType:
+        return CODE, cls.__getattribute__
+    raw = _raw(cls, name)
+    if isinstance(value, type):
+        if type(raw) is property:
+            return CODE, raw
+        raw = _raw(value, name)
+        if type(raw) is not property and _computes(raw):
+            return CODE, raw
+    elif type(raw) is property or (
+        _computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
+    ):
+        return CODE, raw
+    getter: Any = cls.__getattribute__
+    try:
+        found = getter(value, name)
+    except AttributeError:
+        return MISSING, getattr(cls, "__getattr__", None)
+    if type(found) in (BuiltinFunctionType, MethodWrapperType):
+        return (PLAIN if isinstance(found.__self__, ModuleType | None) else MADE), found
+    if type(raw) in _HARMLESS or not hasattr(type(raw), "__get__"):
+        return PLAIN, found
+    return (PLAIN if same(found, getter(value, name)) else MADE), found
+
+
+def _computes(raw: Any) -> bool:
+    """Whether a descriptor runs Python code when it is asked for its value."""
+    return type(getattr(type(raw), "__get__", None)) is FunctionType
+
+
+def own_names(value: Any) -> Any:
+    """The attributes in the dict of an object, if it has one."""
+    held = getattr(value, "__dict__", ())
+    return held if isinstance(held, dict | MappingProxyType) else ()
+
+
+def functions_in(value: Any, depth: int = 3) -> list[FunctionType]:
+    """The Python functions that run when ``value`` is called, or that it was made around."""
+    if type(value) is FunctionType:
+        found = [value]
+        if depth and origins[value.__code__.co_filename] != USER:
+            for cell in value.__closure__ or ():
+                try:
+                    found += functions_in(cell.cell_contents, depth - 1)
+                except ValueError:  # not assigned yet
+                    continue
+        wrapped = getattr(value, "__wrapped__", None)
+        return found + functions_in(wrapped, depth - 1) if wrapped and depth else found
+    if not depth or value is None:
+        return []
+    if type(value) is MethodType or isinstance(value, staticmethod | classmethod):
+        return functions_in(value.__func__, depth - 1)
+    if isinstance(value, functools.partial):
+        inner = (value.func, *value.args, *value.keywords.values())
+        return [f for part in inner for f in functions_in(part, depth - 1)]
+    if isinstance(value, property):
+        return functions_in(value.fget, depth - 1)
+    if isinstance(value, functools.cached_property):
+        return functions_in(value.func, depth - 1)
+    if isinstance(value, type):
+        parts = [_raw(value, name) for name in ("__new__", "__init__", "__call__")]
+        return [f for part in parts for f in functions_in(part, 1)]
+    parts = [_raw(type(value), "__call__"), getattr(value, "__wrapped__", None)]
+    return [f for part in parts for f in functions_in(part, depth - 1)]

@@ -1,1 +1,0 @@
-"""Looking at graphs: text, pictures, costs, and what differs between two."""

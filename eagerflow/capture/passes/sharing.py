@@ -1,0 +1,183 @@
+"""Scans and branches: what several compute is computed once, and what nobody uses is not kept.
+
+The gradient of a scan runs it again, with what each step's gradient needs as further rows. In a
+captured program both runs are there to see, and the longer one can serve for both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.capture.control.bodies import Body
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, inside_out, swept, with_bodies
+from eagerflow.graph.ir import Graph, Node, Value
+
+__all__ = ["with_shared_scans", "without_custom_gradients", "without_unused_results"]
+
+SHARED = "shared_scans"
+UNUSED = "unused_results"
+CUSTOM = "custom_gradients"
+
+
+def _new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
+    """A node in the place of another one, with results like ``outs``."""
+    node = Node(like.op, inputs, attributes, like.name, like.origin, like.device)
+    several = f"{like.name}:{{}}" if len(outs) != 1 else like.name
+    node.outputs = tuple(
+        Value(several.format(i), v.shape, v.dtype, v.owner, node, i, None, v.device)
+        for i, v in enumerate(outs)
+    )
+    return node
+
+
+# Scans that compute the same ----------------------------------------------------------------------
+
+
+def with_shared_scans(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph with one scan in place of two, where one computes all that the other does.
+
+    That is so if both have the same operands, and the results of one body are the first results
+    of the other. All bits stay the same.
+
+    >>> f = lambda x: ef.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32")).gradient("output", "x")
+    >>> [node.op.name for node in graph.nodes].count("scan")
+    3
+    >>> [node.op.name for node in with_shared_scans(graph)[0].nodes].count("scan")
+    2
+    """
+    return swept(SHARED, graph, {}, _Sharing)
+
+
+class _Sharing(Sweep):
+    def run(self) -> Graph:
+        self._longer = _longer_scans(self.graph)
+        self._made: dict[str, tuple[Value, ...]] = {}
+        return super().run() if self._longer else self._with_bodies()
+
+    def _with_bodies(self) -> Graph:
+        return super().run() if self.bodies else self.graph
+
+    def look(self, node: Node) -> bool:
+        whole = self._longer.get(node.name)
+        if whole is None and node.name not in self._made:
+            return False
+        if whole is not None and whole.name not in self._made:
+            attributes = with_bodies(whole.attributes, self.bodies)
+            made = _new_node(node, node.inputs, attributes, whole.outputs)
+            self.nodes.append(made)
+            self._made[whole.name] = made.outputs
+        outs = self._made[node.name if whole is None else whole.name]
+        for value, found in zip(node.outputs, outs, strict=False):
+            self.replace(value, found)
+        if whole is not None:
+            self.rewrites.append(Rewrite(SHARED, f"{whole.name} serves for {node.name}", node))
+        return True
+
+
+def _longer_scans(graph: Graph) -> dict[str, Node]:
+    """For scans by name, a later one that gives the same results and more."""
+    groups: dict[Any, list[Node]] = {}
+    for node in graph.nodes:
+        if node.op.name == "scan":
+            facts = [str(value) for name, value in node.attributes.items() if name != "body"]
+            groups.setdefault((node.inputs, node.device, *facts), []).append(node)
+    found: dict[str, Node] = {}
+    for nodes in groups.values():
+        whole = max(nodes, key=lambda node: len(node.outputs))
+        for node in nodes:
+            before = nodes.index(node) < nodes.index(whole)
+            if before and _begins_with(whole.attributes["body"], node.attributes["body"]):
+                found[node.name] = whole
+    return found
+
+
+def _begins_with(whole: Graph, part: Graph) -> bool:
+    """Whether the first results of a body are those of another one, computed alike."""
+    first = Body(part.name, whole.inputs, whole.nodes, whole.outputs[: len(part.outputs)])
+    return first == Body(part.name, part.inputs, part.nodes, part.outputs)
+
+
+# Results that nobody uses -------------------------------------------------------------------------
+
+
+def without_unused_results(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without rows of scans, and results of branches, that nothing needs.
+
+    Carries and the states of loops stay, since the next iteration reads them.
+
+    >>> f = lambda x: ef.scan(lambda c, _: (ef.sin(c), ef.exp(c)), x, length=3)[0]
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32"))
+    >>> [len(node.outputs) for node in without_unused_results(graph)[0].nodes]
+    [1]
+    """
+    rewrites: list[Rewrite] = []
+
+    def change(one: Graph, bodies: dict[int, Graph]) -> Graph:
+        walk = _Pruning(UNUSED, one, {}, bodies)
+        found = walk.run()
+        rewrites.extend(walk.rewrites)
+        return found
+
+    return inside_out(graph, change), rewrites
+
+
+class _Pruning(Sweep):
+    def run(self) -> Graph:
+        self._used = set(self.graph.all_outputs())
+        for node in self.graph.nodes:
+            self._used.update(node.values())
+        return super().run()
+
+    def look(self, node: Node) -> bool:
+        if node.op.name not in ("scan", "cond", "switch"):
+            return False
+        fixed = node.attributes["carries"] if node.op.name == "scan" else 0
+        before = [self._old.get(v, v) for v in node.outputs]
+        kept = [i for i, v in enumerate(before) if i < fixed or v in self._used]
+        if len(kept) == len(before) or not kept:  # else nothing is left, which is dead code
+            return False
+        attributes = {name: _cut(item, kept) for name, item in node.attributes.items()}
+        made = _new_node(node, node.inputs, attributes, [node.outputs[i] for i in kept])
+        self.nodes.append(made)
+        for i, found in zip(kept, made.outputs, strict=True):
+            self.replace(node.outputs[i], found)
+        gone = len(before) - len(kept)
+        self.rewrites.append(Rewrite(UNUSED, f"{gone} results of {node.name} are not used", node))
+        return True
+
+
+def _cut(item: Any, kept: list[int]) -> Any:
+    """An attribute in which bodies give these results alone."""
+    if isinstance(item, Graph):
+        return Body(item.name, item.inputs, item.nodes, [item.outputs[i] for i in kept])
+    if isinstance(item, tuple):
+        return tuple(_cut(part, kept) for part in item)
+    return item
+
+
+# Gradients that nobody asks for -------------------------------------------------------------------
+
+
+def without_custom_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without nodes that only say how gradients pass; for graphs that get none any more.
+
+    >>> clipped = ef.custom_gradient(lambda x: (x * 2.0, lambda g: ef.clip(g, -1.0, 1.0)))
+    >>> graph = ef.capture.trace(clipped, ef.TensorSpec((), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['multiply', 'custom_gradient']
+    >>> [node.op.name for node in without_custom_gradients(graph)[0].nodes]
+    ['multiply']
+    """
+    return swept(CUSTOM, graph, {}, _Plain)
+
+
+class _Plain(Sweep):
+    def look(self, node: Node) -> bool:
+        if node.op.name != "custom_gradient":
+            return False
+        first = node.attributes["arguments"]
+        for i, value in enumerate(node.outputs):
+            self.replace(value, node.inputs[first + i])
+        self.rewrites.append(Rewrite(CUSTOM, f"{node.name} is not asked for", node))
+        return True

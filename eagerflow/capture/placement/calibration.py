@@ -1,0 +1,373 @@
+"""Calibration: what devices of this machine can do, by timing.
+
+Rates are measured once for each machine and kind of device, in about a second, and kept on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+from itertools import cycle, islice
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.placement import executor
+from eagerflow.capture.placement.cost_model import CostModel, Points, Rates, shares_memory
+from eagerflow.capture.trace import trace
+from eagerflow.codegen import kernel
+from eagerflow.devices import Device, as_device
+from eagerflow.fusion.groups import grow
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.op import ops
+from eagerflow.plan.plan import Plan
+from eagerflow.runtime.cache import ObjectCache
+from eagerflow.spec import TensorSpec
+
+__all__ = ["calibrate"]
+
+EXPENSIVE = ("exp", "log", "tanh", "sin", "sqrt", "divide", "erf", "power")
+"""Instructions of regions that are timed one by one; all others count as additions."""
+ALIKE = {
+    "exp": ("exp2", "expm1", "sigmoid"),
+    "log": ("log1p", "log2", "log10"),
+    "sin": ("cos", "tan"),
+    "divide": ("reciprocal",),
+    "sqrt": ("rsqrt",),
+    "erf": ("erfc", "gelu"),
+    "tanh": ("sinh", "cosh"),
+}
+"""Instructions that take about as long as one that is timed."""
+VERSION = 6
+
+
+# Measuring ---------------------------------------------------------------------------------------
+
+
+def best(f: Callable[[], object], seconds: float = 0.004, least: int = 3) -> float:
+    """The shortest of some calls, in seconds: what else the machine does only adds to it."""
+    f()
+    found, spent, calls = math.inf, 0.0, 0
+    while calls < least or (spent < seconds and calls < 1000):
+        begin = perf_counter()
+        f()
+        taken = perf_counter() - begin
+        found, spent, calls = min(found, taken), spent + taken, calls + 1
+    return found
+
+
+def _products(place: Device) -> Points:
+    xp, rng, found = place.backend.xp, np.random.default_rng(0), []
+    for n in (8, 32, 96, 256, 512):
+        a, b = (
+            place.backend.asarray(rng.random((n, n), np.float32), None, place.index)
+            for _ in range(2)
+        )
+        out = xp.empty((n, n), np.float32)
+        taken = best(_waiting(place, partial(a.dot, b, out)), 0.01)
+        found.append((2.0 * n**3, 2.0 * n**3 / taken))
+    return tuple(found)
+
+
+def _memory(place: Device) -> Points:
+    found = []
+    for size in (1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26):
+        n = size // 12
+        a = place.backend.asarray(np.ones(n, np.float32), None, place.index)
+        xp = place.backend.xp
+        out = xp.empty(n, np.float32)
+        taken = best(_waiting(place, partial(xp.add, a, a, out)), 0.004)
+        found.append((float(size), 12.0 * n / taken))
+    return tuple(found)
+
+
+def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
+    """The call with the wait for its end, where devices work on their own."""
+    if place.backend.host:
+        return f
+
+    def both() -> None:
+        f()
+        place.backend.synchronize()
+
+    return both
+
+
+MOST_CROWDED = 1.3
+_ELEMENTS = 1 << 14
+_FEW = 1 << 9  # elements of a region of which nearly all time is the call
+
+
+def _elements(place: Device, call: float) -> dict[str, float]:
+    """Seconds an element of the ops that are one function of the array library."""
+    values = np.random.default_rng(0).uniform(0.1, 0.9, _ELEMENTS).astype(np.float32)
+    x = place.backend.asarray(values, None, place.index)
+    found = {}
+    for op in ops.values():
+        if op.family not in ("elementwise", "reduction") or (
+            op.attributes and (op.family == "elementwise")
+        ):
+            continue
+        own = place.backend.bind(op, x.dtype)
+        given = [x] * len(op.data)
+        more = dict(op.attributes)
+        if any(type(v) is object for v in more.values()):
+            continue
+        try:
+            taken = best(_waiting(place, partial(own, *given, **more)), 0.0, 3)
+        except Exception:  # an op of integers, or one that needs more: its stated cost is used
+            continue
+        found[op.name] = max(taken - call, 1e-7) / _ELEMENTS
+    return found
+
+
+def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], object]:
+    """A run of a plan of one function of a vector."""
+    graph = trace(f, TensorSpec((length,), "float32"))
+    plan = Plan(graph, grow, place)
+    values = np.random.default_rng(0).uniform(0.2, 0.9, length).astype(np.float32)
+    x = place.backend.asarray(values, None, place.index)
+    return _waiting(place, lambda: plan.run((x,)))
+
+
+def _chain(name: str) -> Callable[[Any], Any]:
+    """Four calls of an op, with cheap ones between them that keep numbers ordinary."""
+    op = ops[name]
+
+    def f(x: Any) -> Any:
+        y = x
+        for _ in range(4):
+            y = (op.call(y, x) if len(op.data) == 2 else op.call(y)) * 0.25 + 0.5
+        return y
+
+    return f
+
+
+def _statements(place: Device) -> tuple[float, dict[str, float]]:
+    """Seconds that a call of a region costs, and seconds an element by instruction."""
+    nothing = best(_plan(place, lambda x: x, 16), 0.001)
+    call = best(_plan(place, _chain("add"), _FEW), 0.001) - nothing
+    plain = best(_plan(place, lambda x: x * 0.25 + 0.5, _ELEMENTS), 0.002)
+    cheap = best(_plan(place, _chain("add"), _ELEMENTS), 0.002) - plain
+    each = {"add": max(cheap, 1e-6) / 10 / _ELEMENTS}
+    for name in EXPENSIVE:
+        taken = best(_plan(place, _chain(name), _ELEMENTS), 0.002) - plain
+        each[name] = max(taken / _ELEMENTS / 4 - 2 * each["add"], each["add"])
+    for name, others in ALIKE.items():
+        each |= dict.fromkeys(others, each[name])
+    return max(call, 2e-7), each
+
+
+def _rates(place: Device) -> Rates:
+    """What a device can do, measured with the cores that it has in a run."""
+    b = place.backend
+    few = b.asarray(np.ones(4, np.float32), None, place.index)
+    out = b.xp.empty(4, np.float32)
+    call = best(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
+    region, statements = _statements(place)
+    products = _products(place)
+    own = Rates(products, _memory(place), _elements(place, call), statements, call, region)
+    return replace(own, convolution=_convolution(place, own))
+
+
+def _convolution(place: Device, rates: Rates) -> float:
+    """How many times faster than a product with as many operations a convolution is."""
+    specs = [TensorSpec(s, "float32") for s in ((8, 32, 32, 32), (3, 3, 32, 32))]
+    graph = trace(lambda x, w: ops["conv"].call(x, w), *specs)
+    rng = np.random.default_rng(0)
+    arrays = [
+        place.backend.asarray(rng.standard_normal(s.shape).astype(np.float32), None, place.index)
+        for s in specs
+    ]
+    plan = Plan(graph, grow, place)
+    taken = best(_waiting(place, lambda: plan.run(arrays)), 0.01)
+    flops = float(ops["conv"].cost(*specs, **graph.nodes[0].attributes).flops)
+    return flops / taken / rates.product_rate(flops)
+
+
+def _handing(places: Sequence[Device]) -> tuple[float, float]:
+    """Seconds from one device's piece to the next one's, and those that a run costs."""
+    count = 16
+    tasks = [
+        executor.Task(
+            f"{i}",
+            place,
+            lambda given: given,
+            (i,),
+            (i + 1,),
+            (i - 1,) if i else (),
+            executor.mode_of(place),
+        )
+        for i, place in enumerate(islice(cycle(places), count))
+    ]
+    many = executor.Program(tasks, count + 1, [0], [count])
+    two = executor.Program(tasks[:2], 3, [0], [2])
+    short = best(lambda: two.run([None]), 0.01, 20)
+    whole = best(lambda: many.run([None]), 0.01, 20)
+    latency = max((whole - short) / (count - 2), 1e-6)
+    return latency, max(short - latency, 1e-6)
+
+
+def _crowd(places: Sequence[Device]) -> float:
+    """How many times longer work takes while all CPU devices are busy: they share what they have.
+
+    Bounded, since what else the machine does meanwhile would be taken for it.
+    """
+    own = [p for p in places if p.backend.host]
+    if len(own) < 2:
+        return 1.0
+    rng = np.random.default_rng(0)
+
+    def work(given: Any) -> Any:
+        a, b, out = given[0]
+        for _ in range(2):
+            a.dot(b, out)
+            for _ in range(8):
+                np.sin(a, out)
+        return [None]
+
+    arrays = [rng.random((3, 256, 256), np.float32) for _ in own]
+    tasks = [
+        executor.Task(f"{i}", place, work, (i,), (len(own) + i,), (), executor.mode_of(place))
+        for i, place in enumerate(own)
+    ]
+    together = executor.Program(tasks, 2 * len(own), range(len(own)), [])
+    first = replace(tasks[0], outputs=(1,))
+    alone = executor.Program([first], 2, [0], [])
+    lone = crowded = math.inf
+    for _ in range(12):
+        (event,) = alone.run(arrays[:1])[1]
+        lone = min(lone, event.end - event.begin)
+        events = together.run(arrays)[1]
+        crowded = min(crowded, max(e.end - e.begin for e in events))
+    return min(max(crowded / lone, 1.0), MOST_CROWDED)
+
+
+def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
+    """Bytes a second between devices that share no memory, by their positions."""
+    found = []
+    for i, source in enumerate(places):
+        for k, target in enumerate(places):
+            if not shares_memory(source, target):
+                own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
+                taken = best(partial(target.backend.receive, own, target.index), 0.01)
+                found.append((i, k, (4 << 20) / taken))
+    return found
+
+
+# Remembering -------------------------------------------------------------------------------------
+
+_disk = ObjectCache()
+_known: dict[str, Any] = {}
+_measuring = reentrant_lock()
+
+
+@cache
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            names = [line.partition(":")[2].strip() for line in file if "model name" in line]
+        return f"{names[0]} x{len(names)}" if names else platform.processor()
+    except OSError:  # only Linux has it
+        return platform.processor() or platform.machine()
+
+
+def _machine() -> str:
+    versions = f"numpy {np.__version__}, python {platform.python_version()}"
+    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {VERSION}"
+
+
+def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
+    """What ops, kernels and transfers cost on these devices.
+
+    ``devices`` are devices or their names. Measured at the first call, in about a second, and
+    kept in memory and in the user's cache folder, as compiled kernels are
+    (``EAGERFLOW_CACHE``); ``again=True`` measures anew.
+
+    >>> model = ef.capture.calibrate(["cpu:0"])
+    >>> model.rates("cpu:0").product_rate(2 * 256**3) > 1e8
+    True
+    """
+    places = [as_device(d) for d in devices]
+    rates: dict[str, Rates] = {}
+    done: set[str] = set()
+    with Locked(_measuring), np.errstate(all="ignore"):
+        for place in places:
+            key = f"rates of {_kind(place)} {_machine()}"
+            own, whole = _remembered(
+                key, partial(_both, place), _as_rates, again and key not in done
+            )
+            done.add(key)  # logical devices are alike
+            rates[str(place)] = own
+            if executor.mode_of(place) == executor.SHARED:
+                rates[f"{place} alone"] = whole
+        key = f"links of {', '.join(map(_kind, places))} {_machine()}"
+        links = _remembered(key, partial(_links, places), _as_links, again)
+    latency, run, crowd, pairs = links
+    bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
+    return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
+
+
+def _kind(place: Device) -> str:
+    """What a device is, to somebody who wants to know how fast: logical ones are alike."""
+    if not place.backend.host:
+        return str(place)
+    return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"
+
+
+def _both(place: Device) -> list[Any]:
+    """The rates of a device with its share of the cores, and with all."""
+    own = executor.run_at(executor.mode_of(place), executor.share_of(place), _rates, place)
+    return [asdict(own), asdict(replace(own, products=_products(place)))]
+
+
+def _links(places: Sequence[Device]) -> list[Any]:
+    """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
+    return [*_handing(places), _crowd(places), _bandwidth(places)]
+
+
+def _remembered(
+    key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool
+) -> Any:
+    """What was measured before and can be read, or else is measured now."""
+    if not again:
+        if key in _known:
+            return _known[key]
+        content = _disk.load(key)
+        if content is not None:
+            try:
+                _known[key] = found = read(json.loads(content))
+                return found
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+                pass  # damaged: measured anew
+    made = json.dumps(measure())
+    _disk.store(key, made.encode())
+    _known[key] = found = read(json.loads(made))
+    return found
+
+
+def _as_rates(found: Any) -> list[Rates]:
+    own, whole = found
+    return [
+        Rates(
+            tuple((float(a), float(b)) for a, b in one["products"]),
+            tuple((float(a), float(b)) for a, b in one["memory"]),
+            {k: float(v) for k, v in one["elements"].items()},
+            {k: float(v) for k, v in one["statements"].items()},
+            float(one["call"]),
+            float(one["region"]),
+            float(one["convolution"]),
+        )
+        for one in (own, whole)
+    ]
+
+
+def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:
+    latency, run, crowd, pairs = found
+    rates = [(int(i), int(k), float(rate)) for i, k, rate in pairs]
+    return float(latency), float(run), float(crowd), rates

@@ -1,0 +1,111 @@
+"""Send and Recv: the two ends of an edge of a graph that crosses devices.
+
+A value is sent once to each device that needs it, and received there. Both are ops like others:
+a graph that was cut over devices is a graph, which can be checked, printed, saved and run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.devices import as_device
+from eagerflow.errors import DeviceError
+from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.ops.creation.cast import to_device
+from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.samples import values
+from eagerflow.spec import TensorSpec
+
+__all__ = ["recv", "send"]
+
+ANY = STANDARD | FLOAT8
+
+
+def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
+    return [Split((i,), i) for i in range(x.ndim)]
+
+
+def _moved(x: TensorSpec, **attributes: Any) -> Cost:
+    return Cost(0, x.size * x.dtype.itemsize)
+
+
+def _kept_spec(x: TensorSpec, target: str) -> TensorSpec:
+    as_device(target)
+    return x
+
+
+def _moved_spec(x: TensorSpec, source: str, device: str) -> TensorSpec:
+    as_device(source)
+    return TensorSpec(x.shape, x.dtype, None, as_device(device))
+
+
+def _errors(name: str, **more: str) -> Any:
+    """Samples of wrong values of the attribute that names the receiving device."""
+    return lambda rng: [
+        *[e._replace(attributes={name: "cpu:0", **more}) for e in refused_objects(rng)],
+        ErrorSample((np.ones(2),), {name: "moon", **more}, DeviceError, "device type 'moon'"),
+        ErrorSample((np.ones(2),), {name: "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
+    ]
+
+
+@define(
+    "communication",
+    {
+        "dtypes": ANY,
+        "infer": _kept_spec,
+        "vjp": (lambda g, y, x, target: g,),
+        "jvp": "linear",
+        "batch": lambda args, batched, size, target: send(args[0], target=target),
+        "split": _along_all,
+        "cost": _moved,
+        "onnx": Onnx("Identity"),
+        "samples": lambda rng, dtype: [
+            Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)
+        ],
+        "errors": _errors("target"),
+        "reference": lambda x, target: np.array(x),
+    },
+)
+def send(xp: Any, x: Any, /, *, target: str) -> Any:
+    """The same values where they are, to be received on another device.
+
+    ``x`` is a tensor, ``target`` the name of the device that receives it. Raises DeviceError
+    where there is none.
+
+    >>> send(ef.tensor([1.0, 2.0]), target="cpu:0")
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return x
+
+
+@define(
+    "communication",
+    {
+        "dtypes": ANY,
+        "infer": _moved_spec,
+        "vjp": (lambda g, y, x, source, device: to_device(g, str(x.device)),),
+        "jvp": "linear",
+        "batch": lambda args, batched, size, **both: recv(args[0], **both),
+        "split": _along_all,
+        "cost": _moved,
+        "onnx": Onnx("Identity"),
+        "samples": lambda rng, dtype: [
+            Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
+        ],
+        "errors": _errors("device", source="cpu:0"),
+        "reference": lambda x, source, device: np.array(x),
+    },
+)
+def recv(xp: Any, x: Any, /, *, source: str, device: str) -> Any:
+    """The values that another device has sent.
+
+    ``x`` is what was sent, ``source`` the name of the device that has sent it, ``device`` of
+    the one that receives it. Raises DeviceError for a device that there is not.
+
+    >>> recv(send(ef.tensor([1.0]), target="cpu:0"), source="cpu:0", device="cpu:0")
+    Tensor([1.], float32, cpu:0)
+    """
+    place = as_device(device)
+    return place.backend.receive(x, place.index)

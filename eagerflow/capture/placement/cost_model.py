@@ -1,0 +1,234 @@
+"""What things cost: rates of devices, and predictions made of them.
+
+    time = call + the longer one of  work / rate  and  bytes / rate
+
+Products have rates by their size, memory by how much is moved, element-wise ops by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from eagerflow.devices import Device
+from eagerflow.errors import ArgumentError
+from eagerflow.fusion.kernels import Cluster
+from eagerflow.graph.ir import Node, Value
+from eagerflow.op import Missing
+from eagerflow.spec import TensorSpec
+
+__all__ = ["CostModel", "Points", "Rates", "Works", "shares_memory"]
+
+Points = tuple[tuple[float, float], ...]
+"""Rates at some amounts of work; between them they follow the logarithm of the amount."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one device can do.
+
+    ``products`` are operations a second of matrix products, by operations of one; ``memory``
+    bytes a second, by bytes of one call; both can be given as one number. ``elements`` are
+    seconds an element of op calls by name, ``statements`` the same of the instructions of
+    generated kernels, where ``"add"`` stands for all that are not listed. ``call`` and
+    ``region`` are seconds that a call costs besides. ``convolution`` says how many times faster
+    than a product with as many operations a convolution with filters of 3x3 is, which takes
+    short cuts.
+
+    >>> ef.capture.Rates(products=1e11, memory=1e10).call
+    1e-06
+    """
+
+    products: Points | float = 5e10
+    memory: Points | float = 1e10
+    elements: Mapping[str, float] = field(default_factory=lambda: {"add": 3e-10})
+    statements: Mapping[str, float] = field(default_factory=lambda: {"add": 1e-10})
+    call: float = 1e-6
+    region: float = 2e-6
+    convolution: float = 1.0
+
+    def product_rate(self, work: float) -> float:
+        """Operations a second of a product of so many."""
+        return _between(self.products, work)
+
+    def memory_rate(self, size: float) -> float:
+        """Bytes a second of a call that moves so many."""
+        return _between(self.memory, size)
+
+
+def _between(points: Points | float, at: float) -> float:
+    if not isinstance(points, tuple):
+        return points
+    below = points[0]
+    for point in points:
+        if point[0] >= at:
+            if point is below or at <= below[0]:
+                return point[1]
+            part = math.log(at / below[0]) / math.log(point[0] / below[0])
+            return float(below[1] ** (1 - part) * point[1] ** part)
+        below = point
+    return below[1]
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Predicts seconds of nodes, regions and transfers; made by hand, or by ``calibrate``.
+
+    ``devices`` are the Rates by name, ``"*"`` for all others; ``latency`` is the time in seconds
+    from the end of a piece until one on another device begins, ``bandwidth`` bytes a second of
+    transfers between devices that do not share memory (infinite between those that do).
+
+    >>> rates = ef.capture.Rates(products=1e11, memory=1e10)
+    >>> model = ef.capture.CostModel({"*": rates}, latency=1e-5)
+    >>> model.transfer(1 << 20, "cpu:0", "cpu:1")
+    1e-05
+    """
+
+    devices: Mapping[str, Rates]
+    latency: float = 3e-5
+    bandwidth: float | Mapping[tuple[str, str], float] = math.inf
+    run: float = 5e-5
+    """Seconds that a run costs before its first and after its last piece."""
+    crowd: float = 1.0
+    """How many times longer work takes while the other devices of the machine are busy."""
+
+    def rates(self, device: str) -> Rates:
+        """The rates of a device; ArgumentError where there are none."""
+        found = self.devices.get(device) or self.devices.get("*")
+        if found is None:
+            raise ArgumentError(
+                f"there are no rates of {device}",
+                op="CostModel",
+                expected="one of " + ", ".join(self.devices),
+            )
+        return found
+
+    def transfer(self, size: float, source: str, target: str) -> float:
+        """Seconds until so many bytes of one device can be used on another."""
+        if source == target:
+            return 0.0
+        rate = self.bandwidth
+        if isinstance(rate, Mapping):
+            rate = rate.get((source, target), math.inf)
+        return self.latency + size / rate
+
+    def node(self, node: Node, device: str, fused: bool = False) -> float:
+        """Seconds of one call; ``fused``: probably in one kernel with its neighbours."""
+        return self.signature(_signature(node), node, device, fused)
+
+    def signature(self, signature: Work, node: Node, device: str, fused: bool) -> float:
+        """Seconds of a node of which flops, bytes and elements are known."""
+        rates = self.rates(device)
+        flops, size, elements = signature
+        name = node.op.name
+        if node.op.views:
+            return rates.call / 2
+        if node.op.family == "contraction" and "pool" not in name:
+            work = flops / rates.product_rate(flops) if flops else 0.0
+            if name.startswith("conv") and _has_square_filter(node):
+                work /= rates.convolution
+            return rates.call + max(work, size / rates.memory_rate(size))
+        if fused and node.op.fills:
+            return rates.call / 4  # a number in the kernel that uses it
+        if fused and not isinstance(node.op.scalar, Missing):
+            each = rates.statements.get(name, rates.statements["add"])
+            work = elements * max(each, flops / max(elements, 1) / 2 * rates.statements["add"])
+            return rates.call / 2 + max(work, size / 2 / rates.memory_rate(size))
+        each = rates.elements.get(name, 0.0)
+        work = elements * each if each else flops * rates.elements["add"] / 2
+        return rates.call + max(work, size / rates.memory_rate(size))
+
+    def step(self, step: Any, device: str) -> float:
+        """Seconds of a step of a plan: a node, or a region."""
+        return self.cluster(step, device) if isinstance(step, Cluster) else self.node(step, device)
+
+    def cluster(self, cluster: Cluster, device: str) -> float:
+        """Seconds of a region: memory or arithmetic, whichever takes longer."""
+        rates = self.rates(device)
+        size = sum(v.size * v.dtype.itemsize for v in {*cluster.inputs, *cluster.outputs})
+        sizes = cluster._sizes
+        work = 0.0
+        region = cluster.region
+        axes = {p.name: p.axes for p in region.inputs} | {s.name: s.axes for s in region.body}
+        for one in region.body:
+            along = set(one.axes)
+            for x in one.operands:
+                if isinstance(x, str):
+                    along |= set(axes[x])
+            each = rates.statements.get(one.instruction, rates.statements["add"])
+            wide = 2 if one.dtype.endswith("64") else 1
+            work += each * wide * math.prod(sizes[a] for a in along if a in sizes)
+        return rates.region + max(work, size / rates.memory_rate(size))
+
+
+def _has_square_filter(node: Node) -> bool:
+    """Whether a convolution, or one of its gradients, has filters of 3x3."""
+    shapes = [v.shape for v in (*node.values(), *node.outputs)]
+    return any(len(shape) == 4 and shape[:2] == (3, 3) for shape in shapes)
+
+
+# What a node does --------------------------------------------------------------------------------
+
+Work = tuple[float, float, float]
+"""Operations, bytes, and elements of the larger one of arguments and results."""
+
+
+def _signature(node: Node) -> Work:
+    """What a node does, from the cost that its op states."""
+    sizes = []
+    specs = []
+    for x in node.inputs:
+        if type(x) is Value:
+            specs.append(_spec(x.shape, x.dtype))
+            sizes.append((x.size, x.dtype.itemsize))
+        else:
+            specs.append(x)
+    made = [(v.size, v.dtype.itemsize) for v in node.outputs]
+    try:
+        flops = float(node.op.cost(*specs, **node.attributes).flops)
+    except Exception:  # a rule that does not know such arguments must not stop a placement
+        flops = float(max([s for s, _ in sizes + made], default=1))
+    total = float(sum(s * w for s, w in sizes + made))
+    return flops, total, float(max([s for s, _ in sizes + made], default=1))
+
+
+@lru_cache(maxsize=4096)
+def _spec(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
+    return TensorSpec(shape, dtype)
+
+
+class Works:
+    """What nodes do, found once for all that look alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Work] = {}
+
+    def of(self, node: Node) -> Work:
+        """What a node does."""
+        key = (
+            node.op.name,
+            tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
+            tuple([(v.shape, v.dtype) for v in node.outputs]),
+            tuple([x if type(x) is not slice else repr(x) for x in node.attributes.values()])
+            if node.attributes and not node.inputs
+            else repr(node.attributes)
+            if node.attributes
+            else None,
+        )
+        try:
+            return self._known[key]
+        except (KeyError, TypeError):
+            found = _signature(node)
+        try:
+            self._known[key] = found
+        except TypeError:  # an attribute that has no hash
+            pass
+        return found
+
+
+def shares_memory(source: Device, target: Device) -> bool:
+    """Whether arrays of one device can be used on another one as they are."""
+    return source is target or (source.backend is target.backend and source.backend.host)

@@ -1,0 +1,424 @@
+"""The executor: one thread and one ready queue for each device, and dependency counts.
+
+A program is a list of tasks: pieces of a graph that wait for nothing in between, and transfers.
+A task is put into its device's queue when the last task that it waits for has ended, so no
+thread ever waits for another device, and nothing can block for good. Of the tasks that are
+ready, those of earlier runs come first, then those with the most work behind them.
+
+A logical CPU device is its share of the machine's cores. Where there are several, pieces run
+side by side with their own share of threads and BLAS at one thread. Products have other bits
+with other numbers of BLAS threads; so pieces whose bits have to be those of eager calls run
+``alone``: no other piece of any program runs meanwhile, and they have all cores.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from eagerflow.devices import Device, device, devices
+from eagerflow.guard import ScopeGuard
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.runtime import threads
+
+__all__ = [
+    "ALONE",
+    "FREE",
+    "SHARED",
+    "Event",
+    "Program",
+    "Task",
+    "mode_of",
+    "own_share",
+    "run_at",
+    "share_of",
+    "shutdown",
+]
+
+ALONE, SHARED, FREE = "alone", "shared", "free"
+"""How a piece uses cores: all of them, a device's share, or as it likes."""
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """One thing that a device does: arrays of some slots in, arrays for others out."""
+
+    label: str
+    device: Device
+    call: Callable[[Sequence[Any]], Sequence[Any]]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    after: tuple[int, ...] = ()
+    """Numbers of the tasks that it waits for."""
+    mode: str = SHARED
+    priority: float = 0.0
+    """Seconds of work from its begin to the end of the run: the more, the earlier."""
+    transfer: bool = False
+
+
+class Event(NamedTuple):
+    """When a task ran: seconds on the clock of ``time.perf_counter``."""
+
+    task: int
+    begin: float
+    end: float
+
+
+# Cores -------------------------------------------------------------------------------------------
+
+
+def share_of(place: Device) -> int:
+    """How many of the machine's cores a device has: all, or the share of a logical one.
+
+    >>> share_of(ef.devices("cpu")[0]) >= 1
+    True
+    """
+    if not place.backend.host:
+        return threads.thread_count()
+    return max(1, threads.thread_count() // max(1, len(devices(place.type))))
+
+
+def cores_of(place: Device) -> set[int]:
+    """The cores that a logical device is: its share of those that the process may use.
+
+    All of them where there is one device, and where the system does not tell.
+    """
+    if not place.backend.host or not hasattr(os, "sched_getaffinity"):
+        return set()
+    cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
+    share = share_of(place)
+    own = cores[place.index * share : (place.index + 1) * share]
+    return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
+
+
+def _keep_to(cores: set[int]) -> None:
+    """Run this thread on these cores alone: the system may leave two on one for milliseconds."""
+    if cores:
+        try:
+            os.sched_setaffinity(0, cores)  # 0 stands for the thread that calls
+        except OSError:
+            pass  # not allowed: it runs where it may
+
+
+def mode_of(place: Device) -> str:
+    """How pieces use the cores of a device where bits do not matter."""
+    return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
+
+
+def own_share(share: int) -> Any:
+    """A context in which kernels that this thread calls use so many cores, and BLAS one."""
+    return threads.Alone() if share == 1 else threads.single_threaded_blas()
+
+
+class _Gate:
+    """Pieces side by side, or one alone; who wants to be alone comes before later ones."""
+
+    def __init__(self) -> None:
+        self._change = threading.Condition(threading.Lock())
+        self._inside = 0
+        self._alone = False
+        self._wanting = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Be one of several."""
+        with self._change:
+            while self._alone or self._wanting:
+                self._change.wait()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._inside -= 1
+                if not self._inside:
+                    self._change.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only one."""
+        with self._change:
+            self._wanting += 1
+            try:
+                while self._alone or self._inside:
+                    self._change.wait()
+            finally:
+                self._wanting -= 1
+            self._alone = True
+        try:
+            yield
+        finally:
+            with self._change:
+                self._alone = False
+                self._change.notify_all()
+
+
+_gate = _Gate()
+
+
+def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
+    """``call(*args)`` with the cores that a mode and a share stand for."""
+    if mode == FREE:
+        return call(*args)
+    if mode == ALONE:
+        with _gate.alone():
+            return call(*args)
+    with _gate.shared(), own_share(share):
+        return call(*args)
+
+
+# Workers -----------------------------------------------------------------------------------------
+
+
+class _Worker:
+    """The thread of a device, or of the transfers to it: it takes what is ready, by priority."""
+
+    def __init__(self, name: str, place: Device) -> None:
+        self.place = place
+        self._inbox: SimpleQueue[Any] = SimpleQueue()  # without locks, for threads with signals
+        self._count = count()
+        self._closed = False
+        self.thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self.thread.start()
+
+    def put(self, run: Any, number: int, priority: float) -> bool:
+        """Add a task that is ready; False where the thread is to end, and may not do it."""
+        if not self._closed:
+            self._inbox.put((run.order, -priority, next(self._count), run, number))
+        return not self._closed
+
+    def _serve(self) -> None:
+        _keep_to(cores_of(self.place))
+        heap: list[tuple[int, float, int, Any, int]] = []
+        with device(self.place):
+            while heap or not self._closed or not self._inbox.empty():
+                while not heap or not self._inbox.empty():
+                    entry = self._inbox.get()
+                    if entry is None:
+                        break
+                    heapq.heappush(heap, entry)
+                    del entry
+                if heap:
+                    run, number = heapq.heappop(heap)[3:]
+                    run.do(number)
+                    del run  # it holds arrays
+
+    def stop(self) -> None:
+        """Let the thread end once its queue is empty."""
+        self._closed = True
+        self._inbox.put(None)
+
+
+_workers: dict[tuple[Device, bool], _Worker] = {}
+_starting = reentrant_lock()
+_orders = count()
+
+
+def _worker(place: Device, transfer: bool) -> _Worker:
+    key = place, transfer
+    found = _workers.get(key)
+    if found is None:
+        with Locked(_starting):
+            found = _workers.get(key)
+            if found is None:
+                name = f"eagerflow {place}{' transfers' if transfer else ''}"
+                found = _workers[key] = _Worker(name, place)
+    return found
+
+
+def shutdown() -> None:
+    """End the threads of all devices when their queues are empty; later runs start new ones."""
+    with Locked(_starting):
+        found = list(_workers.values())
+        _workers.clear()
+    for worker in found:
+        worker.stop()
+    for worker in found:
+        worker.thread.join()
+
+
+def _after_fork() -> None:
+    # Only the forking thread lives on in the child.
+    global _gate
+    _gate = _Gate()
+    _workers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# Programs and runs -------------------------------------------------------------------------------
+
+
+class Program:
+    """Tasks in an order in which they could run, over numbered slots for arrays.
+
+    ``entries`` are the slots that are given, ``finals`` those that are asked for. Several
+    threads may run a program at once.
+    """
+
+    def __init__(
+        self, tasks: Sequence[Task], slots: int, entries: Sequence[int], finals: Sequence[int]
+    ) -> None:
+        self.tasks = tuple(tasks)
+        self.slots = slots
+        self.entries = tuple(entries)
+        self.finals = tuple(finals)
+        self.follows: list[list[int]] = [[] for _ in tasks]
+        for number, task in enumerate(tasks):
+            for before in task.after:
+                self.follows[before].append(number)
+        self.waits = [len(task.after) for task in tasks]
+        self.first = [number for number, task in enumerate(tasks) if not task.after]
+        self.readers = [0] * slots
+        for task in tasks:
+            for slot in task.inputs:
+                self.readers[slot] += 1
+        for slot in self.finals:
+            self.readers[slot] += 1
+        self.shares = {task.device: share_of(task.device) for task in tasks}
+
+    def run(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
+        """The arrays of the finals from those of the entries, and when each task ran.
+
+        The first error of a task is raised when all tasks that had begun have ended; those that
+        had not are not begun.
+        """
+        if len(self.tasks) == 1 and self.tasks[0].mode == FREE:
+            return self._alone(arrays)
+        with _Run(self, arrays) as one:
+            pass
+        if one.error is not None:
+            try:
+                raise one.error
+            finally:
+                one.error = None  # its traceback holds the run
+        return [one.values[slot] for slot in self.finals], one.events
+
+    def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
+        """A run of the only task, in the thread that asks for it: there is nothing to overlap."""
+        (task,) = self.tasks
+        values: list[Any] = [None] * self.slots
+        for slot, array in zip(self.entries, arrays, strict=True):
+            values[slot] = array
+        given = [values[slot] for slot in task.inputs]
+        begin = perf_counter()
+        with device(task.device):
+            found = run_at(task.mode, self.shares[task.device], task.call, given)
+        event = Event(0, begin, perf_counter())
+        for slot, array in zip(task.outputs, found, strict=True):
+            values[slot] = array
+        return [values[slot] for slot in self.finals], [event]
+
+
+class _Run(ScopeGuard):
+    """One run of a program: the arrays that there are, and how many tasks each still waits for.
+
+    As a context it begins when it is entered, and is left when nothing is at work any more.
+    """
+
+    def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
+        self._program = program
+        self.values: list[Any] = [None] * program.slots
+        for slot, array in zip(program.entries, arrays, strict=True):
+            self.values[slot] = array
+        self._waits = list(program.waits)
+        self._readers = list(program.readers)
+        self._going = len(program.first)  # tasks in queues and at work
+        self._first = deque(program.first)  # of which some are not in their queues yet
+        self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
+        self._stopped = False
+        self._lock = threading.Lock()  # of the devices' threads
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self.order = next(_orders)
+        self.error: BaseException | None = None
+        self.events: list[Event] = []
+
+    def acquire(self) -> None:
+        """Begin."""
+        while self._first:
+            self._enqueue(self._first[0])
+            self._first.popleft()
+
+    def release(self) -> None:
+        """Return when nothing is at work any more: until then arrays are in use."""
+        while self._going:
+            try:
+                if self._first:  # an exception came in between: nothing more is to begin
+                    self._stopped = True
+                    self.acquire()
+                self._done.get()
+            except BaseException as error:  # Ctrl-C
+                self.error = self.error or error
+
+    def _enqueue(self, number: int) -> None:
+        """Put a task that is ready into its device's queue."""
+        task = self._program.tasks[number]
+        while not _worker(task.device, task.transfer).put(self, number, task.priority):
+            pass  # the thread has been told to end since: there is a new one
+
+    def do(self, number: int) -> None:
+        """Run a task that is ready, and put those into their queues that have waited for it."""
+        mine = object()
+        if self._taken.setdefault(number, mine) is not mine:
+            return
+        task = self._program.tasks[number]
+        found: Sequence[Any] | None = None
+        begin = end = 0.0
+        if self.error is None and not self._stopped:
+            try:
+                given = [self.values[slot] for slot in task.inputs]
+                begin = perf_counter()
+                found = run_at(task.mode, self._program.shares[task.device], task.call, given)
+                end = perf_counter()
+                del given
+            except BaseException as error:
+                self._fail(error)
+        ready = [] if found is None else self._finish(task, found, Event(number, begin, end))
+        for following in ready:
+            self._enqueue(following)
+        if not ready:
+            self._leave()
+
+    def _finish(self, task: Task, found: Sequence[Any], event: Event) -> list[int]:
+        """Keep what a task has made; the numbers of the tasks that are ready now."""
+        with self._lock:
+            for slot, array in zip(task.outputs, found, strict=True):
+                if self._readers[slot]:
+                    self.values[slot] = array
+            for slot in task.inputs:
+                self._readers[slot] -= 1
+                if not self._readers[slot]:
+                    self.values[slot] = None  # its memory is free
+            self.events.append(event)
+            ready = []
+            for number in self._program.follows[event.task]:
+                self._waits[number] -= 1
+                if not self._waits[number]:
+                    ready.append(number)
+            if ready:
+                self._going += len(ready) - 1
+        return ready
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self.error is None:
+                self.error = error
+
+    def _leave(self) -> None:
+        """A task has ended that made no other one ready."""
+        with self._lock:
+            self._going -= 1
+            over = not self._going
+        if over:
+            self._done.put(None)

@@ -1,0 +1,146 @@
+"""Groups: nodes that are placed together, as one generated kernel computes them.
+
+Regions are grown as plans grow them. One may hold nodes that have nothing to do with each other
+but that they read the same array; these need not be on one device, so each connected part of a
+region is a group of its own. All other nodes stand alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from eagerflow.capture.placement.cost_model import CostModel, Works
+from eagerflow.fusion.groups import grow
+from eagerflow.fusion.kernels import Cluster
+from eagerflow.graph.ir import Graph, Node, Value
+
+__all__ = ["Group", "grouped"]
+
+SMALL = 16  # times smaller than the largest value of a region: of no weight in it
+
+
+class Group(NamedTuple):
+    """Nodes by their position, what they read from elsewhere, what they make, and their costs.
+
+    ``costs`` are seconds on each device.
+    """
+
+    nodes: list[int]
+    given: list[Value]
+    made: list[Value]
+    costs: list[float]
+
+
+def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -> list[Group]:
+    """The groups of a graph, each after those that make what it reads.
+
+    ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
+    that of growing the regions.
+    """
+    works = Works()
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
+    home: dict[int, int] = {}  # of a node, its group
+    members: list[list[int]] = []
+    costs: list[list[float]] = []
+    for step in grow(graph) if fused else ():
+        if not isinstance(step, Cluster):
+            continue
+        own = [node for node in step.nodes if numbers[node] not in home]
+        whole = [model.cluster(step, name) for name in names]
+        parts = [half for part in _parts(own) for half in _peeled(part)]
+        weights = [sum(model.signature(works.of(n), n, names[0], True) for n in p) for p in parts]
+        for part, weight in zip(parts, weights, strict=True):
+            for node in part:
+                home[numbers[node]] = len(members)
+            members.append([numbers[node] for node in part])
+            costs.append([seconds * weight / sum(weights) for seconds in whole])
+    alike: dict[object, list[float]] = {}
+    for i, node in enumerate(graph.nodes):
+        if i not in home:
+            home[i] = len(members)
+            members.append([i])
+            work = works.of(node)
+            found = alike.get((node.op.name, work))
+            if found is None:
+                found = [model.signature(work, node, name, fused and not work[0]) for name in names]
+                alike[node.op.name, work] = found
+            costs.append(found)
+    groups = []
+    for positions, own_costs in zip(members, costs, strict=True):
+        nodes = [graph.nodes[i] for i in positions]
+        made = [v for node in nodes for v in node.outputs]
+        inside = set(made) if len(nodes) > 1 else ()
+        given = dict.fromkeys(
+            x for node in nodes for x in node.values() if x.constant is None and x not in inside
+        )
+        groups.append(Group(positions, list(given), made, own_costs))
+    return _ordered(groups)
+
+
+def _parts(nodes: Sequence[Node]) -> list[list[Node]]:
+    """The connected parts of some nodes, by what they read of each other."""
+    above: dict[Node, Node] = {}
+
+    def root(node: Node) -> Node:
+        while (up := above.get(node)) is not None:
+            node = up
+        return node
+
+    own = set(nodes)
+    for node in nodes:
+        for x in node.values():
+            if x.node in own:
+                one, other = root(node), root(x.node)
+                if one is not other:
+                    above[one] = other
+    parts: dict[Node, list[Node]] = {}
+    for node in nodes:
+        parts.setdefault(root(node), []).append(node)
+    return list(parts.values())
+
+
+def _peeled(part: list[Node]) -> list[list[Node]]:
+    """A part, and the small nodes that end it if they wait for something that others compute.
+
+    Else two chains that are reduced and then added, say, would have to run one after the other.
+    """
+    own = {v for node in part for v in node.outputs}
+    large = max(v.size for v in own)
+    late: dict[Value, None] = {}
+    ends = []
+    for node in part:
+        given = list(node.values())
+        if any(x in late or (x not in own and x.node is not None) for x in given):
+            small = all(v.size * SMALL <= large for v in node.outputs)
+            if small and all(x.size * SMALL <= large for x in given):
+                late.update(dict.fromkeys(node.outputs))
+                ends.append(node)
+            elif any(x in late for x in given):
+                return [part]
+    return [[node for node in part if node not in ends], ends] if ends else [part]
+
+
+def _ordered(groups: list[Group]) -> list[Group]:
+    """Groups in an order in which they can run, as near to that of their first nodes as can be."""
+    makers = {v: i for i, group in enumerate(groups) for v in group.made}
+    waits = [0] * len(groups)
+    readers: list[list[int]] = [[] for _ in groups]
+    for i, group in enumerate(groups):
+        before = {makers[x] for x in group.given if x in makers}
+        waits[i] = len(before)
+        for k in before:
+            readers[k].append(i)
+    ready = [(group.nodes[0], i) for i, group in enumerate(groups) if not waits[i]]
+    heapify(ready)
+    found = []
+    while ready:
+        _, i = heappop(ready)
+        found.append(groups[i])
+        for k in readers[i]:
+            waits[k] -= 1
+            if not waits[k]:
+                heappush(ready, (groups[k].nodes[0], k))
+    assert len(found) == len(groups), "groups wait for each other in a circle"
+    return found

@@ -1,0 +1,534 @@
+"""Partition: a graph over several devices, with a bill before it runs and a timeline after."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from eagerflow import tree
+from eagerflow.capture.gradient import find_value
+from eagerflow.capture.placement.calibration import calibrate
+from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memory
+from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide, sends_of
+from eagerflow.capture.placement.executor import FREE, Event, Program, Task
+from eagerflow.capture.placement.placement import Placement, as_devices, moved, placed
+from eagerflow.capture.placement.report import Bill, Comparison, bill_of
+from eagerflow.capture.placement.timeline import timeline, write
+from eagerflow.devices import Device
+from eagerflow.errors import ArgumentError, SessionError, printable
+from eagerflow.graph.concrete import concrete
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.text import call_text, type_text
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.plan.replay import Replay, call_watched, replay_of
+from eagerflow.recorder import process, recorder_state
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import assign_together, read_together
+
+__all__ = ["Partition", "partition"]
+
+ASSUMED = 32  # the size that is assumed where nobody has said any
+REMEMBERED = 64  # runs whose times are kept
+_ANY = CostModel({"*": Rates()})
+
+
+class _Ready(NamedTuple):
+    """A graph in pieces for given sizes, and the program of them.
+
+    ``known`` are the finals that are constants, by their number.
+    """
+
+    division: Division
+    program: Program
+    arrows: list[tuple[int, int, str, int]]
+    known: dict[int, Any]
+
+
+class Partition:
+    """A graph over several devices; made by ``ef.capture.partition``.
+
+    ``print(plan)`` shows each device's nodes with Send and Recv and the bill, ``plan.cuts``
+    lists what crosses devices, ``plan.explain(node)`` says why a node is where it is. Called
+    with arguments like the traced function's, or with ``run``, it computes what the graph does,
+    with ``numerics="exact"`` bit for bit. Several threads may run it at once.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> ef.capture.partition(graph, ["cpu:0"]).explain("x")
+    'cpu:0: the input x comes there, as nothing is said of it'
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        devices: Any,
+        numerics: str = "fast",
+        sizes: dict[str, int] | None = None,
+        costs: CostModel | None = None,
+    ) -> None:
+        self.graph = graph
+        self.devices = as_devices(devices)
+        self.numerics = numerics
+        self._replay: Replay = replay_of(graph, numerics)
+        self._given = costs
+        names = self._replay._names
+        unknown = [name for name in sizes or {} if name not in names]
+        if unknown:
+            raise ArgumentError(
+                f"there is no dimension {unknown[0]!r}",
+                op="partition",
+                argument="sizes",
+                expected="one of " + (", ".join(names) or "none: all sizes are known"),
+            )
+        self.sizes = {name: (sizes or {}).get(name, ASSUMED) for name in names}
+        self._assumed = [name for name in names if name not in (sizes or {})]
+        self._programs: dict[tuple[int, ...], _Ready] = {}
+        self._making = reentrant_lock()
+        self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=REMEMBERED)
+        self._last: tuple[_Ready, list[Event]] | None = None
+        self._graph = self._concrete(self.sizes)
+        self.placement: Placement = placed(self._graph, self.devices, self._model, not self._exact)
+
+    # Making ----------------------------------------------------------------------------------
+
+    @property
+    def _exact(self) -> bool:
+        return self.numerics == "exact"
+
+    def _concrete(self, sizes: dict[str, int]) -> Graph:
+        return concrete(self._replay._optimized, sizes)
+
+    @cached_property
+    def costs(self) -> CostModel:
+        """The model of costs: the one given, or what was measured on this machine."""
+        return calibrate(self.devices) if self._given is None else self._given
+
+    @property
+    def _model(self) -> CostModel:
+        # With one device there is nothing to choose, and nothing needs to be measured.
+        return self.costs if len(self.devices) > 1 else self._given or _ANY
+
+    def _ready(self, sizes: dict[str, int]) -> _Ready:
+        key = tuple(sizes.values())
+        found = self._programs.get(key)
+        if found is None:
+            with Locked(self._making):
+                found = self._programs.get(key)
+                if found is None:
+                    found = self._programs[key] = self._made(sizes)
+        return found
+
+    def _made(self, sizes: dict[str, int]) -> _Ready:
+        graph = self._graph if sizes == self.sizes else self._concrete(sizes)
+        placement = self.placement
+        if graph is not self._graph:
+            placement = moved(placement, self._graph, graph)
+        division = divide(graph, placement, self._model, self._exact)
+        return _program(division, self.devices)
+
+    @property
+    def _own(self) -> _Ready:
+        return self._ready(self.sizes)
+
+    @property
+    def division(self) -> Division:
+        """The graph in pieces, for the sizes that the plan was made for."""
+        return self._own.division
+
+    # Looking ---------------------------------------------------------------------------------
+
+    @property
+    def cuts(self) -> list[Cut]:
+        """What crosses devices: value, source, target and bytes, once for each target."""
+        return list(self.division.cuts)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Runs of nodes of one device that wait for nothing in between."""
+        return list(self.division.pieces)
+
+    @property
+    def partitioned(self) -> Graph:
+        """The whole as one graph, with Send and Recv on each edge that crosses devices."""
+        return self.division.graph
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The regions that have machine code of their own, piece by piece."""
+        return [kernel for piece in self.pieces for kernel in piece.plan.kernels]
+
+    @cached_property
+    def bill(self) -> Bill:
+        """Pieces, cut bytes, predicted time and peak memory, before anything runs."""
+        return bill_of(self._graph, self.division, self.costs, self.devices)
+
+    def device_of(self, node: Any) -> Device:
+        """The device of a node, or of the value of a name."""
+        return self.devices[self._found(node)[0]]
+
+    def explain(self, node: Any) -> str:
+        """Why a node is where it is: ``"cpu:1: pinned by ef.device at train.py:12"``.
+
+        ``node`` is a Node, a Value, a Variable, or the name of a node or value. SessionError for
+        what is not part of the graph.
+        """
+        number, words = self._found(node)
+        return f"{self.devices[number]}: {words}"
+
+    def _found(self, node: Any) -> tuple[int, str]:
+        graph = self._replay._optimized
+        names = self._node_numbers
+        name = node.name if isinstance(node, Node) else node
+        if not isinstance(node, Node):
+            if isinstance(name, str) and name in names:
+                return self._at(names[name])
+            value = find_value(self.graph, node)
+            if value.node is None:
+                return self._entry(value)
+            name = value.node.name
+        if name in names:
+            return self._at(names[name])
+        if any(own.name == name for own in self.graph.nodes):
+            words = "it is not computed: passes have found it elsewhere, or nothing needs it"
+            return self.placement.home, words
+        raise SessionError(
+            f"{graph.name} has no node {name!r}",
+            op="explain",
+            hint="print(plan.graph) lists all names",
+        )
+
+    @cached_property
+    def _node_numbers(self) -> dict[str, int]:
+        return {node.name: i for i, node in enumerate(self._replay._optimized.nodes)}
+
+    def _at(self, i: int) -> tuple[int, str]:
+        return self.placement.nodes[i], self.placement.reasons[i].words
+
+    def _entry(self, value: Value) -> tuple[int, str]:
+        if value.constant is not None:
+            return self.placement.home, f"{value.name} is a constant: each device has it"
+        entries = self._replay._optimized.all_inputs()
+        placed_at = list(self.placement.entries.values())
+        known = {v.name: k for v, k in zip(entries, placed_at, strict=True)}
+        number = known[value.name]
+        if any(cell.value.name == value.name for cell in self.graph.cells):
+            return number, f"the Variable {value.name} lies there"
+        if value.device is not None:
+            return number, f"the input {value.name} is said to lie there"
+        return number, f"the input {value.name} comes there, as nothing is said of it"
+
+    def source(self) -> str:
+        """The programs of all pieces as text, with the user's line beside each step."""
+        parts = []
+        for piece in self.pieces:
+            waits = ", ".join(map(str, piece.after))
+            after = f", after {waits}" if waits else ""
+            parts.append(f"# piece {piece.number} on {piece.device}{after}\n{piece.plan.source()}")
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        listed = map(printable, [*_listing(self), "", "bill"])
+        return "\n".join([*listed, str(self.bill), *self._notes()])
+
+    def _notes(self) -> list[str]:
+        if not self.sizes:
+            return []
+        told = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        end = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
+        return [f"  for {told}{end}"]
+
+    def __repr__(self) -> str:
+        places = ", ".join(map(str, self.devices))
+        name = printable(self.graph.name)
+        return f"<Partition of {name} over {places}: {len(self.pieces)} pieces>"
+
+    # Running ---------------------------------------------------------------------------------
+
+    def checked(self, inputs: Sequence[Any]) -> list[Any]:
+        """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
+        return self._replay.checked(inputs)
+
+    def run(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """The outputs for these Tensors or arrays; then the Variables have their new values.
+
+        ``inputs`` fit the graph's inputs: nothing is checked here. Where a node fails, what has
+        not begun is not begun, the Variables stay as they were, and the error names the line.
+        """
+        cells = self.graph.cells
+        tensors = read_together([cell.variable for cell in cells])
+        # Arrays of the user's own may change later, and a result may share their memory.
+        arrays = [x._array if type(x) is Tensor else x.copy() for x in inputs]
+        arrays += [t._array for t in tensors]
+        sizes = self._replay.sizes(arrays) if self.sizes else self.sizes
+        ready = self._ready(sizes)
+        self._receive(arrays)
+        begin = perf_counter()
+        found, events = ready.program.run(arrays)
+        self._times.append((ready, perf_counter() - begin, events))
+        self._last = ready, events
+        for number, array in ready.known.items():
+            found.insert(number, array)
+        made = [
+            new_tensor(array, home.kind(value.dtype))
+            for array, home, value in zip(
+                found, ready.division.homes, self.graph.all_outputs(), strict=True
+            )
+        ]
+        assigned = [cell.variable for cell in cells if cell.assigned is not None]
+        count = len(made) - len(assigned)
+        assign_together(dict(zip(assigned, made[count:], strict=True)))
+        return made[:count]
+
+    def _receive(self, arrays: list[Any]) -> None:
+        """Bring the entries to where the plan has them."""
+        for i, k in enumerate(self.placement.entries.values()):
+            place = self.devices[k]
+            backend = place.backend
+            if type(arrays[i]) is not backend.array_type or not backend.host:
+                arrays[i] = backend.receive(arrays[i], place.index)
+
+    def __call__(self, *args: Any) -> Any:
+        """The results for arguments like the traced function's, in the nest that it returned.
+
+        Raises ArgumentError, ShapeError or DTypeError for arguments that do not fit. Under a tape
+        the graph is recorded node by node, on the devices of the arguments.
+        """
+        leaves = tree.flatten(args)[0]
+        if self.graph.argument_structure is not None and len(leaves) != len(self.graph.inputs):
+            leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float)]
+        inputs = self.checked(leaves)
+        if process.recorders and recorder_state()[1] is not None:
+            return self.graph.nest(call_watched(self.graph, inputs))
+        return self.graph.nest(self.run(inputs))
+
+    # Afterwards ------------------------------------------------------------------------------
+
+    def compare(self) -> Comparison:
+        """Predicted against measured times, of each piece and of the whole.
+
+        The first run, in which memory and code are touched for the first time, does not count
+        where there are others. SessionError before a run.
+        """
+        if self._last is None:
+            raise SessionError("nothing has run yet", op="compare", hint="plan(*args) a few times")
+        ready = self._last[0]
+        runs = [(seconds, events) for own, seconds, events in self._times if own is ready]
+        runs = runs[1:] or runs
+        taken: dict[int, list[float]] = {}
+        for _, events in runs:
+            for event in events:
+                taken.setdefault(event.task, []).append(event.end - event.begin)
+        pieces = [
+            (f"piece {p.number} on {p.device}", p.seconds(self.costs), median(taken[p.number]))
+            for p in ready.division.pieces
+            if p.number in taken
+        ]
+        whole = median(seconds for seconds, _ in runs)
+        return Comparison(pieces, self.bill.seconds, whole, len(runs))
+
+    def timeline(self, path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+        """The last run as a Chrome trace, written to ``path`` if that is given.
+
+        One row for each device, with arrows for what is sent. SessionError before a run.
+        """
+        if self._last is None:
+            raise SessionError("nothing has run yet", op="timeline", hint="plan(*args) first")
+        ready, events = self._last
+        listed = [[node.name for node in p.nodes] for p in ready.division.pieces]
+        listed += [[] for _ in range(len(ready.program.tasks) - len(listed))]
+        found = timeline(ready.program, events, listed, ready.arrows)
+        if path is not None:
+            write(found, path)
+        return found
+
+
+def _program(division: Division, devices: Sequence[Device]) -> _Ready:
+    """The tasks of a graph in pieces: the pieces, then transfers where no memory is shared."""
+    slots: dict[Value, int] = {v: i for i, v in enumerate(division.graph.all_inputs())}
+    tasks: list[Task] = []
+    maker: dict[int, int] = {}  # of a slot, the task that fills it
+    for piece in division.pieces:
+        for value in piece.graph.outputs:
+            slots[value] = len(slots)
+            maker[slots[value]] = piece.number
+    numbers = {str(d): d for d in devices}
+    copies: list[tuple[Cut, int, int]] = []
+    count = len(slots)
+    for cut, given, received in sends_of(division):
+        source = slots[given]
+        if shares_memory(numbers[cut.source], numbers[cut.target]):
+            slots[received] = source
+        else:
+            slots[received] = count
+            maker[count] = len(division.pieces) + len(copies)
+            copies.append((cut, source, count))
+            count += 1
+    for piece in division.pieces:
+        inputs = tuple([slots[v] for v in piece.graph.inputs])
+        after = tuple(dict.fromkeys(maker[s] for s in inputs if s in maker))
+        tasks.append(
+            Task(
+                f"piece {piece.number}",
+                piece.device,
+                piece.plan.run,
+                inputs,
+                tuple([slots[v] for v in piece.graph.outputs]),
+                after,
+                piece.mode,
+                piece.priority,
+            )
+        )
+    for cut, source, target in copies:
+        place = numbers[cut.target]
+        after = (maker[source],) if source in maker else ()
+        tasks.append(
+            Task(
+                f"transfer of {cut.value}",
+                place,
+                _Transfer(place),
+                (source,),
+                (target,),
+                after,
+                FREE,
+                float("inf"),
+                True,
+            )
+        )
+    finals = division.graph.all_outputs()
+    known = {i: v.constant._array for i, v in enumerate(finals) if v.constant is not None}
+    entries = [slots[v] for v in division.graph.all_inputs()]
+    program = Program(tasks, count, entries, [slots[v] for v in finals if v.constant is None])
+    return _Ready(division, program, _arrows(division, slots, maker), known)
+
+
+class _Transfer:
+    """Copies an array to a device."""
+
+    def __init__(self, place: Device) -> None:
+        self.place = place
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        return [self.place.backend.receive(x, self.place.index) for x in arrays]
+
+
+def _arrows(
+    division: Division, slots: dict[Value, int], maker: dict[int, int]
+) -> list[tuple[int, int, str, int]]:
+    """Of each cut, the task that sends and the first that receives."""
+    found = []
+    for cut, given, received in sends_of(division):
+        source = maker.get(slots[given])
+        readers = [
+            p.number
+            for p in division.pieces
+            if str(p.device) == cut.target and received in p.graph.inputs
+        ]
+        if source is not None and readers:
+            found.append((source, readers[0], cut.value, cut.bytes))
+    return found
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def _listing(plan: Partition) -> list[str]:
+    """Each device with what lies there, its pieces, and what it sends and receives."""
+    division = plan.division
+    graph = division.graph
+    lines = [f"partition of {graph.name} over {', '.join(map(str, plan.devices))}"]
+    sends: dict[Node | None, list[Node]] = {}
+    for one in division.cuts:
+        sends.setdefault(next(one.sent.values()).node, []).append(one.sent)
+    received = {one.received.outputs[0]: one.received for one in division.cuts}
+    for k, place in enumerate(plan.devices):
+        lines += ["", str(place)]
+        for title, values in (
+            ("inputs", graph.inputs),
+            ("variables", [cell.value for cell in graph.cells]),
+        ):
+            here = [f"{v.name}: {type_text(v)}" for v in values if division.places[v] == k]
+            if here:
+                lines.append(f"  {title} {', '.join(here)}")
+        rows = [_row(n) for n in sends.get(None, ()) if n.device == str(place)]
+        seen: set[Value] = set()
+        for piece in (p for p in division.pieces if p.device is place):
+            after = f", after {', '.join(map(str, piece.after))}" if piece.after else ""
+            rows.append(f"  piece {piece.number}{after}")
+            for v in piece.graph.inputs:
+                if v in received and v not in seen:
+                    seen.add(v)
+                    rows.append(_row(received[v]))
+            for node in piece.nodes:
+                rows.append(_row(node))
+                rows += [_row(n) for n in sends.get(node, ())]
+        late = [
+            v
+            for v in graph.all_outputs()
+            if v in received and v not in seen and received[v].device == str(place)
+        ]
+        rows += [_row(received[v]) for v in dict.fromkeys(late)]
+        lines += _aligned(rows)
+        lines += _ends(graph, division, k)
+    return lines
+
+
+def _row(node: Node) -> str:
+    made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
+    call = call_text(node).removesuffix(f" on {node.device}")
+    source = node.source
+    where = "" if source is None else "\0" + _short(source[0]) + f":{source[1]}"
+    return f"    {made} = {call}{where}"
+
+
+def _short(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]
+
+
+def _aligned(rows: list[str]) -> list[str]:
+    """Lines with what comes after a mark below each other."""
+    width = min(max((len(r.partition("\0")[0]) for r in rows if "\0" in r), default=0), 88)
+    found = []
+    for row in rows:
+        left, _, where = row.partition("\0")
+        found.append(f"{left:<{width}}  # {where}" if where else left)
+    return found
+
+
+def _ends(graph: Graph, division: Division, k: int) -> list[str]:
+    """What leaves from a device: results, and new values of Variables."""
+    found = []
+    for name, v in zip(graph.outputs.names, graph.outputs, strict=True):
+        if division.places.get(v, 0) == k:
+            found.append(f"  return {name} = {v.name}")
+    for cell in graph.cells:
+        if cell.assigned is not None and division.places[cell.value] == k:
+            found.append(f"  assign {cell.name} = {cell.assigned.name}")
+    return found
+
+
+def partition(
+    graph: Graph,
+    devices: Any,
+    *,
+    numerics: str = "fast",
+    sizes: dict[str, int] | None = None,
+    costs: CostModel | None = None,
+) -> Partition:
+    """A graph over several devices, placed by pins, by what belongs together, and by cost.
+
+    ``devices`` are devices or their names; ``numerics`` is as for ``ef.function``: with
+    ``"exact"`` results have the bits of the unpartitioned graph; ``sizes`` are numbers for named
+    dimensions that the placement is made for (32 where nothing is said); ``costs`` is a
+    CostModel, measured on this machine if not given. Raises PlacementError for pins that cannot
+    be kept.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> plan = ef.capture.partition(graph, ["cpu:0"])
+    >>> plan(ef.zeros((3,)))
+    Tensor([0., 0., 0.], float32, cpu:0)
+    """
+    return Partition(graph, devices, numerics, sizes, costs)

@@ -1,0 +1,482 @@
+"""Placement: the device of every node of a graph, and why.
+
+First come pins: what stands inside ``with ef.device(...)``, what names a device, where inputs
+and Variables lie. Then what belongs together: a Variable's new value is computed where it
+lies, and cheap nodes go where their largest argument is. All else goes where it ends earliest,
+with the nodes that have the longest way to the end first (Topcuoglu, Hariri and Wu, "HEFT",
+IEEE Transactions on Parallel and Distributed Systems 13, 2002). Where no such plan is faster,
+all that is free stays on one device. The time is that of sorting the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+from eagerflow.capture.placement.cost_model import CostModel
+from eagerflow.capture.placement.grouping import Group, grouped
+from eagerflow.devices import Device, as_device, current_device
+from eagerflow.errors import DeviceError, PlacementError
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.text import nested
+
+__all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
+
+_ALONE = 4  # devices that are tried out as the only one for what is free
+_NAMED = 6  # devices that an error lists
+
+
+class Reason(NamedTuple):
+    """Why a node is where it is: a word for the rule, and the sentence without the device."""
+
+    rule: str
+    words: str
+
+
+class Schedule(NamedTuple):
+    """When groups run, by a model: their numbers in order of begin, begins, ends, and the end."""
+
+    order: list[int]
+    begins: list[float]
+    ends: list[float]
+    seconds: float
+
+
+class Placement(NamedTuple):
+    """The device of each node of a graph, by its position, and of each entry.
+
+    ``groups`` are nodes that were placed together, in an order in which they can run, and
+    ``where`` their devices; ``ranks`` are seconds from a group's begin to the end of the longest
+    way from it. Results come back to ``home``.
+    """
+
+    devices: tuple[Device, ...]
+    nodes: list[int]
+    reasons: list[Reason]
+    entries: dict[Value, int]
+    home: int
+    groups: list[Group]
+    where: list[int]
+    ranks: list[float]
+    schedule: Schedule
+
+
+def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
+    """The devices that a graph is to be placed on; PlacementError where there is none such."""
+    listed = [names] if isinstance(names, str | Device) else list(names)
+    found = []
+    for name in listed:
+        try:
+            found.append(as_device(name))
+        except DeviceError as error:
+            raise PlacementError(
+                f"a graph cannot be placed there: {error.problem}",
+                op="partition",
+                argument="devices",
+                expected=error.expected,
+                hint=error.hint,
+            ) from None
+    if not found or len(set(found)) < len(found):
+        raise PlacementError(
+            "a graph is placed on at least one device, and each is named once",
+            op="partition",
+            argument="devices",
+            received=", ".join(map(str, listed)) or "none",
+            hint='partition(graph, ["cpu:0", "cpu:1"])',
+        )
+    return tuple(found)
+
+
+# Pins --------------------------------------------------------------------------------------------
+
+
+class _Pins:
+    """What is said about places in a graph."""
+
+    def __init__(self, graph: Graph, devices: Sequence[Device]) -> None:
+        self.graph = graph
+        self.devices = devices
+        self._numbers = {str(d): i for i, d in enumerate(devices)}
+        self._names: dict[str, str] = {}
+        default = str(_default_device(graph))
+        self.default = default
+        self.home = self._numbers.get(default, 0)
+        self.entries = {
+            v: self.home if v.device is None else self.number(v.device, v.name, "", "it lies there")
+            for v in graph.all_inputs()
+        }
+
+    def number(self, name: str, what: str, at: str, how: str) -> int:
+        """The device that a pin names; PlacementError with the place where it is not listed."""
+        found = self._numbers.get(name)
+        if found is not None:
+            return found
+        try:
+            full = str(as_device(name))
+        except DeviceError as error:
+            raise PlacementError(
+                f"{what} is pinned to a device that does not exist: {error.problem}",
+                op=self.graph.name,
+                at=at or None,
+                expected=error.expected,
+                hint=error.hint,
+            ) from None
+        found = self._numbers.get(full)
+        if found is None:
+            listed = [str(d) for d in self.devices]
+            raise PlacementError(
+                f"{what} is pinned to {full} ({how}), which is not among the devices",
+                op=self.graph.name,
+                at=at or None,
+                expected="one of " + ", ".join(listed[:_NAMED]),
+                hint=f"partition(graph, {[*listed[:_NAMED], full]}), or another pin",
+            )
+        self._numbers[name] = found
+        return found
+
+    def node(self, node: Node) -> tuple[int, Reason] | None:
+        """Where a node is pinned to, and by what."""
+        own = self._own(node)
+        found = {} if own is None else {own[0]: own[1]}
+        if node.op.family == "control":
+            found = self._inside(node) | found
+        if len(found) > 1:
+            told = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
+            raise PlacementError(
+                f"{node.name} is pinned to several devices, and runs whole on one: {told}",
+                op=self.graph.name,
+                at=node.place or None,
+                hint="one ef.device around the whole call, and none in its bodies",
+            )
+        return next(iter(found.items()), None)
+
+    def _own(self, node: Node) -> tuple[int, Reason] | None:
+        named = node.attributes.get("device")
+        at = node.place
+        line = at.partition(" in ")[0]
+        ends = f" at {_short(line)}" if line else ""
+        if isinstance(named, str):
+            if node.op.name == "to_device":
+                how = "pinned by .to"
+                return self.number(named, node.name, at, how), Reason("pin", how + ends)
+            if named != self.default:  # else it says no more than that nothing was said
+                how = "pinned by its device argument"
+                return self.number(named, node.name, at, how), Reason("pin", how + ends)
+        if node.device is not None:
+            how = "pinned by ef.device"
+            return self.number(node.device, node.name, at, how), Reason("pin", how + ends)
+        return None
+
+    def _inside(self, node: Node) -> dict[int, Reason]:
+        """Pins of the nodes in a node's bodies."""
+        found: dict[int, Reason] = {}
+        waiting = [body for _, body in nested(node)]
+        while waiting:
+            for inner in waiting.pop().nodes:
+                own = self._own(inner)
+                if own is not None:
+                    found.setdefault(*own)
+                waiting += [body for _, body in nested(inner)]
+        return found
+
+
+def _default_device(graph: Graph) -> Device:
+    """Where values were thought to be while the graph was traced."""
+    for value in (*graph.all_inputs(), *(v for n in graph.nodes[:8] for v in n.outputs)):
+        device = getattr(value.owner, "device", None)
+        if isinstance(device, Device):
+            return device
+    return current_device()
+
+
+def _short(line: str) -> str:
+    return line.replace("\\", "/").rpartition("/")[2]
+
+
+# Placing -----------------------------------------------------------------------------------------
+
+
+class _Placing:
+    """A graph on its way to a placement: positions of makers and readers, costs, decisions."""
+
+    def __init__(
+        self, graph: Graph, devices: tuple[Device, ...], model: CostModel, fused: bool
+    ) -> None:
+        self.graph, self.devices, self.model = graph, devices, model
+        self.names = [str(d) for d in devices]
+        self.pins = _Pins(graph, devices)
+        self.groups = grouped(graph, model, self.names, fused)
+        self.makers = {v: i for i, group in enumerate(self.groups) for v in group.made}
+        self.before = [
+            list({self.makers[x] for x in group.given if x in self.makers}) for group in self.groups
+        ]
+        self.readers: list[list[int]] = [[] for _ in self.groups]
+        for i, makers in enumerate(self.before):
+            for maker in makers:
+                self.readers[maker].append(i)
+        self.sizes = {v: float(v.size * v.dtype.itemsize) for v in self.makers}
+        self.sizes |= {v: float(v.size * v.dtype.itemsize) for v in self.pins.entries}
+        self.where: list[int | None] = [None] * len(self.groups)
+        self.reasons: list[Reason | None] = [None] * len(self.groups)
+        self.ranks = self._ranks()
+
+    def move(self, value: Value, source: int, target: int) -> float:
+        """Seconds of a transfer."""
+        if source == target:
+            return 0.0
+        return self.model.transfer(self.sizes[value], self.names[source], self.names[target])
+
+    def _ranks(self) -> list[float]:
+        """Seconds from each group's begin to the end of the longest way from it."""
+        count = len(self.devices)
+        ranks = [0.0] * len(self.groups)
+        for i in range(len(ranks) - 1, -1, -1):
+            after = max([ranks[k] for k in self.readers[i]], default=0.0)
+            ranks[i] = sum(self.groups[i].costs) / count + after
+        return ranks
+
+    # What is said ------------------------------------------------------------------------------
+
+    def fix(self) -> None:
+        """Pins, and what belongs together."""
+        for i, group in enumerate(self.groups):
+            found = self.pins.node(self.graph.nodes[group.nodes[0]])  # all of them say the same
+            if found is not None:
+                self.where[i], self.reasons[i] = found
+        for cell in self.graph.cells:
+            maker = self._maker(cell.assigned)
+            if maker is not None and self.where[maker] is None:
+                number = self.pins.entries[cell.value]
+                self.where[maker] = number
+                self.reasons[maker] = Reason(
+                    "beside",
+                    f"beside {cell.name}, which lies on {self.names[number]} and is "
+                    "assigned the result",
+                )
+
+    def _maker(self, value: Value | None) -> int | None:
+        """The node that computes what is assigned, before it is moved to its Variable."""
+        while value is not None:
+            node = value.node
+            if node is None or node.op.name != "to_device":
+                return self.makers.get(value)
+            value = next(node.values(), None)
+        return None
+
+    def follow(self, i: int, homes: dict[Value, int]) -> tuple[int, Reason] | None:
+        """Beside the largest argument, where that costs less than to move it."""
+        given = self.groups[i].given
+        if not given:
+            return None
+        largest = max(given, key=self.sizes.__getitem__)
+        size = self.sizes[largest]
+        if len(given) > 1 and sum(self.sizes[x] for x in given) > 1.1 * size:
+            return None
+        home = homes[largest]
+        others = [k for k in range(len(self.devices)) if k != home]
+        costs = self.groups[i].costs
+        if not others or costs[home] > min(costs[k] + self.move(largest, home, k) for k in others):
+            return None
+        if costs[home] > min(self.move(largest, home, k) for k in others):
+            return None
+        words = f"beside {largest.name}, whose {_bytes(size)} it reads"
+        return home, Reason("beside", words)
+
+    # What is free ------------------------------------------------------------------------------
+
+    def earliest(self) -> None:
+        """All other nodes, each where it ends earliest."""
+        count = len(self.devices)
+        free_at = [0.0] * count
+        ends = [0.0] * len(self.groups)
+        homes: dict[Value, int] = dict(self.pins.entries)
+        late: list[int] = []
+        for i in sorted(range(len(self.groups)), key=lambda i: (-self.ranks[i], i)):
+            group = self.groups[i]
+            if self.where[i] is None and not group.given:
+                late.append(i)  # beside whoever reads it first
+                homes |= dict.fromkeys(group.made, -1)
+                continue
+            begins = self._arrivals(i, homes, ends)
+            found = [max(begins[k], free_at[k]) + group.costs[k] for k in range(count)]
+            target = self.where[i]
+            if target is None:
+                known = all(homes[x] >= 0 for x in group.given)
+                beside = self.follow(i, homes) if known else None
+                if beside is not None:
+                    target, self.reasons[i] = beside
+                else:
+                    target = min(range(count), key=found.__getitem__)
+                    self.reasons[i] = self._earliest_reason(found, target)
+                self.where[i] = target
+            free_at[target] = found[target]
+            ends[i] = found[target]
+            homes |= dict.fromkeys(group.made, target)
+            for x in group.given:
+                if homes[x] < 0:
+                    homes[x] = target
+        self._place_late(late)
+
+    def _arrivals(self, i: int, homes: dict[Value, int], ends: list[float]) -> list[float]:
+        """When all that a group reads can be there, for each device."""
+        found = []
+        for k in range(len(self.devices)):
+            latest = 0.0
+            for x in self.groups[i].given:
+                maker = self.makers.get(x)
+                end = 0.0 if maker is None else ends[maker]
+                home = homes[x]
+                latest = max(latest, end + (self.move(x, home, k) if home >= 0 else 0.0))
+            found.append(latest)
+        return found
+
+    def _earliest_reason(self, found: list[float], target: int) -> Reason:
+        others = sorted(k for k in range(len(found)) if k != target)
+        told = " and ".join(f"{_seconds(found[k])} on {self.names[k]}" for k in others[:_NAMED])
+        against = f" against {told}" if told else ""
+        return Reason("earliest", f"earliest finish: {_seconds(found[target])}{against}")
+
+    def _place_late(self, late: list[int]) -> None:
+        """Nodes without arguments, beside the first that reads them."""
+        for i in late:
+            reader = next((k for k in self.readers[i] if self.where[k] is not None), None)
+            if reader is None:
+                self.where[i] = self.pins.home
+                self.reasons[i] = Reason("beside", "nothing needs it elsewhere")
+            else:
+                self.where[i] = self.where[reader]
+                name = self.graph.nodes[self.groups[reader].nodes[0]].name
+                self.reasons[i] = Reason("beside", f"beside {name}, which reads it")
+
+    def result(self) -> Placement:
+        """The placement by earliest finish, or on one device where that is as fast."""
+        self.fix()
+        fixed, told = list(self.where), list(self.reasons)
+        self.earliest()
+        where = [k or 0 for k in self.where]
+        reasons = [r or Reason("earliest", "") for r in self.reasons]
+        best = simulate(self, where)
+        split = best.seconds
+        free = [i for i, k in enumerate(fixed) if k is None]
+        if len({where[i] for i in free}) > 1:
+            for number in range(min(len(self.devices), _ALONE)):
+                whole = [number if k is None else k for k in fixed]
+                found = simulate(self, whole)
+                if found.seconds <= best.seconds * (1 - 1e-9):
+                    best, where = found, whole
+                    words = (
+                        f"with all that is free: the whole takes {_seconds(found.seconds)} so, "
+                        f"and {_seconds(split)} where each node goes to its earliest finish"
+                    )
+                    reasons = [r or Reason("together", words) for r in told]
+        nodes = [0] * len(self.graph.nodes)
+        told_all = [reasons[0]] * len(nodes) if nodes else []
+        for group, k, reason in zip(self.groups, where, reasons, strict=True):
+            for i in group.nodes:
+                nodes[i], told_all[i] = k, reason
+        return Placement(
+            self.devices,
+            nodes,
+            told_all,
+            self.pins.entries,
+            self.pins.home,
+            self.groups,
+            where,
+            self.ranks,
+            best,
+        )
+
+
+def placed(graph: Graph, devices: Iterable[Any], model: CostModel, fused: bool = True) -> Placement:
+    """The device of every node of a graph whose sizes are all known, and why.
+
+    ``devices`` are devices or names, ``model`` tells what things cost; ``fused`` says that
+    neighbours become one kernel where they can. Raises PlacementError for a pin to a device that
+    is not listed or does not exist, and for pins that contradict each other.
+    """
+    return _Placing(graph, as_devices(devices), model, fused).result()
+
+
+def moved(placement: Placement, graph: Graph, other: Graph) -> Placement:
+    """The placement of a graph as one of another, which differs in sizes alone."""
+    values = dict(zip(graph.all_inputs(), other.all_inputs(), strict=True))
+    for one, two in zip(graph.nodes, other.nodes, strict=True):
+        values.update(zip(one.outputs, two.outputs, strict=True))
+    groups = [
+        group._replace(given=[values[x] for x in group.given], made=[values[x] for x in group.made])
+        for group in placement.groups
+    ]
+    entries = {values[v]: k for v, k in placement.entries.items()}
+    return placement._replace(groups=groups, entries=entries)
+
+
+# Time --------------------------------------------------------------------------------------------
+
+
+def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
+    """When each group runs, if every device takes the ready one with the longest way ahead."""
+    groups = placing.groups
+    total = len(groups)
+    waits = [len(b) for b in placing.before]
+    begins, ends, arrivals = [0.0] * total, [0.0] * total, [0.0] * total
+    ready: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by rank
+    coming: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by arrival
+    free_at = [0.0] * len(placing.devices)
+    for i, group in enumerate(groups):
+        for x in group.given:
+            if x not in placing.makers:
+                home = placing.pins.entries[x]
+                arrivals[i] = max(arrivals[i], placing.move(x, home, where[i]))
+        if not waits[i]:
+            coming[where[i]].append((arrivals[i], i))
+    for heap in coming:
+        heapify(heap)
+    order: list[int] = []
+    clock: list[tuple[float, int]] = [(0.0, k) for k in range(len(placing.devices))]
+    while len(order) < total:
+        now, k = heappop(clock)
+        if now < free_at[k]:
+            continue
+        while coming[k] and coming[k][0][0] <= now:
+            i = heappop(coming[k])[1]
+            heappush(ready[k], (-placing.ranks[i], i))
+        if not ready[k]:
+            if coming[k]:
+                heappush(clock, (coming[k][0][0], k))
+            continue
+        i = heappop(ready[k])[1]
+        begins[i], end = now, now + groups[i].costs[k]
+        ends[i] = free_at[k] = end
+        order.append(i)
+        heappush(clock, (end, k))
+        for reader in placing.readers[i]:
+            target, moved = where[reader], 0.0
+            if target != k:
+                read = groups[reader].given
+                moved = max(placing.move(x, k, target) for x in groups[i].made if x in read)
+            arrivals[reader] = max(arrivals[reader], end + moved)
+            waits[reader] -= 1
+            if not waits[reader]:
+                heappush(coming[target], (arrivals[reader], reader))
+                heappush(clock, (max(arrivals[reader], free_at[target]), target))
+    return Schedule(order, begins, ends, max(ends, default=0.0))
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def _seconds(seconds: float) -> str:
+    """A time as people say it."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 0.995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} µs"
+
+
+def _bytes(size: float) -> str:
+    """A number of bytes as people say it."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:.4g} {unit}"
+    return f"{size:.0f} B"

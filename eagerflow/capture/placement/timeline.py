@@ -1,0 +1,108 @@
+"""Timelines: what ran when on which device, as a file that trace viewers open.
+
+The format is that of Chrome's tracing ("Trace Event Format", JSON object form): one row for each
+device, a box for each piece and transfer, an arrow for each value sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow.capture.placement.executor import Event, Program
+
+__all__ = ["timeline", "write"]
+
+_MICRO = 1e6
+_NAMED = 12  # nodes that a box lists
+
+
+def timeline(
+    program: Program,
+    events: Sequence[Event],
+    listed: Sequence[Sequence[str]],
+    arrows: Sequence[tuple[int, int, str, int]],
+) -> dict[str, Any]:
+    """The trace of one run as a JSON object, times in microseconds from its first begin.
+
+    ``listed`` are the names of the nodes of each task, ``arrows`` the task that sends, the one
+    that receives, the value's name and its bytes.
+    """
+    rows: dict[str, int] = {}
+    for task in program.tasks:
+        rows.setdefault(_row(task), len(rows))
+    start = min((e.begin for e in events), default=0.0)
+    found: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "eagerflow"}}
+    ]
+    for name, number in rows.items():
+        for key, told in ("name", name), ("sort_index", number):
+            row = {"ph": "M", "name": f"thread_{key}", "pid": 1, "tid": number}
+            found.append(row | {"args": {key: told}})
+    for event in sorted(events, key=lambda e: e.begin):
+        task = program.tasks[event.task]
+        names = list(listed[event.task])
+        more = len(names) - _NAMED
+        found.append(
+            {
+                "ph": "X",
+                "name": task.label,
+                "cat": "transfer" if task.transfer else "piece",
+                "pid": 1,
+                "tid": rows[_row(task)],
+                "ts": (event.begin - start) * _MICRO,
+                "dur": (event.end - event.begin) * _MICRO,
+                "args": {
+                    "nodes": names[:_NAMED] + ([f"and {more} more"] if more > 0 else []),
+                    "cores": task.mode,
+                },
+            }
+        )
+    found += _arrows(program, arrows, {e.task: e for e in events}, rows, start)
+    return {"traceEvents": found, "displayTimeUnit": "ms"}
+
+
+def _arrows(
+    program: Program,
+    arrows: Sequence[tuple[int, int, str, int]],
+    ran: dict[int, Event],
+    rows: dict[str, int],
+    start: float,
+) -> list[dict[str, Any]]:
+    """The two ends of each arrow whose tasks both ran."""
+    found = []
+    for number, (source, target, name, size) in enumerate(arrows):
+        if source not in ran or target not in ran:
+            continue
+        for phase, event, at, own in (
+            ("s", ran[source], ran[source].end, program.tasks[source]),
+            ("f", ran[target], ran[target].begin, program.tasks[target]),
+        ):
+            # Within its box, as viewers bind arrows to boxes by time.
+            inside = min(max(at, event.begin), event.end)
+            arrow: dict[str, Any] = {
+                "ph": phase,
+                "name": f"send {name}",
+                "cat": "send",
+                "id": number,
+                "pid": 1,
+                "tid": rows[_row(own)],
+                "ts": (inside - start) * _MICRO,
+                "args": {"bytes": size},
+            }
+            if phase == "f":
+                arrow["bp"] = "e"
+            found.append(arrow)
+    return found
+
+
+def _row(task: Any) -> str:
+    return f"{task.device} transfers" if task.transfer else str(task.device)
+
+
+def write(trace: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write a trace where a viewer can open it."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(trace, file)

@@ -1,0 +1,336 @@
+"""How a task's operands lie in memory, and the launch that fits them.
+
+What the text of a kernel depends on is its Layout; all other facts of a call are numbers that
+the kernel is given. The order in which numbers are added depends on the region and the sizes
+alone: neither on strides and addresses nor on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from eagerflow.codegen.cuda.tasks import CHUNK, Task
+from eagerflow.codegen.functions.table import FUNCTIONS
+from eagerflow.codegen.layout import collapse
+from eagerflow.codegen.region import Input, Output, Region, Statement, item_size, value_type
+from eagerflow.errors import ShapeError
+
+__all__ = [
+    "BROADCAST",
+    "COLUMNS",
+    "LINES",
+    "PACKED",
+    "STEPPED",
+    "Binding",
+    "Layout",
+    "Memory",
+    "Modes",
+    "Names",
+    "bind",
+    "choose",
+    "chunk_count",
+    "is_costly",
+    "vector",
+]
+
+BROADCAST, PACKED, STEPPED = "b", "v", "s"
+"""Along the inner axes: the same element, neighbours in aligned packs, or any other step."""
+
+LINES, COLUMNS = 8, 32
+"""The threads of a block of columns: lines that share out the rows, and columns."""
+
+_CHEAP = ("isfinite", "isinf", "isnan", "sign", "signbit", "square")
+_THREADS = 256  # of a block, where rows don't ask for more
+_LONG = 65536  # elements from which few rows are cut into chunks
+_FEW = 64  # rows
+
+
+class Memory(NamedTuple):
+    """An array as code sees it: where it is, and the steps along its axes in bytes."""
+
+    address: int
+    strides: tuple[int, ...]
+
+
+class Modes(NamedTuple):
+    """What is chosen by sizes, for a whole region: ``plan``'s arguments, and lengths of chunks."""
+
+    split: bool
+    direct: bool
+    row_chunk: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a kernel's text depends on, besides its task.
+
+    ``outer`` and ``inner`` count the axes that are left when neighbours are joined; ``walks``
+    tells for each walk of ``Names`` how it goes along the inner ones. A row has ``lanes``
+    threads, and each of these ``steps`` packs in registers (0: any number, read again).
+    """
+
+    outer: int
+    inner: int
+    walks: tuple[str, ...]
+    vector: int
+    wide: bool
+    lanes: int = 0
+    threads: int = _THREADS
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A launch: layout, the numbers that the kernel is given by name, blocks and threads."""
+
+    layout: Layout
+    values: dict[str, int]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+class Names:
+    """The walks of a task: operands and generators that move from element to element.
+
+    Each has a name in the code, and axes along which it moves.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.parts: list[Input | Output | Statement] = [*task.inputs, *task.outputs]
+        self.parts += [s for s in task.body if s.instruction in ("position", "random_bits")]
+        self.names: list[str] = []
+        taken: set[str] = set()
+        for part in self.parts:
+            kind = {Input: "in", Output: "out", Statement: "at"}[type(part)]
+            name = f"{kind}_" + "".join(
+                c if c.isascii() and c.isalnum() else "_" for c in part.name
+            )
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            self.names.append(name)
+
+    def of(self, part: Input | Output | Statement) -> str:
+        """The name of a walk in the code."""
+        return next(n for p, n in zip(self.parts, self.names, strict=True) if p is part)
+
+
+def _draws_halves(task: Task) -> bool:
+    return any(s.instruction == "random_bits" and s.dtype == "uint32" for s in task.body)
+
+
+@lru_cache(1024)
+def vector(task: Task) -> int:
+    """How many neighbours a thread takes at once: 16 bytes of the widest operand."""
+    operands: list[Input | Output] = [*task.inputs, *task.outputs]
+    moving = [p for p in operands if set(p.axes) & set(task.inner)]
+    if _draws_halves(task):
+        return 8  # as many as a block of the generator
+    return max(1, min(8, 16 // max((item_size(p.dtype) for p in moving), default=16)))
+
+
+def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
+    """Whether rows are cut into chunks, and columns reduced in one stage."""
+    row = region.row_axes
+    width = prod(sizes[a] for a in row)
+    rows = prod(sizes[a] for a in region.axes if a not in row)
+    reduces = any(
+        s.over == row and s.instruction not in ("position", "extent", "random_bits")
+        for s in region.body
+    )
+    columns = [s for s in region.body if region.is_column_reduction(s)]
+    direct = all(
+        _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
+        for c in columns
+    )
+    split = reduces and width >= _LONG and rows <= _FEW
+    chunks = min(256, -(-width // 16384))
+    length = -(-width // chunks) if split else 1
+    return Modes(split, direct, -(-length // 2048) * 2048)
+
+
+def chunk_count(task: Task, sizes: Mapping[str, int], modes: Modes) -> int:
+    """Into how many pieces a task cuts each row or column."""
+    if task.kind == "chunks":
+        return -(-prod(sizes[a] for a in task.inner) // modes.row_chunk)
+    return _column_chunks(prod(sizes[a] for a in task.outer), prod(sizes[a] for a in task.inner))
+
+
+def _column_chunks(rows: int, columns: int) -> int:
+    """Into how many pieces columns are cut: about a thousand blocks in all, of 64 rows or more."""
+    return max(1, min(1024 // -(-max(columns, 1) // COLUMNS), -(-rows // 64)))
+
+
+# Walks ---------------------------------------------------------------------------------------
+
+
+def _steps(
+    part: Input | Output | Statement, memory: Memory | None, sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """Elements from one index to the next, by axis."""
+    if isinstance(part, Statement):  # position and random_bits count indices
+        return {a: prod(sizes[b] for b in part.over[i + 1 :]) for i, a in enumerate(part.over)}
+    assert memory is not None
+    size = item_size(part.dtype)
+    if any(s % size for s, a in zip(memory.strides, part.axes, strict=True) if sizes[a] > 1):
+        raise ShapeError(
+            f"{part.name}: strides of {memory.strides} bytes are no multiples of {size}"
+        )
+    steps = {a: s // size for a, s in zip(part.axes, memory.strides, strict=True)}
+    if isinstance(part, Input) and part.gather:
+        steps[part.axes[0]] = 0
+    return steps
+
+
+def _kind(
+    part: Input | Output | Statement,
+    memory: Memory | None,
+    joined: tuple[list[int], list[int]],
+    lanes: int,
+) -> str:
+    outer, inner = joined
+    if isinstance(part, Statement):
+        return STEPPED if any(inner) else BROADCAST
+    if isinstance(part, Input) and not any(inner):
+        return BROADCAST
+    assert memory is not None
+    align = min(16, lanes * item_size(part.dtype))
+    apart = [memory.address, *(s * item_size(part.dtype) for s in outer)]
+    if isinstance(part, Input) and part.gather:
+        apart.append(memory.strides[0])
+    if inner == [1] and not any(a % align for a in apart):
+        return PACKED
+    return STEPPED
+
+
+def bind(
+    task: Task,
+    names: Names,
+    memory: Callable[[Input | Output], Memory],
+    sizes: Mapping[str, int],
+    modes: Modes,
+) -> Binding | None:
+    """The launch of a task; None where it has nothing to do.
+
+    ``memory`` tells where an operand lies. Raises ShapeError for strides that don't lead from
+    element to element.
+    """
+    places = [None if isinstance(p, Statement) else memory(p) for p in names.parts]
+    steps = [_steps(p, m, sizes) for p, m in zip(names.parts, places, strict=True)]
+
+    def along(axes: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
+        return collapse([sizes[a] for a in axes], [[s.get(a, 0) for a in axes] for s in steps])
+
+    if task.kind == "elements":
+        extents, walks = along(task.space)
+        outer, inner = (
+            (extents[:-1], [w[:-1] for w in walks]),
+            (extents[-1:], [w[-1:] for w in walks]),
+        )
+    else:
+        outer, inner = along(task.outer), along(task.inner)
+    rows, width = prod(outer[0]), prod(inner[0])
+    lanes = vector(task)
+    if task.kind == "rows" and rows > 1 and width % lanes and not _draws_halves(task):
+        lanes = 1  # most rows begin at no multiple of a pack, whatever the strides are
+    kinds = tuple(
+        _kind(p, m, (o, i), lanes)
+        for p, m, o, i in zip(names.parts, places, outer[1], inner[1], strict=True)
+    )
+    if task.kind == "columns":  # its loop is along the outer axes
+        lanes, kinds = 1, tuple(STEPPED if any(o) else BROADCAST for o in outer[1])
+    elif task.kind == "elements" and not _draws_halves(task):
+        operands = zip(kinds, names.parts, strict=True)
+        if any(k == STEPPED and not isinstance(p, Statement) for k, p in operands):
+            lanes = 1  # neighbours belong to neighbouring threads where they are no packs
+    values = {"rows": rows, "width": width}
+    for side, (extents, walks) in (("o", outer), ("i", inner)):
+        values |= {f"{side}_size{n}": size for n, size in enumerate(extents)}
+        for name, walk in zip(names.names, walks, strict=True):
+            values |= {f"{name}_{side}{n}": step for n, step in enumerate(walk)}
+    for name, part, place in zip(names.names, names.parts, places, strict=True):
+        if isinstance(part, Input) and part.gather and place:
+            values[f"{name}_rows"] = place.strides[0] // item_size(part.dtype)
+        if isinstance(part, Output) and CHUNK in part.axes:
+            values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
+    values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
+    wide = max(rows, 1) * (width + 8192) >= 2**31
+    layout = Layout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
+    return _launch(task, layout, values, rows, width, sizes, modes)
+
+
+def _extents(task: Task) -> list[Statement]:
+    return [s for s in task.body if s.instruction == "extent"]
+
+
+def is_costly(statement: Statement) -> bool:
+    """Whether keeping a value costs less than computing it again."""
+    name = statement.instruction
+    return (name in FUNCTIONS and name not in _CHEAP) or name == "random_bits"
+
+
+# Blocks and threads ------------------------------------------------------------------------------
+
+
+def _launch(
+    task: Task,
+    layout: Layout,
+    values: dict[str, int],
+    rows: int,
+    width: int,
+    sizes: Mapping[str, int],
+    modes: Modes,
+) -> Binding | None:
+    packs = -(-width // layout.vector)
+    if task.kind == "elements":
+        blocks = min(-(-rows * packs // _THREADS), 2**20)
+        return Binding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
+    if task.kind == "columns":
+        chunks = 1 if CHUNK in task.outer else sizes.get(CHUNK, 1)
+        values["chunk"] = max(1, -(-rows // chunks))
+        grid = (-(-width // COLUMNS), chunks, 1)
+        return Binding(layout, values, grid, (COLUMNS, LINES, 1)) if width else None
+    if not rows:
+        return None
+    if task.kind == "chunks":
+        values["chunk"] = modes.row_chunk
+        layout = _replace(layout, _THREADS, _THREADS, 0)
+        return Binding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
+    lanes, threads = _lanes(packs)
+    steps = _registers(task, layout, -(-packs // lanes), 32 if lanes == 1024 else 64)
+    each = threads // lanes
+    grid = (min(-(-rows // each), 2**20), 1, 1)
+    return Binding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
+
+
+def _replace(layout: Layout, lanes: int, threads: int, steps: int) -> Layout:
+    known = (layout.outer, layout.inner, layout.walks, layout.vector, layout.wide)
+    return Layout(*known, lanes, threads, steps)
+
+
+def _lanes(packs: int) -> tuple[int, int]:
+    """Threads of a row, and of a block: part of a warp, a warp, or a block that is not too wide."""
+    if packs <= 32 * 8:
+        return min(32, 1 << max(packs - 1, 0).bit_length()), 128
+    lanes = next((n for n in (128, 256, 512) if packs <= 4 * n), 1024)
+    return lanes, lanes
+
+
+def _registers(task: Task, layout: Layout, steps: int, most: int) -> int:
+    """The packs that a thread keeps of each input; 0 where they need too many registers."""
+    moving = [k for k, _ in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
+    words = sum(
+        max(1, item_size(value_type(p.dtype)) // 4)
+        for k, p in zip(layout.walks, task.inputs, strict=False)
+        if k != BROADCAST
+    )
+    words += sum(max(1, item_size(s.dtype) // 4) for s in task.body if is_costly(s))
+    work = sum(20 if is_costly(s) else 1 for s in task.body)
+    rounded = 1 << max(steps - 1, 0).bit_length()
+    fits = words * rounded * layout.vector <= most and work * rounded * layout.vector <= 2000
+    return rounded if moving and fits and layout.inner <= 1 else 0

@@ -1,0 +1,200 @@
+"""Running regions on GPUs: compiling, buffers, arguments and launches, by CuPy.
+
+Everything that depends on shapes, strides and alignment alone is found once and kept. Checked
+on a look-alike that runs kernels on the CPU; not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.cuda.binding import (
+    Binding,
+    Layout,
+    Memory,
+    Names,
+    bind,
+    choose,
+    chunk_count,
+)
+from eagerflow.codegen.cuda.nest import kernel_name, parameters, source
+from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan
+from eagerflow.codegen.region import Input, Output, Region, item_size
+from eagerflow.extras import load
+from eagerflow.locks import Locked, reentrant_lock
+
+__all__ = ["OPTIONS", "Program", "compute", "prepare"]
+
+OPTIONS = ("--std=c++17", "--fmad=false")
+"""What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
+
+_KEPT = 4096  # prepared calls
+
+
+class _Launch(NamedTuple):
+    """One kernel's call: its name, its pointers by operand, and the other arguments."""
+
+    name: str
+    pointers: tuple[str, ...]
+    numbers: tuple[np.int64, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A region made ready for arrays of given shapes, strides and alignment."""
+
+    text: str
+    launches: tuple[_Launch, ...]
+    buffers: tuple[tuple[str, int, str], ...]  # name, elements, type
+    copied: tuple[str, ...]  # inputs that are read after they have been overwritten
+
+
+_programs: dict[Any, Program] = {}
+_modules: dict[tuple[int, str], Any] = {}
+_lock = reentrant_lock()
+
+
+def compute(
+    region: Region, inputs: Sequence[Any], outputs: Sequence[Any], sizes: dict[str, int]
+) -> None:
+    """Compute a region on CuPy arrays of one GPU, on its current stream.
+
+    ``inputs`` and ``outputs`` are checked arrays in the region's order, ``sizes`` the extents of
+    its axes. Raises MissingExtraError without CuPy.
+    """
+    cupy = load("cupy", "cuda12", "a kernel on a GPU")
+    device = outputs[0].device
+    places = [_memory(array) for array in (*inputs, *outputs)]
+    program = _prepared(region, places, sizes)
+    with device:
+        pointers = {f"in {p.name}": a.data.ptr for p, a in zip(region.inputs, inputs, strict=True)}
+        pointers |= {
+            f"out {p.name}": a.data.ptr for p, a in zip(region.outputs, outputs, strict=True)
+        }
+        kept = []  # buffers live until all kernels that use them are in the stream
+        for name in program.copied:
+            array = inputs[[p.name for p in region.inputs].index(name)]
+            kept.append(cupy.array(array, order="C"))
+            pointers[f"copy {name}"] = kept[-1].data.ptr
+        for name, count, dtype in program.buffers:
+            kept.append(cupy.empty(count, dtype))
+            pointers[name] = kept[-1].data.ptr
+        module = _module(cupy, device.id, program.text)
+        for launch in program.launches:
+            kernel = module.get_function(launch.name)
+            given = [np.uint64(pointers[name]) for name in launch.pointers]
+            kernel(launch.grid, launch.block, (*given, *launch.numbers))
+
+
+def _memory(array: Any) -> Memory:
+    return Memory(array.data.ptr % 16, tuple(array.strides))
+
+
+def _module(cupy: Any, device: int, text: str) -> Any:
+    module = _modules.get((device, text))
+    if module is None:
+        with Locked(_lock):
+            module = _modules.get((device, text))
+            if module is None:
+                module = _modules[device, text] = cupy.RawModule(code=text, options=OPTIONS)
+    return module
+
+
+def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> Program:
+    key = (region.key, tuple(places), tuple(sizes[a] for a in region.axes))
+    program = _programs.get(key)
+    if program is None:
+        program = prepare(region, places, sizes)
+        with Locked(_lock):
+            if len(_programs) >= _KEPT:
+                _programs.pop(next(iter(_programs)))  # the oldest
+            _programs[key] = program
+    return program
+
+
+def prepare(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> Program:
+    """Text and launches for operands at these places, inputs first."""
+    return _Preparation(region, places, sizes).program()
+
+
+class _Preparation:
+    """The tasks of a call, bound one after the other."""
+
+    def __init__(self, region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> None:
+        self.region, self.sizes = region, dict(sizes)
+        self.modes = choose(region, sizes)
+        self.tasks = plan(region, self.modes.split, self.modes.direct)
+        count = len(region.inputs)
+        self.inputs = {p.name: m for p, m in zip(region.inputs, places[:count], strict=True)}
+        self.outputs = {p.name: m for p, m in zip(region.outputs, places[count:], strict=True)}
+        self.copied = self._read_late()
+        self.buffers: dict[str, tuple[int, str]] = {}
+        self.chunks: dict[str, int] = {}  # of a buffer of partial results
+
+    def program(self) -> Program:
+        """The call, made ready."""
+        layouts: list[Layout | None] = []
+        launches = []
+        for number, task in enumerate(self.tasks):
+            names = Names(task)
+            bound = self._bind(task, names)
+            layouts.append(bound.layout if bound else None)
+            if bound:
+                launches.append(self._launch(task, names, bound, number))
+        text = source(self.region, self.tasks, layouts)
+        buffers = tuple((name, *what) for name, what in self.buffers.items())
+        return Program(text, tuple(launches), buffers, tuple(self.copied))
+
+    def _read_late(self) -> list[str]:
+        """Inputs that a task reads after another has overwritten them, so a copy is read."""
+        found = []
+        overwritten: set[str] = set()
+        for task in self.tasks:
+            found += [p.name for p in task.inputs if p.name in overwritten]
+            overwritten |= task.inplace
+        return list(dict.fromkeys(found))
+
+    def _bind(self, task: Task, names: Names) -> Binding | None:
+        sizes = dict(self.sizes)
+        parts = [p.name for p in task.inputs if CHUNK in p.axes]
+        if parts:
+            sizes[CHUNK] = self.chunks[parts[0]]
+        elif any(CHUNK in o.axes for o in task.outputs):
+            sizes[CHUNK] = chunk_count(task, sizes, self.modes)
+        for out in task.outputs:
+            if out.name.startswith("%"):
+                self.chunks[out.name] = sizes.get(CHUNK, 1)
+                self.buffers[out.name] = prod(sizes[a] for a in out.axes), out.dtype
+        return bind(task, names, lambda part: self._place(part, sizes), sizes, self.modes)
+
+    def _place(self, part: Input | Output, sizes: dict[str, int]) -> Memory:
+        if isinstance(part, Output) and part.name in self.outputs:
+            return self.outputs[part.name]
+        if isinstance(part, Input) and part.name in self.inputs and part.name not in self.copied:
+            return self.inputs[part.name]
+        steps = [prod(sizes[a] for a in part.axes[i + 1 :]) for i in range(len(part.axes))]
+        return Memory(0, tuple(n * item_size(part.dtype) for n in steps))
+
+    def _launch(self, task: Task, names: Names, bound: Binding, number: int) -> _Launch:
+        pointers = [
+            self._pointer(part) for part in names.parts if isinstance(part, (Input, Output))
+        ]
+        numbers = tuple(np.int64(bound.values[n]) for n in parameters(task, bound.layout))
+        name = kernel_name(self.region, number)
+        return _Launch(name, tuple(pointers), numbers, bound.grid, bound.block)
+
+    def _pointer(self, part: Input | Output) -> str:
+        if isinstance(part, Output):
+            return f"out {part.name}" if part.name in self.outputs else part.name
+        if part.name in self.copied:
+            return f"copy {part.name}"
+        if part.name in self.inputs:
+            return f"in {part.name}"
+        return part.name if part.name.startswith("%") else f"%{part.name}"

@@ -1,0 +1,369 @@
+"""The loops around the scalar instructions, as CUDA C: one kernel for each task of a region.
+
+Rows are walked once for each level of reductions that depend on each other; where a row fits in
+the registers of its threads it is loaded once, and what a later pass computes again from them
+the compiler finds to be known. Nothing here was run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, Layout, is_costly
+from eagerflow.codegen.cuda.instructions import Operand, c_type, join, neutral
+from eagerflow.codegen.cuda.prelude import SUPPORT
+from eagerflow.codegen.cuda.tasks import Task
+from eagerflow.codegen.cuda.writer import Writer, variable
+from eagerflow.codegen.region import REDUCTIONS, Input, Output, Region, Statement, value_type
+
+__all__ = ["kernel_name", "parameters", "source"]
+
+
+def kernel_name(region: Region, number: int) -> str:
+    """The name of the kernel of a region's task."""
+    word = "".join(c if c.isascii() and c.isalnum() else "_" for c in region.name)
+    return f"{word}_{number}"
+
+
+def source(region: Region, tasks: Sequence[Task], layouts: Sequence[Layout | None]) -> str:
+    """The text of a module: a kernel for each task that has a layout."""
+    functions: dict[str, tuple[str, str]] = {}
+    kernels = []
+    for number, (task, layout) in enumerate(zip(tasks, layouts, strict=True)):
+        if layout is not None:
+            name = kernel_name(region, number)
+            kernels.append(_WRITERS[task.kind](task, layout, functions, name).text())
+    heading = "\n".join(f"// {line}" for line in str(region).splitlines())
+    bodies = [text for text, _ in functions.values()]
+    return "\n\n".join([SUPPORT.rstrip(), heading, *bodies, *kernels]) + "\n"
+
+
+def parameters(task: Task, layout: Layout) -> tuple[str, ...]:
+    """Names of the numbers that a kernel is given, in order, after the pointers."""
+    return _WRITERS[task.kind](task, layout, {}, "").numbers()
+
+
+_Work = tuple[list[Statement], list[Output]]  # of a pass: what it reduces and what it stores
+
+
+class _Elements(Writer):
+    """A loop over packs of elements, by as many threads as there are."""
+
+    def body(self) -> None:
+        lanes, threads = self.layout.vector, self.layout.threads
+        line, kind = self.code.line, self.index
+        line(f"const {kind} packs = ({kind})((width + {lanes - 1}) / {lanes});")
+        line(f"const {kind} items = ({kind})rows * packs;")
+        line(f"const {kind} stride = ({kind})gridDim.x * {threads};")
+        start = f"{kind} item = ({kind})blockIdx.x * {threads} + threadIdx.x"
+        self.code.open(f"for ({start}; item < items; item += stride)")
+        if self.layout.outer:
+            line(f"const {kind} row = item / packs;")
+            line(f"const long long first = (long long)(item - row * packs) * {lanes};")
+        else:
+            line(f"const long long first = (long long)item * {lanes};")
+        self.count("width")
+        self.row_places()
+        self.draws()
+        self.fixed_values(o.value for o in self.task.outputs)
+        self.pack([], self.task.outputs, {})
+        self.code.close()
+
+
+class _Rows(Writer):
+    """Rows, each by some threads of a warp or by a block, in passes."""
+
+    def body(self) -> None:
+        lanes, line = self.layout.lanes, self.code.line
+        each = self.layout.threads // lanes
+        self._shared()
+        start = f"long long base = (long long)blockIdx.x * {each}"
+        self.code.open(f"for ({start}; base < rows; base += (long long)gridDim.x * {each})")
+        if each > 1:
+            # All lanes of a warp go on to its shuffles; those without a row repeat the last one.
+            line("const bool there = base + threadIdx.y < rows;")
+        if self.layout.outer:
+            row = "(there ? base + threadIdx.y : rows - 1)" if each > 1 else "base"
+            line(f"const {self.index} row = ({self.index}){row};")
+        self.there = each > 1
+        self.row_places()
+        self.draws()
+        self._passes()
+        self.code.close()
+
+    def _shared(self) -> None:
+        if self.layout.lanes > 32:
+            for s in self._reductions():
+                count = self.layout.lanes // 32
+                self.code.line(f"__shared__ {c_type(s.dtype)} {variable(s.name)}_shared[{count}];")
+
+    def _reductions(self) -> list[Statement]:
+        return [s for s in self.task.body if s.instruction in REDUCTIONS]
+
+    def _depths(self) -> dict[str, int]:
+        """How many passes must have ended before a value can be computed."""
+        depths = {p.name: 0 for p in self.task.inputs}
+        for part in self.task.body:
+            own = max((depths[o] for o in part.operands if isinstance(o, str)), default=0)
+            depths[part.name] = own + (part.instruction in REDUCTIONS)
+        return depths
+
+    def _passes(self) -> None:
+        depths = self._depths()
+        reductions = self._reductions()
+        inner = set(self.task.inner)
+        outputs = [o for o in self.task.outputs if inner & set(o.axes)]
+        single = [o for o in self.task.outputs if not inner & set(o.axes)]
+        work = {depths[str(s.operands[0])] for s in reductions} | {depths[o.value] for o in outputs}
+        # What is overwritten must have been read by all passes.
+        when = {o.name: max(work) if o.inplace else depths[o.value] for o in outputs}
+        passes = {
+            number: (
+                [s for s in reductions if depths[str(s.operands[0])] == number],
+                [o for o in outputs if when[o.name] == number],
+            )
+            for number in sorted(work)
+        }
+        held = self._hold()
+        keeping = self._keep_for_later(passes)
+        for number, (own, stored) in passes.items():
+            self._fixed_up_to(number, depths)
+            self.kept = {name for name, first in keeping.items() if first == number}
+            self._pass(own, stored, held)
+            for name in self.kept:
+                dtype = self.task.part(name).dtype
+                self.known[name] = Operand(f"{variable(name)}_row[step][k]", dtype)
+        self._fixed_up_to(max(depths.values()), depths)
+        if single:
+            self._single(single)
+
+    def _fixed_up_to(self, number: int, depths: dict[str, int]) -> None:
+        wanted = [n for n, depth in depths.items() if depth <= number and n not in self.moving]
+        self.fixed_values(wanted)
+
+    def _keep_for_later(self, passes: dict[int, _Work]) -> dict[str, int]:
+        """Append registers for values that cost much and that a later pass needs again.
+
+        The first pass that computes each of them, by name.
+        """
+        if not self.layout.steps:
+            return {}
+        first: dict[str, int] = {}
+        for number, work in passes.items():
+            for name in self._walk(work, set()):
+                first.setdefault(name, number)
+        costly = {s.name for s in self.task.body if is_costly(s) and s.name in self.moving}
+        found = []
+        for number, work in passes.items():
+            before = {name for name in costly if first.get(name, number) < number}
+            found += sorted(self._walk(work, before) & before)
+        keeping = {name: first[name] for name in found}
+        for name in keeping:
+            kind = c_type(self.task.part(name).dtype)
+            size = f"[{self.layout.steps}][{self.layout.vector}]"
+            self.code.line(f"{kind} {variable(name)}_row{size};")
+        return keeping
+
+    def _walk(self, work: _Work, ends: set[str]) -> set[str]:
+        """The values of elements that a pass needs, down to some that are known."""
+        found: set[str] = set()
+        todo = [*(str(s.operands[0]) for s in work[0]), *(o.value for o in work[1])]
+        while todo:
+            name = todo.pop()
+            if name in found or name not in self.moving:
+                continue
+            found.add(name)
+            part = self.task.part(name)
+            if isinstance(part, Statement) and name not in ends:
+                todo += [o for o in part.operands if isinstance(o, str)]
+        return found
+
+    def _hold(self) -> dict[str, str]:
+        """Append the loads of a whole row into registers, where it has few enough packs."""
+        if not self.layout.steps:
+            return {}
+        self._fixed_up_to(0, self._depths())
+        lanes, steps = self.layout.vector, self.layout.steps
+        parts = [p for p in self.inputs() if p.name in self.moving and self.is_packed_load(p)]
+        for part in parts:
+            kind = c_type(value_type(part.dtype))
+            self.code.line(f"{kind} {variable(part.name)}_row[{steps}][{lanes}];")
+        self._open_steps()
+        for part in parts:
+            self.load_pack(part, f"{variable(part.name)}_row[step]")
+        self.code.close()
+        return {p.name: f"{variable(p.name)}_row[step]" for p in parts}
+
+    def _open_steps(self) -> None:
+        lanes, steps = self.layout.lanes, self.layout.steps
+        self.code.line("#pragma unroll")
+        self.code.open(f"for (int step = 0; step < {steps}; ++step)")
+        at = f"((long long)step * {lanes} + threadIdx.x) * {self.layout.vector}"
+        self.code.line(f"const long long first = {at};")
+        self.count("width")
+
+    def _pass(
+        self, reductions: list[Statement], outputs: list[Output], held: dict[str, str]
+    ) -> None:
+        lanes = self.layout.vector
+        for s in reductions:
+            name = f"{variable(s.name)}_parts"
+            start = neutral(s.instruction, s.dtype).text
+            self.code.line(f"{c_type(s.dtype)} {name}[{lanes}];")
+            self.code.line("#pragma unroll")
+            self.code.line(f"for (int k = 0; k < {lanes}; ++k) {name}[k] = {start};")
+        if self.layout.steps:
+            self._open_steps()
+        else:
+            self._open_loop()
+        if self.there and outputs:
+            self.code.line("if (!there) count = 0;")
+        self.pack(reductions, outputs, held)
+        self.code.close()
+        for s in reductions:
+            self._reduce(s)
+
+    def _open_loop(self) -> None:
+        begin = f"(long long)threadIdx.x * {self.layout.vector}"
+        step = self.layout.lanes * self.layout.vector
+        self.code.open(f"for (long long first = {begin}; first < width; first += {step})")
+        self.count("width")
+
+    def count(self, end: str) -> None:
+        """Append how many elements of the pack exist."""
+        super().count(end)
+        if self.there:
+            self.code.lines[-1] = self.code.lines[-1].replace("const int count", "int count")
+
+    def _reduce(self, s: Statement) -> None:
+        name, kind = variable(s.name), c_type(s.dtype)
+        which = join(self.code, s.instruction, s.dtype)
+        if self.layout.lanes > 32:
+            text = (
+                f"reduce_block<{kind}, {which}, {self.layout.lanes}>({name}_parts, {name}_shared)"
+            )
+        else:
+            text = f"reduce_lanes<{kind}, {which}, {self.layout.lanes}>({name}_parts)"
+        self.known[s.name] = self.code.value(text, s.dtype, name)
+
+    def _single(self, outputs: list[Output]) -> None:
+        """One number for each row, by its first thread."""
+        if any(o.inplace for o in outputs):
+            # All threads must have read what is overwritten now.
+            self.code.line("__syncthreads();" if self.layout.lanes > 32 else "__syncwarp();")
+        self.code.open(f"if (threadIdx.x == 0{' && there' if self.there else ''})")
+        for out in outputs:
+            name = self.names.of(out)
+            place = self.place(name, *self._chunk_place(name))
+            self.code.line(f"narrow({name}[{place}], {self.operand(out.value).text});")
+        self.code.close()
+
+    def _chunk_place(self, name: str) -> list[str]:
+        return []
+
+
+class _Chunks(_Rows):
+    """Long rows, a piece of each by each block, in one pass: one number for each piece."""
+
+    def body(self) -> None:
+        self._shared()
+        self.there = False
+        self.code.line("const long long begin = (long long)blockIdx.x * chunk;")
+        self.code.line("const long long end = begin + chunk < width ? begin + chunk : width;")
+        self.code.open("for (long long base = blockIdx.y; base < rows; base += gridDim.y)")
+        if self.layout.outer:
+            self.code.line(f"const {self.index} row = ({self.index})base;")
+        self.row_places()
+        self.draws()
+        self._passes()
+        self.code.close()
+
+    def _open_loop(self) -> None:
+        begin = f"begin + (long long)threadIdx.x * {self.layout.vector}"
+        step = self.layout.lanes * self.layout.vector
+        self.code.open(f"for (long long first = {begin}; first < end; first += {step})")
+        self.count("end")
+
+    def _chunk_place(self, name: str) -> list[str]:
+        return [f"blockIdx.x * {name}_chunk"]
+
+
+class _Columns(Writer):
+    """Columns, a piece of each by each block: lines of threads share out its rows."""
+
+    def body(self) -> None:
+        line = self.code.line
+        for s in self._reductions():
+            name, kind = variable(s.name), c_type(s.dtype)
+            line(f"__shared__ {kind} {name}_shared[{LINES}][{COLUMNS + 1}];")
+            line(f"{kind} {name}_parts = {neutral(s.instruction, s.dtype).text};")
+        line(f"const long long column = (long long)blockIdx.x * {COLUMNS} + threadIdx.x;")
+        line("const long long begin = (long long)blockIdx.y * chunk;")
+        line("const long long end = begin + chunk < rows ? begin + chunk : rows;")
+        self.code.open("if (column < width)")
+        self.split_index(f"({self.index})column", "i")
+        self._loop()
+        self.code.close()
+        for s in self._reductions():
+            name = variable(s.name)
+            line(f"{name}_shared[threadIdx.y][threadIdx.x] = {name}_parts;")
+        line("__syncthreads();")
+        self.code.open("if (threadIdx.y == 0 && column < width)")
+        self.split_index(f"({self.index})column", "i")
+        self._store()
+        self.code.close()
+
+    def _reductions(self) -> list[Statement]:
+        return [s for s in self.task.body if s.instruction in REDUCTIONS]
+
+    def _loop(self) -> None:
+        roots = [str(s.operands[0]) for s in self._reductions()]
+        self.draws()
+        self.fixed_values(roots)
+        before = dict(self.known)
+        self.code.open(f"for (long long at = begin + threadIdx.y; at < end; at += {LINES})")
+        self.split_index(f"({self.index})at", "o")
+        for part in self.needs(roots):
+            if isinstance(part, Input):
+                self.load_fixed(part)
+            else:
+                self.statement(part)
+        for s in self._reductions():
+            total = f"{variable(s.name)}_parts"
+            which = join(self.code, s.instruction, s.dtype)
+            self.code.line(f"{total} = {which}({total}, {self.operand(s.operands[0]).text});")
+        self.code.close()
+        self.known = before
+
+    def place(self, name: str, *more: str) -> str:
+        """The offset of a walk at a row and column; at row 0 of what does not move with rows."""
+        sides = [self.offset(name, "i")]
+        if self.walks[name] != BROADCAST:
+            sides.append(self.offset(name, "o"))
+        return " + ".join([*sides, *(m for m in more if m != "0")])
+
+    def step(self, name: str, index: str) -> str:
+        """Nothing: ``place`` has told all."""
+        return "0"
+
+    def _store(self) -> None:
+        for s in self._reductions():
+            name, which = variable(s.name), join(self.code, s.instruction, s.dtype)
+            self.code.line(f"{c_type(s.dtype)} {name} = {name}_shared[0][threadIdx.x];")
+            each = f"{name} = {which}({name}, {name}_shared[line][threadIdx.x]);"
+            self.code.line("#pragma unroll")
+            self.code.line(f"for (int line = 1; line < {LINES}; ++line) {each}")
+            self.known[s.name] = Operand(name, s.dtype)
+        for out in self.task.outputs:
+            name = self.names.of(out)
+            chunk = f" + blockIdx.y * {name}_chunk" if f"{name}_chunk" in self.numbers() else ""
+            place = self.offset(name, "i") + chunk
+            self.code.line(f"narrow({name}[{place}], {self.operand(out.value).text});")
+
+
+_WRITERS: dict[str, type[Writer]] = {
+    "elements": _Elements,
+    "rows": _Rows,
+    "chunks": _Chunks,
+    "columns": _Columns,
+}

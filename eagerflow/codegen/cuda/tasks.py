@@ -1,0 +1,291 @@
+"""Tasks: the launches that a region is cut into, in an order in which they may run.
+
+A launch cannot wait for all of its blocks, so what needs all rows is a launch of its own. There
+are four kinds: ``elements`` (no reductions), ``rows`` (each row by the threads of a warp or
+block, with everything that depends on its reductions), ``chunks`` (a piece of a long row by each
+block, one number for each piece) and ``columns`` (a piece of the columns by each block). What one
+task leaves for others is kept in buffers, which are named like the value, with ``%`` before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from eagerflow.codegen.region import Input, Output, Region, Statement
+
+__all__ = ["CHUNK", "Task", "plan"]
+
+CHUNK = "chunk of it"
+"""The axis of partial results; no region's axis can have this name, which holds blanks."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One launch: what it reads, computes and writes, and the axes that it walks along.
+
+    ``inner`` are the axes of a row (of the columns, in a task of columns); inputs and outputs
+    whose names begin with ``%`` are buffers.
+    """
+
+    kind: str
+    outer: tuple[str, ...]
+    inner: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    body: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def space(self) -> tuple[str, ...]:
+        """All axes."""
+        return (*self.outer, *self.inner)
+
+    def part(self, name: str) -> Input | Statement:
+        """The input or statement of a name."""
+        return next(p for p in self.parts if p.name == name)
+
+    @property
+    def parts(self) -> list[Input | Statement]:
+        """Inputs and statements, in order."""
+        return [*self.inputs, *self.body]
+
+    @property
+    def inplace(self) -> frozenset[str]:
+        """Names of the inputs that are overwritten."""
+        return frozenset(o.inplace for o in self.outputs if o.inplace)
+
+
+def plan(region: Region, split: bool, direct: bool) -> tuple[Task, ...]:
+    """The tasks of a region, in order.
+
+    ``split`` cuts rows into chunks, ``direct`` says that columns need no second stage; where an
+    input is overwritten they have one nevertheless, so that all reading comes before it.
+    """
+    return tuple(_Planner(region, split, direct).tasks())
+
+
+class _Planner:
+    def __init__(self, region: Region, split: bool, direct: bool) -> None:
+        self.region, self.split = region, split
+        self.columns = [s for s in region.body if region.is_column_reduction(s)]
+        self.outputs = [o for o in region.outputs if o.value not in {c.name for c in self.columns}]
+        inplace = any(o.inplace for o in region.outputs)
+        self.direct = direct and not inplace
+        self.merge = not inplace  # rows may write outputs before the columns have been read
+        self.saved: set[str] = set()  # values of rows that are in buffers
+
+    def tasks(self) -> Iterable[Task]:
+        self.wanted = self._to_save()
+        if self.split:
+            yield from self._levels()
+        elif not self.merge:
+            yield from self._rows({}, self.wanted)
+            self.saved |= self.wanted
+        groups = self._groups()
+        if not self.split and self.merge:
+            yield from self._rows(groups, self.wanted)
+            self.saved |= self.wanted
+        groups_left = {k: v for k, v in groups.items() if not (self.merge and k[0] == "rows")}
+        finishing = []
+        for group in self._column_groups():
+            task, finish = self._column_tasks(group)
+            yield task
+            finishing += finish
+        yield from self._rows({k: v for k, v in groups_left.items() if k[0] == "rows"}, set())
+        elements = [(space, outs) for (kind, space), outs in groups_left.items() if kind != "rows"]
+        for space, outs in sorted(elements, key=lambda pair: -len(pair[0])):
+            yield self._task("elements", space[:-1], space[-1:], outs)
+        yield from finishing
+
+    # What depends on what ------------------------------------------------------------------------
+
+    def _needs(self, names: Iterable[str], known: set[str]) -> set[str]:
+        """The values that these are computed from, themselves included, down to known ones."""
+        found: set[str] = set()
+        todo = list(names)
+        while todo:
+            name = todo.pop()
+            if name in found:
+                continue
+            found.add(name)
+            part = self.region.statement(name)
+            if isinstance(part, Input):
+                todo += [part.gather] if part.gather else []
+            elif name not in known:
+                todo += [o for o in part.operands if isinstance(o, str)]
+        return found
+
+    def _reductions(self, names: Iterable[str], known: set[str]) -> list[str]:
+        """The row reductions among what these values need, those that are known left out."""
+        return [
+            s.name
+            for s in self.region.body
+            if s.name in self._needs(names, known) - known and self.region.is_row_reduction(s)
+        ]
+
+    def _frontier(self, names: Iterable[str]) -> set[str]:
+        """The numbers of a row, made from its reductions, that these values use directly."""
+        row = set(self.region.row_axes)
+        every = {
+            s.name
+            for s in self.region.body
+            if not row & set(s.axes) and self._reductions([s.name], set())
+        }
+        return self._needs(names, every) & every
+
+    def _to_save(self) -> set[str]:
+        """Numbers of rows that go through buffers: columns use them, or odd outputs."""
+        found = self._frontier(str(c.operands[0]) for c in self.columns)
+        row = set(self.region.row_axes)
+        for out in self.outputs:
+            if self._reductions([out.value], set()) and 0 < len(row & set(out.axes)) < len(row):
+                found |= self._frontier([out.value])
+        return found
+
+    # Rows ----------------------------------------------------------------------------------------
+
+    def _groups(self) -> dict[tuple[str, tuple[str, ...]], list[Output]]:
+        """Outputs by the kind and axes of the task that writes them."""
+        row = set(self.region.row_axes)
+        groups: dict[tuple[str, tuple[str, ...]], list[Output]] = {}
+        rows = set()
+        known = self.wanted if self.split or not self.merge else set()
+        odd = [o for o in self.outputs if 0 < len(row & set(o.axes)) < len(row)]
+        for out in self.outputs:
+            if out not in odd and self._reductions([out.value], known):
+                rows.add(self._ordered({*out.axes, *row}))
+        for out in self.outputs:
+            whole = self._ordered({*out.axes, *row})
+            if out not in odd and whole in rows:
+                groups.setdefault(("rows", whole), []).append(out)
+            else:
+                groups.setdefault(("elements", out.axes), []).append(out)
+        return groups
+
+    def _ordered(self, axes: Iterable[str]) -> tuple[str, ...]:
+        given = set(axes)
+        return tuple(a for a in self.region.axes if a in given)
+
+    def _rows(
+        self, groups: dict[tuple[str, tuple[str, ...]], list[Output]], saved: set[str]
+    ) -> Iterable[Task]:
+        """Tasks of rows: the outputs of these groups, and the reductions to be kept."""
+        row = self.region.row_axes
+        spaces: dict[tuple[str, ...], list[Output]] = {
+            space: list(outs) for (kind, space), outs in groups.items() if kind == "rows"
+        }
+        for name in sorted(saved):
+            part = self.region.statement(name)
+            kept = Output(f"%{name}", name, part.dtype, part.axes)
+            spaces.setdefault(self._ordered({*part.axes, *row}), []).append(kept)
+        for space, outs in sorted(spaces.items(), key=lambda pair: -len(pair[0])):
+            outer = tuple(a for a in space if a not in row)
+            yield self._task("rows", outer, row, outs)
+
+    def _levels(self) -> Iterable[Task]:
+        """Long rows: for each level of reductions partial results, then their totals."""
+        values = [o.value for o in self.outputs]
+        todo = self._reductions([*values, *(str(c.operands[0]) for c in self.columns)], set())
+        row = self.region.row_axes
+        while todo:
+            ready = [
+                name for name in todo if not self._reductions(self._operands(name), self.saved)
+            ]
+            spaces: dict[tuple[str, ...], list[str]] = {}
+            for name in ready:
+                spaces.setdefault(self.region.statement(name).axes, []).append(name)
+            for outer, names in spaces.items():
+                parts = [self._partial(name, outer, (CHUNK,)) for name in names]
+                yield self._task("chunks", outer, row, parts)
+                yield self._total("rows", outer, (CHUNK,), names, (*outer, CHUNK))
+            self.saved |= set(ready)
+            todo = [name for name in todo if name not in ready]
+        self.wanted = set(self.saved)
+
+    def _operands(self, name: str) -> list[str]:
+        part = self.region.statement(name)
+        return (
+            [o for o in part.operands if isinstance(o, str)] if isinstance(part, Statement) else []
+        )
+
+    def _partial(self, name: str, before: tuple[str, ...], after: tuple[str, ...]) -> Output:
+        part = self.region.statement(name)
+        return Output(f"%{name} in parts", name, part.dtype, (*before, *after))
+
+    def _total(
+        self,
+        kind: str,
+        outer: tuple[str, ...],
+        inner: tuple[str, ...],
+        names: list[str],
+        axes: tuple[str, ...],
+        outputs: Iterable[Output] | None = None,
+    ) -> Task:
+        """The task that reduces partial results to totals."""
+        inputs, body = [], []
+        for name in names:
+            part = self.region.statement(name)
+            assert isinstance(part, Statement)
+            parts = Input(f"%{name} in parts", part.dtype, axes)
+            inputs.append(parts)
+            body.append(
+                Statement(name, part.instruction, (parts.name,), part.dtype, part.axes, (CHUNK,))
+            )
+        if outputs is None:
+            outputs = [Output(f"%{s.name}", s.name, s.dtype, s.axes) for s in body]
+        return Task(kind, outer, inner, tuple(inputs), tuple(body), tuple(outputs))
+
+    # Columns -------------------------------------------------------------------------------------
+
+    def _column_groups(self) -> list[list[Statement]]:
+        """Column reductions that walk along the same axes."""
+        groups: dict[object, list[Statement]] = {}
+        for c in self.columns:
+            groups.setdefault((c.over, c.axes), []).append(c)
+        return list(groups.values())
+
+    def _column_tasks(self, group: list[Statement]) -> tuple[Task, list[Task]]:
+        over, axes = group[0].over, group[0].axes
+        outputs: list[Output] = []
+        later: list[Output] = []
+        for out in self.region.outputs:
+            if out.value in {c.name for c in group}:
+                (outputs if out.axes == axes else later).append(out)
+        kept = [
+            Output(f"%{n}", n, self.region.statement(n).dtype, axes)
+            for n in dict.fromkeys(o.value for o in later)
+        ]
+        finish: list[Task] = []
+        if self.direct:
+            first = self._task("columns", over, axes, [*outputs, *kept])
+        else:
+            first = self._task(
+                "columns", over, axes, [self._partial(c.name, (CHUNK,), axes) for c in group]
+            )
+            names = [c.name for c in group]
+            finish.append(
+                self._total("columns", (CHUNK,), axes, names, (CHUNK, *axes), [*outputs, *kept])
+            )
+        for out in later:  # a total that is repeated along axes which it does not vary along
+            part = Input(f"%{out.value}", self.region.statement(out.value).dtype, axes)
+            given = Output(out.name, part.name, out.dtype, out.axes, out.inplace)
+            finish.append(Task("elements", out.axes[:-1], out.axes[-1:], (part,), (), (given,)))
+        return first, finish
+
+    # One task ------------------------------------------------------------------------------------
+
+    def _task(
+        self, kind: str, outer: tuple[str, ...], inner: tuple[str, ...], outputs: Iterable[Output]
+    ) -> Task:
+        outputs = tuple(outputs)
+        needed = self._needs([o.value for o in outputs], self.saved)
+        inputs = [p for p in self.region.inputs if p.name in needed]
+        body = []
+        for part in self.region.body:
+            if part.name not in needed:
+                continue
+            if part.name in self.saved:
+                inputs.append(Input(part.name, part.dtype, part.axes))
+            else:
+                body.append(part)
+        return Task(kind, outer, inner, tuple(inputs), tuple(body), outputs)

@@ -1,0 +1,343 @@
+"""What all kernels have in common: their heads, places of operands, values and packs.
+
+What is constant in the innermost loop is loaded and computed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eagerflow.codegen.cuda.binding import BROADCAST, PACKED, Layout, Names
+from eagerflow.codegen.cuda.instructions import (
+    Code,
+    Emitter,
+    Operand,
+    c_type,
+    join,
+    literal,
+    memory_type,
+    neutral,
+)
+from eagerflow.codegen.cuda.tasks import CHUNK, Task
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Statement, value_type
+
+__all__ = ["Writer", "variable"]
+
+
+class Writer:
+    """One kernel while it is written; each kind of task has a subclass.
+
+    ``fixed`` are values that the innermost loop does not change. ``known`` are the operands that
+    may be used at the place that is being written.
+    """
+
+    def __init__(
+        self, task: Task, layout: Layout, functions: dict[str, tuple[str, str]], name: str
+    ) -> None:
+        self.task, self.layout, self.name = task, layout, name
+        self.code = Code(functions)
+        self.emit = Emitter(self.code)
+        self.names = Names(task)
+        self.known: dict[str, Operand] = {}
+        self.kept: set[str] = set()  # values of elements that stay in registers for later passes
+        self.walks = dict(zip(self.names.names, layout.walks, strict=True))
+        self.moving = self._find_moving()
+        self.index = "long long" if layout.wide else "unsigned int"
+
+    def _find_moving(self) -> set[str]:
+        """Names of the values that differ from one step of the innermost loop to the next."""
+        found: set[str] = set()
+        for part in self.parts():
+            if isinstance(part, Input):
+                if self.walks[self.names.of(part)] != BROADCAST or part.gather in found:
+                    found.add(part.name)
+            elif part.instruction in ("position", "random_bits"):
+                if self.walks[self.names.of(part)] != BROADCAST or found & set(part.operands):
+                    found.add(part.name)
+            elif part.instruction not in REDUCTIONS and found & set(part.operands):
+                found.add(part.name)
+        return found
+
+    def inputs(self) -> list[Input]:
+        """The inputs, those that are looked up after the others."""
+        return sorted(self.task.inputs, key=lambda p: p.gather is not None)
+
+    def parts(self) -> list[Input | Statement]:
+        """Inputs and statements in an order in which they can be computed."""
+        return [*self.inputs(), *self.task.body]
+
+    # The head ------------------------------------------------------------------------------------
+
+    def numbers(self) -> tuple[str, ...]:
+        """Names of the parameters that are numbers."""
+        names = ["rows", "width"]
+        names += ["chunk"] if self.task.kind in ("chunks", "columns") else []
+        extents = [s for s in self.task.body if s.instruction == "extent"]
+        names += [f"size_{n}" for n in range(len(extents))]
+        names += [f"o_size{n}" for n in range(1, self.layout.outer)]
+        names += [f"i_size{n}" for n in range(1, self.layout.inner)]
+        for part, name in zip(self.names.parts, self.names.names, strict=True):
+            names += [f"{name}_o{n}" for n in range(self.layout.outer)]
+            if self.task.kind == "columns" or self.walks[name] not in (BROADCAST, PACKED):
+                names += [f"{name}_i{n}" for n in range(self.layout.inner)]
+            names += [f"{name}_rows"] if isinstance(part, Input) and part.gather else []
+            names += (
+                [f"{name}_chunk"]
+                if isinstance(part, Output)
+                and CHUNK in part.axes
+                and (CHUNK not in self.task.space)
+                else []
+            )
+        return tuple(names)
+
+    def text(self) -> str:
+        """The whole kernel."""
+        apart = "" if self.task.inplace else " __restrict__"
+        given = []
+        for part, name in zip(self.names.parts, self.names.names, strict=True):
+            if not isinstance(part, Statement):
+                const = "const " if isinstance(part, Input) else ""
+                given.append(
+                    f"{const}{memory_type(part.dtype)} *{apart.strip()}{' ' * bool(apart)}{name}"
+                )
+        given += [f"const long long {n}" for n in self.numbers()]
+        self.body()
+        head = f'extern "C" __global__ void __launch_bounds__({self.layout.threads})'
+        return "\n".join([f"{head} {self.name}(", _wrapped(given), ") {", *self.code.lines, "}"])
+
+    def body(self) -> None:
+        """Append what the kernel does."""
+        raise NotImplementedError
+
+    # Places --------------------------------------------------------------------------------------
+
+    def split_index(self, flat: str, side: str) -> None:
+        """Append the indices along the outer (o) or inner (i) axes of a flat index."""
+        count = self.layout.outer if side == "o" else self.layout.inner
+        rest = flat
+        for n in range(count - 1, 0, -1):
+            size = f"({self.index}){side}_size{n}"
+            self.code.line(f"const {self.index} {side}_rest{n} = {rest} / {size};")
+            self.code.line(f"const {self.index} {side}{n} = {rest} - {side}_rest{n} * {size};")
+            rest = f"{side}_rest{n}"
+        if count:
+            self.code.line(f"const {self.index} {side}0 = {rest};")
+
+    def offset(self, name: str, side: str) -> str:
+        """The elements that indices along the axes of a side lead away from the start."""
+        count = self.layout.outer if side == "o" else self.layout.inner
+        return " + ".join(f"{side}{n} * {name}_{side}{n}" for n in range(count)) or "0"
+
+    def row_places(self) -> None:
+        """Append where each walk begins in the row that is written about."""
+        self.split_index("row", "o")
+        for name in self.names.names:
+            if self.layout.outer:
+                self.code.line(f"const long long {name}_at = {self.offset(name, 'o')};")
+
+    def place(self, name: str, *more: str) -> str:
+        """The offset of a walk in its row, and more."""
+        terms = [f"{name}_at"] if self.layout.outer else []
+        return " + ".join([*terms, *more]) or "0"
+
+    def step(self, name: str, index: str) -> str:
+        """The offset of an element of the row."""
+        if self.walks[name] == BROADCAST or not self.layout.inner:
+            return "0"
+        if self.layout.inner > 1:  # split_index has been written
+            return self.offset(name, "i")
+        return index if self.walks[name] == PACKED else f"({index}) * {name}_i0"
+
+    # Values --------------------------------------------------------------------------------------
+
+    def operand(self, operand: str | Constant) -> Operand:
+        """A value that is known at this place, or a number."""
+        if isinstance(operand, Constant):
+            return literal(operand.value, operand.dtype)
+        return self.known[operand]
+
+    def looked_up(self, part: Input) -> list[str]:
+        """The offset of the row that is looked up, if it is."""
+        if part.gather is None:
+            return []
+        return [f"(long long){self.known[part.gather].text} * {self.names.of(part)}_rows"]
+
+    def load_fixed(self, part: Input) -> None:
+        """Append the load of a value that the innermost loop does not change."""
+        name = self.names.of(part)
+        text = f"widen({name}[{self.place(name, *self.looked_up(part))}])"
+        self.known[part.name] = self._named(text, value_type(part.dtype), part.name)
+
+    def _named(self, text: str, dtype: str, value: str) -> Operand:
+        return self.code.value(text, dtype, variable(value))
+
+    def statement(self, part: Statement, index: str = "") -> None:
+        """Append one statement; ``index`` is the element's in the row."""
+        if part.instruction == "position":
+            name = self.names.of(part)
+            text = f"(long long)({self.place(name, self.step(name, index))})"
+            self.known[part.name] = self._named(text, "int64", part.name)
+        elif part.instruction == "random_bits":
+            name = self.names.of(part)
+            given = ", ".join(self.operand(o).text for o in part.operands)
+            method = "half" if part.dtype == "uint32" else "word"
+            text = f"{name}_draw.{method}({given}, {self.place(name, self.step(name, index))})"
+            self.known[part.name] = self._named(text, part.dtype, part.name)
+        elif part.instruction == "extent":
+            extents = [s.name for s in self.task.body if s.instruction == "extent"]
+            size = Operand(f"size_{extents.index(part.name)}", "int64")
+            self._keep(part, self.emit.convert(size, part.dtype))
+        else:
+            operands: list[Any] = [self.operand(o) for o in part.operands]
+            if part.instruction in ("convert", "bitcast"):
+                operands.append(part.dtype)
+            self._keep(part, getattr(self.emit, part.instruction)(*operands))
+
+    def _keep(self, part: Statement, result: Operand) -> None:
+        """Give a result the name of its value: in its own line, if that is the last one."""
+        name, lines = variable(part.name), self.code.lines
+        begin = f"const {c_type(result.dtype)} {result.text} = "
+        if lines and lines[-1].strip().startswith(begin) and result.text.startswith("t"):
+            lines[-1] = lines[-1].replace(f" {result.text} = ", f" {name} = ", 1)
+            self.known[part.name] = Operand(name, result.dtype)
+        else:
+            self.known[part.name] = self.code.value(result.text, result.dtype, name)
+
+    def draws(self) -> None:
+        """Append a generator's block for each statement that draws from it."""
+        for part in self.task.body:
+            if part.instruction == "random_bits":
+                self.code.line(f"Philox {self.names.of(part)}_draw;")
+
+    def needs(self, names: Iterable[str], also: Iterable[str] = ()) -> list[Input | Statement]:
+        """What must be loaded or computed for these values, in order; known ones are left out."""
+        wanted, todo = set(), [*names]
+        while todo:
+            name = todo.pop()
+            if name in wanted or (name in self.known and name not in also):
+                continue
+            wanted.add(name)
+            part = self.task.part(name)
+            if isinstance(part, Input):
+                todo += [part.gather] if part.gather else []
+            else:
+                todo += [o for o in part.operands if isinstance(o, str)]
+        return [p for p in self.parts() if p.name in wanted]
+
+    def fixed_values(self, names: Iterable[str]) -> None:
+        """Append all that these values need and the innermost loop does not change."""
+        for part in self.needs(names):
+            if part.name in self.moving or (
+                isinstance(part, Statement) and part.instruction in REDUCTIONS
+            ):
+                continue
+            if isinstance(part, Input):
+                self.load_fixed(part)
+            elif all(o in self.known for o in part.operands if isinstance(o, str)):
+                self.statement(part)
+
+    # The innermost loop, of packs ----------------------------------------------------------------
+
+    def is_packed_load(self, part: Input) -> bool:
+        """Whether the elements of a pack are loaded before the loop over them."""
+        return self.layout.inner <= 1 and (part.gather is None or part.gather not in self.moving)
+
+    def load_pack(self, part: Input, into: str) -> None:
+        """Append the load of neighbours of a row, from ``first`` on."""
+        name, lanes = self.names.of(part), self.layout.vector
+        if self.walks[name] == PACKED:
+            start = f"{name} + {self.place(name, *self.looked_up(part), 'first')}"
+            self.code.line(f"load_pack<{lanes}>({into}, {start}, count);")
+        else:
+            start = f"{name} + {self.place(name, *self.looked_up(part), f'first * {name}_i0')}"
+            self.code.line(f"load_each<{lanes}>({into}, {start}, {name}_i0, count);")
+
+    def load_each(self, part: Input) -> None:
+        """Append the load of one element, where it exists."""
+        name, dtype = self.names.of(part), value_type(part.dtype)
+        place = self.place(name, *self.looked_up(part), self.step(name, "first + k"))
+        text = f"k < count ? widen({name}[{place}]) : ({c_type(dtype)})0"
+        self.known[part.name] = self._named(text, dtype, part.name)
+
+    def count(self, end: str) -> None:
+        """Append how many elements of the pack exist."""
+        lanes = self.layout.vector
+        self.code.line(
+            f"const int count = {end} - first < {lanes} ? (int)({end} - first) : {lanes};"
+        )
+
+    def pack(
+        self, reductions: Sequence[Statement], outputs: Sequence[Output], held: dict[str, str]
+    ) -> None:
+        """Append what is done with a pack: loads, the loop over its elements, stores.
+
+        ``held`` are inputs whose packs are loaded already.
+        """
+        roots = [*(str(s.operands[0]) for s in reductions), *(o.value for o in outputs)]
+        parts = self.needs(roots)
+        before = dict(self.known)
+        lanes, packs = self.layout.vector, dict(held)
+        for part in parts:
+            if isinstance(part, Input) and part.name not in held and self.is_packed_load(part):
+                packs[part.name] = f"{variable(part.name)}_pack"
+                self.code.line(f"{c_type(value_type(part.dtype))} {packs[part.name]}[{lanes}];")
+                self.load_pack(part, packs[part.name])
+        for out in outputs:
+            self.code.line(f"{c_type(value_type(out.dtype))} {self.names.of(out)}_pack[{lanes}];")
+        self.code.line("#pragma unroll")
+        self.code.open(f"for (int k = 0; k < {lanes}; ++k)")
+        if self.layout.inner > 1:
+            self.split_index(f"({self.index})(first + k)", "i")
+        for part in parts:
+            if isinstance(part, Statement):
+                self.statement(part, "first + k")
+                if part.name in self.kept:
+                    name = variable(part.name)
+                    self.code.line(f"{name}_row[step][k] = {self.known[part.name].text};")
+            elif part.name in packs:
+                self.known[part.name] = Operand(f"{packs[part.name]}[k]", value_type(part.dtype))
+            else:
+                self.load_each(part)
+        for s in reductions:
+            total = f"{variable(s.name)}_parts[k]"
+            which = join(self.code, s.instruction, s.dtype)
+            # Joining nothing, and not a branch, so that the loop stays straight code.
+            nothing = neutral(s.instruction, s.dtype).text
+            value = f"k < count ? {self.operand(s.operands[0]).text} : {nothing}"
+            self.code.line(f"{total} = {which}({total}, {value});")
+        for out in outputs:
+            self.code.line(f"{self.names.of(out)}_pack[k] = {self.operand(out.value).text};")
+            if self.layout.inner > 1:
+                name = self.names.of(out)
+                place = self.place(name, self.step(name, ""))
+                self.code.line(f"if (k < count) narrow({name}[{place}], {name}_pack[k]);")
+        self.code.close()
+        for out in outputs if self.layout.inner <= 1 else ():
+            self._store_pack(out)
+        self.known = before
+
+    def _store_pack(self, out: Output) -> None:
+        name, lanes = self.names.of(out), self.layout.vector
+        if self.walks[name] == PACKED:
+            start = f"{name} + {self.place(name, 'first')}"
+            self.code.line(f"store_pack<{lanes}>({start}, {name}_pack, count);")
+        else:
+            step = f"{name}_i0" if self.layout.inner else "0ll"
+            start = f"{name} + {self.place(name, f'first * {step}')}"
+            self.code.line(f"store_each<{lanes}>({start}, {name}_pack, {step}, count);")
+
+
+def variable(name: str) -> str:
+    """The name of a value in the code."""
+    return "v_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+
+
+def _wrapped(parts: Iterable[str]) -> str:
+    """Parameters in lines of no more than a hundred characters."""
+    lines = [""]
+    for part in parts:
+        if len(lines[-1]) + len(part) > 92:
+            lines.append("")
+        lines[-1] += f"{part}, "
+    return "\n".join(f"    {line.rstrip()}" for line in lines).rstrip(",")

@@ -1,0 +1,175 @@
+"""The scalar instructions: what generated kernels and element-wise ops may do to one element.
+
+The set is small, closed and typed. A scalar rule is a function of a namespace ``s`` that has
+these names, and of one operand per argument: ``lambda s, x: s.multiply(x, s.sigmoid(x))``. The
+namespace decides what calling them means: a region's builder writes them down, the emitters
+of ``llvm`` and ``cuda`` turn them into code, ``NUMPY`` computes on NumPy arrays.
+
+The elementary functions among them are not known to any machine: ``functions/`` writes each one
+in terms of the other instructions, once for all kinds of generated code.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.numpy import special
+
+__all__ = [
+    "INSTRUCTIONS",
+    "NUMPY",
+    "TYPES",
+    "ArrayInstructions",
+    "Instruction",
+    "instructions",
+    "is_float",
+]
+
+TYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+)
+"""The types of values. float16 and bfloat16 exist in memory only: values of them are float32."""
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a type of ``TYPES`` holds floating-point numbers."""
+    return dtype.startswith("float")
+
+
+class Instruction(NamedTuple):
+    """A scalar instruction: number of operands, types it takes, type it gives, NumPy's function.
+
+    ``takes`` is "number", "float", "integer" (with bool), "bool" or "any"; all operands have
+    one type, but that a select's first is bool. ``gives`` is "same" (the type of the last
+    operand), "bool", or "stated" (an attribute names it).
+    """
+
+    operands: int
+    takes: str
+    gives: str
+    numpy: str | None
+
+
+def _rows(takes: str, gives: str, operands: int, names: str) -> dict[str, Instruction]:
+    """Instructions of one signature; ``name=other`` is how NumPy calls it, ``name=`` lacks it."""
+    found = {}
+    for word in names.split():
+        name, given, numpy = word.partition("=")
+        found[name] = Instruction(operands, takes, gives, (numpy or None) if given else name)
+    return found
+
+
+INSTRUCTIONS: dict[str, Instruction] = {
+    **_rows("number", "same", 1, "negative abs sign square"),
+    **_rows("number", "same", 2, "add subtract multiply floor_divide remainder maximum minimum"),
+    **_rows("float", "same", 1, "floor ceil trunc round=rint sqrt reciprocal rsqrt="),
+    **_rows("float", "same", 2, "divide copysign fmod nextafter hypot"),
+    **_rows("float", "same", 3, "fma="),
+    **_rows("any", "bool", 2, "equal not_equal less less_equal greater greater_equal"),
+    **_rows("float", "bool", 1, "isfinite isinf isnan signbit"),
+    **_rows("bool", "bool", 1, "logical_not"),
+    **_rows("bool", "bool", 2, "logical_and logical_or logical_xor"),
+    **_rows("integer", "same", 1, "bitwise_invert"),
+    **_rows("integer", "same", 2, "bitwise_and bitwise_or bitwise_xor"),
+    **_rows("integer", "same", 2, "bitwise_left_shift bitwise_right_shift quotient="),
+    **_rows("any", "same", 3, "select=where"),
+    **_rows("any", "stated", 1, "convert= bitcast="),
+    # Elementary and special functions, written out in functions/.
+    **_rows("float", "same", 1, "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"),
+    **_rows("float", "same", 1, "asin=arcsin acos=arccos atan=arctan"),
+    **_rows("float", "same", 1, "asinh=arcsinh acosh=arccosh atanh=arctanh"),
+    **_rows("float", "same", 1, "erf= erfc= lgamma= sigmoid="),
+    **_rows("float", "same", 2, "power atan2=arctan2"),
+}
+
+
+class ArrayInstructions:
+    """The instructions on arrays of NumPy or a library like it; what that lacks is spelled out."""
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def __getattr__(self, name: str) -> Any:
+        instruction = INSTRUCTIONS.get(name)
+        if instruction is None or instruction.numpy is None:
+            raise AttributeError(f"{name!r} is not a scalar instruction that NumPy computes")
+        return getattr(self.xp, instruction.numpy)
+
+    # Along rows, which lie along the last axis.
+
+    def max(self, x: Any, axes: str) -> Any:
+        """The largest element of each row."""
+        return self.xp.max(x, axis=-1, keepdims=True, initial=-self.xp.inf)
+
+    def sum(self, x: Any, axes: str) -> Any:
+        """The sum of each row."""
+        return self.xp.sum(x, axis=-1, keepdims=True)
+
+    def mean(self, x: Any, axes: str) -> Any:
+        """The mean of each row."""
+        return self.xp.mean(x, axis=-1, keepdims=True)
+
+    # What NumPy lacks.
+
+    def fma(self, a: Any, b: Any, c: Any) -> Any:
+        """A * b + c, rounded twice."""
+        return a * b + c
+
+    def rsqrt(self, x: Any) -> Any:
+        """1 / sqrt(x)."""
+        return 1 / self.xp.sqrt(x)
+
+    def quotient(self, a: Any, b: Any) -> Any:
+        """Integers divided, rounded towards 0; by 0 gives 0."""
+        xp = self.xp
+        with np.errstate(divide="ignore", over="ignore"):
+            down = xp.floor_divide(a, b)
+            # Rounded down: one more where that was away from 0.
+            found = down + ((down < 0) & (xp.remainder(a, b) != 0))
+            return xp.asarray(found).astype(xp.result_type(a, b))
+
+    def convert(self, x: Any, dtype: str) -> Any:
+        """The value in another type."""
+        return self.xp.asarray(x).astype(dtype)
+
+    def bitcast(self, x: Any, dtype: str) -> Any:
+        """The bits as another type of the same size."""
+        return self.xp.asarray(x).view(dtype)
+
+    def sigmoid(self, x: Any) -> Any:
+        """1 / (1 + exp(-x)); an exponential that overflows gives 0."""
+        return 1 / (1 + self.xp.exp(-x))
+
+    def erf(self, x: Any) -> Any:
+        """The error function."""
+        return special.erf(self.xp, x)
+
+    def erfc(self, x: Any) -> Any:
+        """1 - erf(x)."""
+        return special.erfc(self.xp, x)
+
+    def lgamma(self, x: Any) -> Any:
+        """The logarithm of |gamma(x)|."""
+        return special.lgamma(self.xp, x)
+
+
+@cache
+def instructions(xp: Any) -> ArrayInstructions:
+    """The instructions on arrays of a library."""
+    return ArrayInstructions(xp)
+
+
+NUMPY = instructions(np)

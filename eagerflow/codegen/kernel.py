@@ -1,0 +1,350 @@
+"""Running regions: arrays are checked, outputs allocated, and a way chosen.
+
+    y, = run(region, (x,))
+
+On the CPU a region runs as machine code where llvmlite is there, else by NumPy in tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.cuda import launch as cuda
+from eagerflow.codegen.cuda.binding import Memory
+from eagerflow.codegen.llvm import fixed, launch
+from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
+from eagerflow.codegen.llvm.team import Team
+from eagerflow.codegen.numpy import tiles
+from eagerflow.codegen.region import Input, Output, Region
+from eagerflow.dtypes import as_dtype
+from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.runtime import machine_code
+from eagerflow.runtime.buffers import empty
+
+__all__ = ["Builder", "compute", "fixed_call", "imagined", "run", "sizes_of", "team", "ways"]
+
+Array = np.ndarray[Any, Any]
+
+
+class _Tiles:
+    """The tiles way, with the interface of ``launch.Call``."""
+
+    def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
+        self.region, self.sizes = region, sizes
+
+    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        tiles.compute(self.region, inputs, outputs, self.sizes)
+
+
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.Call, "tiles": _Tiles}
+_PREPARED = 64  # shapes that a region is kept ready for
+
+
+def ways() -> tuple[str, ...]:
+    """The ways that regions can run on this machine's CPU, the preferred one first."""
+    return ("llvm", "tiles") if machine_code.available() else ("tiles",)
+
+
+class _Prepared:
+    """A region for arrays of certain shapes, strides and dtypes: checked, and ready to call."""
+
+    def __init__(
+        self,
+        region: Region,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array] | None,
+        sizes: dict[str, int] | None,
+        way: str,
+    ) -> None:
+        self.sizes = sizes_of(region, inputs, sizes)
+        self.gathers = [
+            (part, number, [p.name for p in region.inputs].index(part.gather))
+            for number, part in enumerate(region.inputs)
+            if part.gather
+        ]
+        self.inplace = [
+            None if p.inplace is None else [i.name for i in region.inputs].index(p.inplace)
+            for p in region.outputs
+        ]
+        self.made = [
+            (tuple(self.sizes[a] for a in p.axes), as_dtype(p.dtype)) for p in region.outputs
+        ]
+        if outputs is None:
+            outputs = [
+                imagined(shape, dtype) if source is None else inputs[source]
+                for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
+            ]
+        _check_outputs(region, outputs, self.sizes)
+        self.replacing = [i for i, source in enumerate(self.inplace) if source is not None]
+        if way == "llvm" and not launch.can_run(region, self.sizes):
+            way = "tiles"
+        self.call = _WAYS[way](region, inputs, outputs, self.sizes)
+
+    def allocate(self, inputs: Sequence[Array]) -> list[Array]:
+        """New arrays for the outputs; one in place of an input is that input's."""
+        return [
+            empty(shape, dtype) if source is None else inputs[source]
+            for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
+        ]
+
+
+def imagined(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None = None) -> Array:
+    """What looks like an array, and has no memory: only its strides are looked at.
+
+    Without ``strides`` it is like a new array.
+    """
+    if strides is None:
+        steps = np.cumprod([dtype.itemsize, *shape[:0:-1]])[::-1] if shape else ()
+        strides = tuple(map(int, steps))
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+
+
+def _prepared(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array] | None,
+    sizes: dict[str, int] | None,
+    way: str | None,
+) -> _Prepared:
+    table: dict[Any, _Prepared] = region.calls
+    try:
+        key = (
+            way,
+            _kinds(inputs),
+            None if outputs is None else _kinds(outputs),
+            None if sizes is None else tuple(sizes.items()),
+        )
+        found = table.get(key)
+    except AttributeError:  # not arrays: the checks say so
+        key, found = None, None
+    if found is None:
+        chosen = way or ways()[0]
+        if chosen not in _WAYS:
+            raise ArgumentError(f"there is no way {way!r}", expected=" or ".join(_WAYS))
+        found = _Prepared(region, inputs, outputs, sizes, chosen)
+        if len(table) >= _PREPARED:
+            table.clear()
+        table[key] = found
+    for part, number, index in found.gathers:
+        _check_rows(region, part, inputs[number], inputs[index])
+    return found
+
+
+def _kinds(arrays: Sequence[Array]) -> tuple[Any, ...]:
+    """What a call is prepared for; the type too, as other libraries' arrays have dtypes alike."""
+    return tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
+
+
+def run(
+    region: Region,
+    inputs: Sequence[Array],
+    sizes: dict[str, int] | None = None,
+    way: str | None = None,
+) -> Sequence[Array]:
+    """The outputs of a region, in new arrays; ``inputs`` are NumPy arrays in its order.
+
+    An output in place of an input is that input's array; ``sizes`` gives the extents of axes
+    along which no input lies. Raises DTypeError, ShapeError, IndexRangeError (rows looked up)
+    and ArgumentError as ``compute`` does.
+    """
+    prepared = _prepared(region, inputs, None, sizes, way)
+    outputs = prepared.allocate(inputs)
+    for number in prepared.replacing:
+        _check_memory(region, inputs, outputs, number)
+    _note(region, inputs, outputs, prepared.sizes)
+    prepared.call(inputs, outputs)
+    return outputs
+
+
+def compute(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    sizes: dict[str, int] | None = None,
+    way: str | None = None,
+) -> None:
+    """Fill the arrays ``outputs`` with what a region computes from ``inputs``.
+
+    Raises DTypeError and ShapeError for arrays that are not as the region says, IndexRangeError
+    for rows that do not exist, ArgumentError for outputs that share memory with something else
+    than the input in whose place they are.
+    """
+    prepared = _prepared(region, inputs, outputs, sizes, way)
+    for number in range(len(outputs)):
+        _check_memory(region, inputs, outputs, number)
+    _note(region, inputs, outputs, prepared.sizes)
+    prepared.call(inputs, outputs)
+
+
+def fixed_call(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    sizes: dict[str, int],
+    strides: Sequence[Sequence[int]],
+    offsets: Sequence[int] = (),
+    way: str | None = None,
+) -> Callable[[Sequence[Array], Sequence[Array]], int] | None:
+    """A function of arrays of these very shapes and dtypes, which costs about a microsecond.
+
+    ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written
+    from their first element on, ``offsets`` bytes later for an input, so that other views of
+    the same memory do as well. ``strides`` are what the first inputs of a call must have: else
+    the function does nothing and gives 1. None where the region has to run with views as they
+    are. Raises as ``compute`` does.
+    """
+    prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
+    if isinstance(prepared.call, launch.Call) and fixed.possible(prepared.call):
+        return fixed.FixedCall(prepared.call, strides, offsets)
+    return None
+
+
+def can_wait(call: Any) -> bool:
+    """Whether a fixed call can be made ready now and run later, in place where nobody looks."""
+    return isinstance(call, fixed.FixedCall) and call.can_wait and counts_lie_open()
+
+
+def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Team, Holders]:
+    """What runs jobs of fixed calls, and what asks who holds the arrays that they write over."""
+    return Team([job.address for job in jobs], list(jobs)), Holders(count, objects, arrays)
+
+
+# Looking -----------------------------------------------------------------------------------------
+
+_watched: list[Any] | None = None
+
+
+def _note(*call: Any) -> None:
+    listed = _watched  # another thread may end it at any moment
+    if listed is not None:
+        listed.append(call)
+
+
+def watch(calls: list[Any] | None) -> None:
+    """Append what is run to a list from now on; None ends it."""
+    global _watched
+    _watched = calls
+
+
+def text_of(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+    sizes: dict[str, int],
+    code: str,
+) -> str:
+    """A region, or the code made of it for such arrays: "llvm", "assembly" or "cuda"."""
+    if code == "region":
+        return str(region)
+    if code == "cuda":
+        places = [Memory(0, a.strides) for a in (*inputs, *outputs)]
+        return cuda.prepare(region, places, sizes).text
+    call = launch.Call(region, inputs, outputs, sizes)
+    text = launch.intermediate if code == "llvm" else launch.assembly
+    return text(region, call.launch.binding.layout, call.launch.variant)
+
+
+# Checks ------------------------------------------------------------------------------------------
+
+
+def sizes_of(
+    region: Region, inputs: Sequence[Array], given: dict[str, int] | None = None
+) -> dict[str, int]:
+    """The extent of each axis, from the inputs' shapes; raises where they do not fit."""
+    if len(inputs) != len(region.inputs):
+        _refuse(region, ArgumentError, f"{len(region.inputs)} inputs, not {len(inputs)}")
+    sizes = dict(region.sizes) | (given or {})
+    for part, array in zip(region.inputs, inputs, strict=True):
+        _check_type(region, part, array)
+        for at, (axis, size) in enumerate(zip(part.axes, array.shape, strict=True)):
+            if part.gather and at == 0:
+                continue
+            if sizes.setdefault(axis, size) != size:
+                _refuse(
+                    region,
+                    ShapeError,
+                    f"axis {axis} has size {sizes[axis]} elsewhere, and "
+                    f"{size} in {part.name}, whose shape is {array.shape}",
+                )
+    missing = [a for a in region.axes if a not in sizes]
+    if missing:
+        _refuse(region, ShapeError, f"no input tells the size of {', '.join(missing)}")
+    return sizes
+
+
+def _check_type(region: Region, part: Input | Output, array: Array) -> None:
+    if not isinstance(array, np.ndarray):
+        _refuse(region, DeviceError, f"{part.name} is a {type(array).__name__}, not a NumPy array")
+    if array.dtype.name != part.dtype or not array.dtype.isnative:
+        _refuse(region, DTypeError, f"{part.name} has dtype {array.dtype}, not {part.dtype}")
+    if array.ndim != len(part.axes):
+        _refuse(
+            region,
+            ShapeError,
+            f"{part.name} has shape {array.shape}, which is not one size for each of {part.axes}",
+        )
+
+
+def _check_rows(region: Region, part: Input, array: Array, index: Array) -> None:
+    if index.size and (index.min() < 0 or index.max() >= array.shape[0]):
+        _refuse(
+            region,
+            IndexRangeError,
+            f"{part.gather} holds numbers from {index.min()} to "
+            f"{index.max()}, and {part.name} has {array.shape[0]} rows",
+        )
+
+
+def _check_outputs(region: Region, outputs: Sequence[Array], sizes: dict[str, int]) -> None:
+    if len(outputs) != len(region.outputs):
+        _refuse(region, ArgumentError, f"{len(region.outputs)} outputs, not {len(outputs)}")
+    for part, array in zip(region.outputs, outputs, strict=True):
+        _check_type(region, part, array)
+        shape = tuple(sizes[a] for a in part.axes)
+        if array.shape != shape:
+            _refuse(region, ShapeError, f"{part.name} has shape {array.shape}, not {shape}")
+        shared = any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True))
+        if shared and array.size:
+            _refuse(region, ArgumentError, f"{part.name} has several elements in one place")
+
+
+def _check_memory(
+    region: Region, inputs: Sequence[Array], outputs: Sequence[Array], number: int
+) -> None:
+    part, array = region.outputs[number], outputs[number]
+    if not array.flags.writeable:
+        _refuse(region, ArgumentError, f"{part.name} cannot be written to", part)
+    for source, other in zip(region.inputs, inputs, strict=True):
+        if source.name == part.inplace and _same_place(array, other):
+            continue
+        if _overlap(array, other):
+            _refuse(region, ArgumentError, f"{part.name} shares memory with {source.name}", part)
+    for second, other in zip(region.outputs[:number], outputs[:number], strict=True):
+        if _overlap(array, other):
+            _refuse(region, ArgumentError, f"{part.name} shares memory with {second.name}", part)
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True  # strides so entangled that nobody needs them
+
+
+def _same_place(a: Array, b: Array) -> bool:
+    start = a.__array_interface__["data"][0], a.strides
+    return bool(start == (b.__array_interface__["data"][0], b.strides) and a.shape == b.shape)
+
+
+def _refuse(region: Region, kind: Any, message: str, part: Output | None = None) -> None:
+    lines = str(region).splitlines()
+    for i, line in enumerate(lines):
+        if part is not None and line.strip() == str(part):
+            lines[i] = f"> {line.strip()}   <-- here"
+    raise kind("\n    ".join([message, *lines]), op=f"region {region.name}")

@@ -1,0 +1,196 @@
+"""Layouts: how the operands of a region lie in memory, as far as code depends on it.
+
+Axes that lie behind each other in all operands become one, so a kernel of contiguous arrays is
+a loop over one axis, whatever their rank. What is left is rows, walked along any number of
+outer axes, and the elements of a row along one inner axis, whose stride decides how vectors are
+loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.region import Input, Output, Region
+
+__all__ = ["Binding", "Layout", "bind", "collapse", "operands_of", "sideways", "straight"]
+
+BROADCAST, UNIT, STRIDED = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What code is written for: the number of outer axes, and each operand's inner stride."""
+
+    outer: int
+    inner: tuple[int, ...]
+
+    def __str__(self) -> str:
+        kinds = "".join("01s"[kind] for kind in self.inner)
+        return f"{self.outer} outer axes, inner strides {kinds}"
+
+
+@dataclass
+class Binding:
+    """A region's operands at one call: extents, strides in bytes, and the layout they have."""
+
+    layout: Layout
+    rows: int
+    width: int
+    extents: list[int]
+    strides: list[tuple[list[int], int]]  # of each operand: along the outer axes, the inner axis
+    side: int = 1  # places along the axis of vectors, where that is not the inner one
+    steps: list[int] | None = None  # strides along it
+
+
+def operands_of(region: Region) -> tuple[Input | Output, ...]:
+    """Inputs, then those outputs that are written element by element or row by row."""
+    columns = {s.name for s in region.body if region.is_column_reduction(s)}
+    return (*region.inputs, *(o for o in region.outputs if o.value not in columns))
+
+
+def bind(
+    region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
+) -> Binding | None:
+    """How the arrays of ``operands_of(region)`` are walked over, each given with its axes.
+
+    None where the axes of a row don't lie behind each other in some operand, so that no single
+    stride leads from each element of a row to the next.
+    """
+    axes, parts = region.axes, operands_of(region)
+    strides = [
+        _full_strides(part, array, own, axes)
+        for part, (array, own) in zip(parts, operands, strict=True)
+    ]
+    extents = [sizes[a] for a in axes]
+    split = len(axes) - len(region.row_axes)
+    inner = _at_least_one(collapse(extents[split:], [s[split:] for s in strides]))
+    if len(inner[0]) > 1:
+        return None
+    outer = _at_least_one(collapse(extents[:split], [s[:split] for s in strides]))
+    width, inner_strides = inner[0][0], [s[0] for s in inner[1]]
+    varies = [not set(region.row_axes).isdisjoint(p.axes) for p in parts]
+    if not region.reduces:
+        outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
+    kinds = tuple(
+        # Along an axis of size 1 no stride means anything.
+        (UNIT if own else BROADCAST)
+        if width == 1
+        else BROADCAST
+        if s == 0
+        else UNIT
+        if s == a.itemsize
+        else STRIDED
+        for s, (a, _), own in zip(inner_strides, operands, varies, strict=True)
+    )
+    rows = prod(outer[0])
+    return Binding(
+        Layout(len(outer[0]), kinds),
+        rows,
+        width,
+        outer[0],
+        list(zip(outer[1], inner_strides, strict=True)),
+    )
+
+
+def _full_strides(
+    part: Input | Output, array: Any, own: tuple[str, ...], axes: tuple[str, ...]
+) -> list[int]:
+    """Byte strides along all axes; 0 where it does not vary, and along the axis looked up."""
+    strides = dict(zip(own, array.strides, strict=True))
+    if isinstance(part, Input) and part.gather:
+        strides[part.axes[0]] = 0
+    sizes = dict(zip(own, array.shape, strict=True))
+    return [strides.get(a, 0) if sizes.get(a) != 1 else 0 for a in axes]
+
+
+def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
+    """The same walk with vectors along the last outer axis, and rows along the others.
+
+    ``rows`` no longer counts the rows of the region, but those of its outer axes before that.
+    """
+    side = binding.extents[-1]
+    steps = [outer[-1] for outer, _ in binding.strides]
+    kinds = tuple(
+        BROADCAST if s == 0 else UNIT if s == size else STRIDED
+        for s, size in zip(steps, item_sizes, strict=True)
+    )
+    rest = binding.extents[:-1] or [1]
+    strides = [(outer[:-1] or [0], inner) for outer, inner in binding.strides]
+    return Binding(Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps)
+
+
+def straight(
+    region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
+) -> list[tuple[Any, tuple[str, ...]]]:
+    """The operands, those that no single stride leads through in contiguous copies.
+
+    Copies of outputs have nothing in them yet.
+    """
+    found = []
+    for part, (array, own) in zip(operands_of(region), operands, strict=True):
+        inner = [a for a in region.row_axes if sizes[a] != 1]
+        steps = dict(zip(own, array.strides, strict=True))
+        expected, fits = None, True
+        for axis in reversed(inner):
+            step = steps.get(axis, 0)
+            fits = fits and expected in (None, step)
+            expected = step * sizes[axis]
+        if fits:
+            found.append((array, own))
+            continue
+        wanted = tuple(a for a in region.axes if a in own or a in region.row_axes)
+        first = isinstance(part, Input) and part.gather is not None
+        shape = [array.shape[own.index(a)] if a in own else 1 for a in wanted]
+        full = [array.shape[0] if first and a == own[0] else sizes[a] for a in wanted]
+        spread = np.broadcast_to(array.reshape(shape), full)
+        copy = np.empty_like(spread, order="C", subok=False)
+        if isinstance(part, Input):
+            copy[...] = spread
+        found.append((copy, wanted))
+    return found
+
+
+def collapse(extents: list[int], strides: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """The same walk over as few axes as can be; over none where there is one element."""
+    kept: list[int] = []
+    found: list[list[int]] = [[] for _ in strides]
+    for i in range(len(extents) - 1, -1, -1):
+        size = extents[i]
+        if size == 1:
+            continue
+        if kept and all(s[i] == f[0] * kept[0] for s, f in zip(strides, found, strict=True)):
+            kept[0] *= size
+            continue
+        kept.insert(0, size)
+        for s, f in zip(strides, found, strict=True):
+            f.insert(0, s[i])
+    return kept, found
+
+
+def _at_least_one(
+    walk: tuple[list[int], list[list[int]]],
+) -> tuple[list[int], list[list[int]]]:
+    extents, strides = walk
+    return walk if extents else ([1], [[0] for _ in strides])
+
+
+def _joined(
+    outer: tuple[list[int], list[list[int]]], width: int, inner: list[int], varies: list[bool]
+) -> tuple[tuple[list[int], list[list[int]]], int, list[int]]:
+    """Without reductions, the last outer axis may become part of the inner one.
+
+    What is one number for each row must stay that.
+    """
+    extents, strides = outer
+    last = [s[-1] for s in strides]
+    if width == 1 and all(own or s == 0 for own, s in zip(varies, last, strict=True)):
+        inner = last
+    elif width == 1 or any(s != i * width for s, i in zip(last, inner, strict=True)):
+        return outer, width, inner
+    rest = ([*extents[:-1]] or [1], [s[:-1] or [0] for s in strides])
+    return rest, width * extents[-1], inner

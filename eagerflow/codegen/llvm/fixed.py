@@ -1,0 +1,356 @@
+"""Calls whose arrays differ in nothing but their addresses, at the least cost.
+
+All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory for
+what it keeps. A few machine instructions look whether the arrays have the strides that they
+should have, fetch the addresses from the arrays themselves, set the counters to zero and run
+the kernel, so that a call from Python is one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.driver import LINE
+from eagerflow.codegen.llvm.team import Team, library
+from eagerflow.codegen.reductions import identity, ufunc
+from eagerflow.runtime import threads
+
+__all__ = ["FixedCall", "possible"]
+
+# A job: what runs, its three arguments, how many counters and operands there are; how many of
+# have their strides looked at, and where their number of axes and their strides are; the type of
+# arrays; then for each operand its slot in the frame, what to add to its address, the array.
+_HEAD = 9
+_TYPE = launch.HEAD - 8  # where an object has the address of its type
+_STRIDES = launch.HEAD + 24  # where an array has the address of its strides
+_TEXT = """
+define void @fill(ptr %job) nounwind {{
+entry:
+  %at_frame = getelementptr i64, ptr %job, i64 1
+  %frame = load ptr, ptr %at_frame, align 8
+  %at_counters = getelementptr i64, ptr %job, i64 3
+  %counters = load ptr, ptr %at_counters, align 8
+  %at_lines = getelementptr i64, ptr %job, i64 4
+  %lines = load i64, ptr %at_lines, align 8
+  %at_count = getelementptr i64, ptr %job, i64 5
+  %count = load i64, ptr %at_count, align 8
+  %slots = getelementptr i64, ptr %job, i64 {head}
+  %offsets = getelementptr i64, ptr %slots, i64 %count
+  %arrays = getelementptr i64, ptr %offsets, i64 %count
+  br label %operand
+operand:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %place ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %place, label %zero
+place:
+  %at_slot = getelementptr i64, ptr %slots, i64 %k
+  %slot = load i64, ptr %at_slot, align 8
+  %at_offset = getelementptr i64, ptr %offsets, i64 %k
+  %offset = load i64, ptr %at_offset, align 8
+  %at_array = getelementptr i64, ptr %arrays, i64 %k
+  %array = load ptr, ptr %at_array, align 8
+  %at_data = getelementptr i8, ptr %array, i64 {field}
+  %data = load i64, ptr %at_data, align 8
+  %where = add i64 %data, %offset
+  %target = getelementptr i64, ptr %frame, i64 %slot
+  store i64 %where, ptr %target, align 8
+  %k_next = add i64 %k, 1
+  br label %operand
+zero:
+  %i = phi i64 [ 0, %operand ], [ %i_next, %reset ]
+  %left = icmp ult i64 %i, %lines
+  br i1 %left, label %reset, label %done
+reset:
+  %word = mul i64 %i, {line}
+  %counter = getelementptr i64, ptr %counters, i64 %word
+  store i64 0, ptr %counter, align 8
+  %i_next = add i64 %i, 1
+  br label %zero
+done:
+  ret void
+}}
+
+define i64 @differs(ptr %job) nounwind {{
+entry:
+  %at_count = getelementptr i64, ptr %job, i64 5
+  %count = load i64, ptr %at_count, align 8
+  %skipped = mul i64 %count, 2
+  %slots = getelementptr i64, ptr %job, i64 {head}
+  %arrays = getelementptr i64, ptr %slots, i64 %skipped
+  %at_looked = getelementptr i64, ptr %job, i64 6
+  %looked = load i64, ptr %at_looked, align 8
+  %at_table = getelementptr i64, ptr %job, i64 7
+  %table = load ptr, ptr %at_table, align 8
+  %at_type = getelementptr i64, ptr %job, i64 8
+  %type = load i64, ptr %at_type, align 8
+  br label %object
+object:
+  %i = phi i64 [ 0, %entry ], [ %i_next, %typed ]
+  %others = icmp ult i64 %i, %count
+  br i1 %others, label %typed, label %operand
+typed:
+  %at_object = getelementptr i64, ptr %arrays, i64 %i
+  %object_here = load ptr, ptr %at_object, align 8
+  %at_own_type = getelementptr i8, ptr %object_here, i64 {type}
+  %own_type = load i64, ptr %at_own_type, align 8
+  %i_next = add i64 %i, 1
+  %array_too = icmp eq i64 %own_type, %type
+  br i1 %array_too, label %object, label %different
+operand:
+  %k = phi i64 [ 0, %object ], [ %k_next, %equal ]
+  %wanted = phi ptr [ %table, %object ], [ %wanted_next, %equal ]
+  %more = icmp ult i64 %k, %looked
+  br i1 %more, label %look, label %none
+look:
+  %axes = load i64, ptr %wanted, align 8
+  %wanted_first = getelementptr i64, ptr %wanted, i64 1
+  %wanted_next = getelementptr i64, ptr %wanted_first, i64 %axes
+  %at_array = getelementptr i64, ptr %arrays, i64 %k
+  %array = load ptr, ptr %at_array, align 8
+  %at_strides = getelementptr i8, ptr %array, i64 {strides}
+  %own = load ptr, ptr %at_strides, align 8
+  br label %axis
+axis:
+  %j = phi i64 [ 0, %look ], [ %j_next, %compare ]
+  %inside = icmp ult i64 %j, %axes
+  br i1 %inside, label %compare, label %equal
+compare:
+  %at_one = getelementptr i64, ptr %own, i64 %j
+  %one = load i64, ptr %at_one, align 8
+  %at_other = getelementptr i64, ptr %wanted_first, i64 %j
+  %other = load i64, ptr %at_other, align 8
+  %j_next = add i64 %j, 1
+  %same = icmp eq i64 %one, %other
+  br i1 %same, label %axis, label %different
+equal:
+  %k_next = add i64 %k, 1
+  br label %operand
+different:
+  ret i64 1
+none:
+  ret i64 0
+}}
+
+define i64 @fill_if_fit(ptr %job) nounwind {{
+  %no = call i64 @differs(ptr %job)
+  %fits = icmp eq i64 %no, 0
+  br i1 %fits, label %go, label %done
+go:
+  call void @fill(ptr %job)
+  br label %done
+done:
+  ret i64 %no
+}}
+
+define i64 @start(ptr %job) nounwind {{
+  %no = call i64 @fill_if_fit(ptr %job)
+  %fits = icmp eq i64 %no, 0
+  br i1 %fits, label %go, label %done
+go:
+  %function = load ptr, ptr %job, align 8
+  %at_frame = getelementptr i64, ptr %job, i64 1
+  %frame = load ptr, ptr %at_frame, align 8
+  %at_scratch = getelementptr i64, ptr %job, i64 2
+  %scratch = load ptr, ptr %at_scratch, align 8
+  %at_counters = getelementptr i64, ptr %job, i64 3
+  %counters = load ptr, ptr %at_counters, align 8
+  call void %function(ptr %frame, ptr %scratch, ptr %counters)
+  br label %done
+done:
+  ret i64 %no
+}}
+
+"""
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    """What looks at a job's arrays and fills its frame, and what also runs it.
+
+    They give 0, or 1 where an array is none, or has other strides: then nothing was done.
+    """
+    text = _TEXT.format(head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=LINE)
+    found = library(text, "fill_if_fit", "start")
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+    return kind(found["fill_if_fit"]), kind(found["start"])
+
+
+@cache
+def _open() -> bool:
+    """Whether arrays lie open: their addresses and strides are where they are looked for."""
+    if launch.address is not launch._quick_address:
+        return False
+    probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
+    try:
+        if ctypes.c_uint64.from_address(id(probe) + _TYPE).value != id(np.ndarray):
+            return False
+        place = ctypes.c_uint64.from_address(id(probe) + _STRIDES).value
+        found = (ctypes.c_int64 * probe.ndim).from_address(place)
+    except (ValueError, TypeError):
+        return False
+    return tuple(found) == probe.strides
+
+
+def possible(call: Any) -> bool:
+    """Whether a prepared call needs nothing but its arrays' addresses."""
+    return not (call.copies or call.lookups or call.saved) and _open()
+
+
+class _Job:
+    """All that one run at a time needs besides its arrays."""
+
+    __slots__ = (
+        "address",
+        "counters",
+        "frame",
+        "held",
+        "partial",
+        "partials",
+        "places",
+        "scratch",
+        "team",
+        "threads",
+        "words",
+    )
+
+    def __init__(self, call: FixedCall) -> None:
+        own = call.launch
+        self.threads = call.threads
+        self.frame = own.frame_type.from_buffer_copy(own.template)
+        self.counters = own.code.counters()
+        self.partial: dict[str, Any] = {}
+        self.partials: list[tuple[Any, Any]] = []  # arrays, and the number to fill them with
+        for name, shape in own.column_shapes.items():
+            part: Any = own.region.statement(name)
+            array = self.partial[name] = np.empty(shape, part.dtype)
+            self.partials.append((array, identity(part.instruction, part.dtype)))
+            self.frame[own.at[f"columns_{name}"]] = launch.address(array)
+        self.held = own._reserve(self.frame) if own.variant == "stages" else []
+        self.scratch = 0
+        if own.scratch:
+            if own.variant == "stages":
+                self.scratch = launch.address(self.held[-1])
+            else:
+                self.held = [np.empty(own.scratch + 64, np.uint8)]
+                self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
+        count = len(call.slots)
+        self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
+            call.entry,
+            ctypes.addressof(self.frame),
+            self.scratch,
+            ctypes.addressof(self.counters),
+            len(self.counters) // LINE,
+            count,
+            call.looked,
+            ctypes.addressof(call.strides),
+            id(np.ndarray),
+            *call.slots,
+            *call.offsets,
+        )
+        self.address = ctypes.addressof(self.words)
+        # What is written with each call: one object for each operand.
+        first = self.address + 8 * (_HEAD + 2 * count)
+        self.places: Any = (ctypes.c_int64 * count).from_address(first)
+        apart = own.scratch and own.variant != "stages"  # each thread needs memory of its own
+        held = self.words, self.frame, self.counters, self.held, self.partials, own.code
+        self.team = Team([self.address], held, own.own_scratch if apart else None)
+
+
+class FixedCall:
+    """A ``launch.Call`` for arrays like those that it was made for, whatever their addresses.
+
+    ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
+    to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
+    it was made for. Several threads may call it at once.
+    """
+
+    def __init__(
+        self, call: launch.Call, strides: Sequence[Sequence[int]], offsets: Sequence[int]
+    ) -> None:
+        self.call, self.launch = call, call.launch
+        own = call.launch
+        self.entry: int = ctypes.cast(own.code.function, ctypes.c_void_p).value or 0
+        self.inputs = len(call.region.inputs)
+        self.direct = call.direct
+        self.slots = own.pointers
+        self.offsets = [*offsets, *[0] * (len(self.slots) - len(offsets))]
+        self.threads = own.count if own.parallel else 1
+        table = [n for own in strides for n in (len(own), *own)]
+        self.looked, self.strides = len(strides), (ctypes.c_int64 * len(table))(*table)
+        self._fill, self._start = _functions()
+        self.joins = [self._join(i) for i in call.columns]
+        self._jobs: list[_Job] = [_Job(self)]
+
+    def new_job(self) -> _Job:
+        """What one call at a time needs."""
+        return _Job(self)
+
+    def fill(self, job: _Job, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+        """Make a job ready for arrays, and give 0; 1, and nothing is done, where they differ."""
+        job.places[:] = [*map(id, inputs), *map(id, outputs)]
+        found: int = self._fill(job.address)
+        return found
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether a job is all that has to be run, by any thread, some time after it is filled."""
+        own = self.launch
+        return not self.joins and not (own.scratch and own.variant != "stages")
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+        """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.
+
+        Where an input has other strides, or something is no array, nothing is done, and it
+        gives 1.
+        """
+        try:
+            job = self._jobs.pop()
+        except IndexError:
+            job = _Job(self)
+        if self.joins:
+            given = [*map(id, inputs), *[id(outputs[i]) for i in self.direct]]
+            for array, neutral in job.partials:
+                array.fill(neutral)
+        else:
+            given = [*map(id, inputs), *map(id, outputs)]
+        job.places[:] = given
+        helpers = min(self.threads - 1, threads.helpers()) if self.threads > 1 else 0
+        if helpers:
+            differs: int = self._fill(job.address)
+            if not differs:
+                job.team.run(helpers)
+        else:
+            differs = self._start(job.address)
+        if not differs:
+            for join in self.joins:
+                join(job, outputs)
+        self._jobs.append(job)
+        return differs
+
+    def _join(self, number: int) -> Any:
+        """What brings a column reduction's parts into its output."""
+        call = self.call
+        out = call.region.outputs[number]
+        part: Any = call.region.statement(out.value)
+        blocks, middle, across = self.launch.column_shapes[out.value]
+        reduce = ufunc(part.instruction).reduce
+        if middle * across != prod(call.sizes[a] for a in out.axes) or out.dtype != part.dtype:
+            return lambda job, outputs: call._join_one(job.partial, outputs, number)
+
+        def join(job: _Job, outputs: Sequence[Any]) -> None:
+            lines, result = job.partial[out.value], outputs[number]
+            if not result.flags.c_contiguous:
+                call._join_one(job.partial, outputs, number)
+            elif blocks == 1:
+                result[...] = lines.reshape(result.shape)
+            else:
+                reduce(lines, 0, None, result.reshape(middle, across))
+
+        return join

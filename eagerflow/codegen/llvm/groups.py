@@ -1,0 +1,203 @@
+"""Loops for short rows: a group of rows goes through each pass together.
+
+What is one number for each row, such as the logarithm of its sum, is computed for the whole
+group at once, a lane for each row; and the passes of neighbouring rows, which do not wait for
+each other, keep the processor busy where one short row would let it wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.codegen.llvm.instructions import Operand, llvm_type
+from eagerflow.codegen.llvm.nest import Nest, Place, combine
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Statement
+from eagerflow.codegen.schedule import Pass
+
+__all__ = ["GroupNest"]
+
+
+class GroupNest(Nest):
+    """Writes a kernel that takes as many rows at a time as a vector has lanes."""
+
+    def kernel(self, single: bool) -> str:
+        """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
+        self._begin("kernel")
+        self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
+        if single:
+            self.homes = {}  # vectors of neighbouring rows overlap in an output
+            self._open_columns()
+        with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
+            self._whole_group(single)
+        self._close_columns()
+        self._return()
+        return self.module()
+
+    def _whole_group(self, single: bool) -> None:
+        left = self.code.value(f"sub i64 %r1, {self.group}")
+        full = self.code.value(f"icmp ugt i64 {left}, {self.lanes}")
+        self.members = self.code.value(f"select i1 {full}, i64 {self.lanes}, i64 {left}")
+        self.stacks: dict[str, str] = {}
+        self.vectors = dict(self.fixed)
+        self._read_inputs()
+        self._vector_statements(0)
+        for number, own in enumerate(self.schedule.passes):
+            self.passing = number
+
+            def one_pass(own: Any = own) -> None:
+                if single:
+                    self._single_vector(own)
+                else:
+                    self._sweep(own, "0", "%width")
+                for part in own.reductions:
+                    self._put(part.name, part.dtype, self.row[part.name])
+
+            self._each_row(one_pass)
+            for part in own.reductions:
+                self.vectors[part.name] = self._gather(part.name, part.dtype)
+            self._vector_statements(number + 1)
+        if self.schedule.has_row_results():
+            self._each_row(self._row_results)
+
+    def _single_vector(self, own: Pass) -> None:
+        """A pass over a row that is one vector."""
+        self._comment(own)
+        width = Operand("%width", "int64", 0)
+        mask = self.emit.less(self.memory.iota, width).text
+        place = Place("0", mask)
+        sums = [self._identity(part, self.lanes) for part in own.reductions]
+        self._elements(own, place, sums, 0, 1)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = self._across(part.instruction, total)
+
+    # Columns of rows that are one vector ---------------------------------------------------------
+
+    def _open_columns(self) -> None:
+        """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
+        for part in self.region.body:
+            if self.region.is_column_reduction(part) and self.schedule.varies(
+                str(part.operands[0])
+            ):
+                kind = llvm_type("uint8" if part.dtype == "bool" else part.dtype)
+                room = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
+                self.sums[part.name] = room
+                self.memory.store(room, "0", "", 1, self._identity(part, self.lanes), part.dtype)
+
+    def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
+        if part.name not in self.sums:
+            super()._add_to_column(part, value, place)
+            return
+        room = self.sums[part.name]
+        known = self.memory.load(room, "0", "", 1, part.dtype)
+        counted = self.emit.select(
+            Operand(place.mask, "bool", self.lanes), value, self._identity(part, self.lanes)
+        )
+        total = combine(self.emit, part.instruction, known, counted)
+        self.memory.store(room, "0", "", 1, total, part.dtype)
+
+    def _close_columns(self) -> None:
+        """Add the sums to the line of this block of rows."""
+        width = Operand("%width", "int64", 0)
+        place = Place("0", self.emit.less(self.memory.iota, width).text)
+        sums, self.sums = self.sums, {}
+        for part in self.region.body:
+            room = sums.get(part.name)
+            if room is not None:
+                start = self.code.value("mul i64 %block, %width")
+                line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)
+                self.lines = {part.name: line}
+                value = self.memory.load(room, "0", "", 1, part.dtype)
+                super()._add_to_column(part, value, place)
+
+    # One row after the other -----------------------------------------------------------------
+
+    def _each_row(self, body: Callable[[], None]) -> None:
+        """Write what is done for each row of the group."""
+        with self.code.loop("member", "0", self.members) as (self.member, _):
+            self.r = self.code.value(f"add i64 {self.group}, {self.member}")
+            self.start = self.code.value(f"mul i64 {self.r}, %width")
+            self.row = dict(self.fixed)
+            self._addresses()
+            for name in self.vectors:
+                if name not in self.fixed and name in self.stacks:
+                    self.row[name] = self._get(name)
+            body()
+
+    def _kept_row(self) -> str:
+        return self.member
+
+    # All rows at once ------------------------------------------------------------------------
+
+    def _read_inputs(self) -> None:
+        parts = [
+            p
+            for p in self.region.inputs
+            if p.axes and not self.schedule.varies(p.name) and self._feeds_rows(p.name)
+        ]
+        if not parts:
+            return
+
+        def read() -> None:
+            for part in parts:
+                self._put(part.name, self._type(part.name), self.row[part.name])
+
+        self._each_row(read)
+        for part in parts:
+            self.vectors[part.name] = self._gather(part.name, self._type(part.name))
+
+    def _feeds_rows(self, name: str) -> bool:
+        """Whether another value of the row is computed from it."""
+        return any(
+            name in s.operands and not self.schedule.varies(s.name)
+            for s in self.region.body
+            if s.instruction not in REDUCTIONS
+        )
+
+    def _vector_statements(self, number: int) -> None:
+        for part in self.schedule.row_values(number):
+            if part.name in self.fixed:
+                continue
+            operands = [
+                self._row_operand(o) if isinstance(o, Constant) else self.vectors[o]
+                for o in part.operands
+            ]
+            found = self.emit.splat(self._for_all(part, operands), self.lanes)
+            self.vectors[part.name] = found
+            place = self._stack(part.name, part.dtype)
+            self.memory.store(place, "0", "", 1, found, part.dtype)
+
+    def _for_all(self, part: Statement, operands: list[Operand]) -> Operand:
+        if part.instruction != "position":
+            return self._compute(part, operands)
+        rows = self.emit.add(self.memory.iota, Operand(self.group, "int64", 0))
+        return self._along(part, self.emit.multiply(rows, Operand("%width", "int64", 0)))
+
+    # Between the two -------------------------------------------------------------------------
+
+    def _type(self, name: str) -> str:
+        part = self.region.statement(name)
+        small = isinstance(part, Input) and part.dtype in ("float16", "bfloat16")
+        return "float32" if small else part.dtype
+
+    def _stack(self, name: str, dtype: str) -> str:
+        """Room for a value of each row of the group."""
+        if name not in self.stacks:
+            kind = llvm_type("uint8" if dtype == "bool" else dtype)
+            room = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
+            zero = llvm_type("uint8" if dtype == "bool" else dtype, self.lanes)
+            self.code.entry_line(f"store {zero} zeroinitializer, ptr {room}, align 64")
+            self.stacks[name] = room
+        return self.stacks[name]
+
+    def _put(self, name: str, dtype: str, value: Operand) -> None:
+        place = self.memory.offset(self._stack(name, dtype), self.member, dtype)
+        self.memory.store_one(place, value, dtype)
+
+    def _get(self, name: str) -> Operand:
+        dtype = self._type(name)
+        place = self.memory.offset(self._stack(name, dtype), self.member, dtype)
+        return self.memory.load_one(place, dtype)
+
+    def _gather(self, name: str, dtype: str) -> Operand:
+        return self.memory.load(self._stack(name, dtype), "0", "", 1, dtype)

@@ -1,0 +1,432 @@
+"""The scalar instructions as LLVM's intermediate code, on single values and on vectors."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.functions.table import FUNCTIONS
+from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+
+__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type"]
+
+_TYPES = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "i8",
+    "uint16": "i16",
+    "uint32": "i32",
+    "uint64": "i64",
+    "float16": "half",
+    "bfloat16": "bfloat",
+    "float32": "float",
+    "float64": "double",
+}
+_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
+_BITS = {"bool": 1, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64} | {
+    f"{kind}int{bits}": bits for kind in ("", "u") for bits in (8, 16, 32, 64)
+}
+_OPCODES = {  # float, signed, unsigned; bool counts as unsigned
+    "add": ("fadd", "add", "add"),
+    "subtract": ("fsub", "sub", "sub"),
+    "multiply": ("fmul", "mul", "mul"),
+    "divide": ("fdiv", "", ""),
+    "fmod": ("frem", "", ""),
+    "bitwise_and": ("", "and", "and"),
+    "bitwise_or": ("", "or", "or"),
+    "bitwise_xor": ("", "xor", "xor"),
+    "logical_and": ("", "", "and"),
+    "logical_or": ("", "", "or"),
+    "logical_xor": ("", "", "xor"),
+}
+_COMPARISONS = {
+    "equal": ("oeq", "eq", "eq"),
+    "not_equal": ("une", "ne", "ne"),
+    "less": ("olt", "slt", "ult"),
+    "less_equal": ("ole", "sle", "ule"),
+    "greater": ("ogt", "sgt", "ugt"),
+    "greater_equal": ("oge", "sge", "uge"),
+}
+_INTRINSICS = {  # of floats; those with None have no counterpart for integers
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "fma": "fma",
+    "copysign": "copysign",
+}
+
+
+class Operand(NamedTuple):
+    """A value in the code: its name there, its type, and its lanes (0: it is no vector)."""
+
+    text: str
+    dtype: str
+    lanes: int
+
+
+def llvm_type(dtype: str, lanes: int = 0) -> str:
+    """LLVM's name of a type, or of a vector of it."""
+    return f"<{lanes} x {_TYPES[dtype]}>" if lanes else _TYPES[dtype]
+
+
+def literal(value: Any, dtype: str, lanes: int = 0) -> Operand:
+    """A constant; in a vector all lanes hold it."""
+    if dtype == "bool":
+        text = "true" if value else "false"
+    elif is_float(dtype):
+        # A float constant is written as the bits of the double of the same value.
+        exact = float(np.dtype(dtype).type(value))
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
+    else:
+        text = str(int(value))
+    return Operand(f"splat ({_TYPES[dtype]} {text})" if lanes else text, dtype, lanes)
+
+
+class Code:
+    """The text of a function while it is written: lines, and names that are used once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declarations: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # helpers that the code calls
+        self.current = ""  # the block that is being written
+        self._entry = 0
+        self._count = 0
+
+    def name(self, hint: str = "v") -> str:
+        """A name that no other value or label has."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def line(self, text: str) -> None:
+        """Append a line that gives no value."""
+        self.lines.append(f"  {text}")
+
+    def value(self, text: str) -> str:
+        """Append a line that gives a value; its name."""
+        name = "%" + self.name()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.current = name
+        self.lines.append(f"{name}:")
+        if name == "entry":
+            self._entry = len(self.lines) - 1
+
+    def entry(self, text: str) -> str:
+        """A value that is made where the function begins; its name."""
+        name = "%" + self.name()
+        self.lines[self._entry] += f"\n  {name} = {text}"
+        return name
+
+    def entry_line(self, text: str) -> None:
+        """A line where the function begins, after the values made there before."""
+        self.lines[self._entry] += f"\n  {text}"
+
+    def reserve(self) -> int:
+        """A line that is written later by ``fill``; its number."""
+        self.lines.append("")
+        return len(self.lines) - 1
+
+    def fill(self, line: int, text: str) -> None:
+        """Write a line that was reserved."""
+        self.lines[line] = f"  {text}"
+
+    @contextmanager
+    def loop(
+        self, hint: str, first: str, end: str, step: int = 1, sums: list[Operand] | None = None
+    ) -> Iterator[tuple[str, list[Operand]]]:
+        """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.
+
+        The block under the ``with`` replaces elements of the sums' list by their next values.
+        After it, the list holds what the sums are where the loop has ended.
+        """
+        first_sums = sums or []
+        head, body, done = (self.name(f"{hint}_{word}_") for word in ("head", "body", "end"))
+        before, counter = self.current, "%" + self.name(f"{hint}_")
+        self.line(f"br label %{head}")
+        self.label(head)
+        lines = [self.reserve() for _ in range(1 + len(first_sums))]
+        carried = [x._replace(text="%" + self.name("sum")) for x in first_sums]
+        more = self.value(f"icmp ult i64 {counter}, {end}")
+        self.line(f"br i1 {more}, label %{body}, label %{done}")
+        self.label(body)
+        found = list(carried)
+        yield counter, found
+        after = self.value(f"add i64 {counter}, {step}")
+        self.fill(lines[0], f"{counter} = phi i64 [{first}, %{before}], [{after}, %{self.current}]")
+        for line, held, x, new in zip(lines[1:], carried, first_sums, found, strict=True):
+            kind = llvm_type(held.dtype, held.lanes)
+            text = f"[{x.text}, %{before}], [{new.text}, %{self.current}]"
+            self.fill(line, f"{held.text} = phi {kind} {text}")
+        self.line(f"br label %{head}")
+        self.label(done)
+        found[:] = carried
+
+    def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
+        """Append a call of an external function or intrinsic; the name of its result."""
+        kinds = ", ".join(kind for kind, _ in arguments)
+        self.declarations[function] = f"declare {result} @{function}({kinds})"
+        given = ", ".join(f"{kind} {text}" for kind, text in arguments)
+        return self.value(f"call {result} @{function}({given})")
+
+
+class Emitter:
+    """The scalar instructions, each of which appends code and gives the Operand of its result.
+
+    Operands are Operands or Python numbers, which take the type of the other operand. A single
+    value meets a vector in all of its lanes.
+    """
+
+    def __init__(self, code: Code, avx512: bool = False) -> None:
+        self.code = code
+        self._avx512 = avx512
+
+    def __getattr__(self, name: str) -> Callable[..., Operand]:
+        if name in _OPCODES:
+            return partial(self._binary, _OPCODES[name])
+        if name in _COMPARISONS:
+            return partial(self._compare, _COMPARISONS[name])
+        if name in _INTRINSICS:
+            return partial(self._intrinsic, _INTRINSICS[name])
+        if name in FUNCTIONS:
+            return partial(FUNCTIONS[name], self)
+        raise AttributeError(f"{name!r} is not a scalar instruction")
+
+    # Operands ------------------------------------------------------------------------------------
+
+    def _together(self, operands: tuple[Any, ...]) -> list[Operand]:
+        """Operands of one type and with the same number of lanes."""
+        known = [x for x in operands if isinstance(x, Operand)]
+        lanes = max(x.lanes for x in known)
+        dtype = known[0].dtype
+        found = []
+        for x in operands:
+            if not isinstance(x, Operand):
+                x = literal(x, dtype, lanes)
+            found.append(self.splat(x, lanes))
+        return found
+
+    def splat(self, x: Operand, lanes: int) -> Operand:
+        """A value in all lanes of a vector; a vector stays as it is."""
+        if x.lanes == lanes or not lanes:
+            return x
+        kind, vector = llvm_type(x.dtype), llvm_type(x.dtype, lanes)
+        if not x.text.startswith("%"):
+            return Operand(f"splat ({kind} {x.text})", x.dtype, lanes)
+        one = self.code.value(f"insertelement {vector} poison, {kind} {x.text}, i64 0")
+        mask = f"<{lanes} x i32> zeroinitializer"
+        text = self.code.value(f"shufflevector {vector} {one}, {vector} poison, {mask}")
+        return Operand(text, x.dtype, lanes)
+
+    def constant(self, value: Any, dtype: str) -> Operand:
+        """A number of a type of its own."""
+        return literal(value, dtype)
+
+    # Instructions that LLVM has ------------------------------------------------------------------
+
+    def _binary(self, opcodes: tuple[str, str, str], a: Any, b: Any) -> Operand:
+        a, b = self._together((a, b))
+        opcode = opcodes[_kind_of(a.dtype)]
+        kind = llvm_type(a.dtype, a.lanes)
+        return Operand(self.code.value(f"{opcode} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
+
+    def _compare(self, conditions: tuple[str, str, str], a: Any, b: Any) -> Operand:
+        a, b = self._together((a, b))
+        opcode = "fcmp" if is_float(a.dtype) else "icmp"
+        condition = conditions[_kind_of(a.dtype)]
+        kind = llvm_type(a.dtype, a.lanes)
+        text = self.code.value(f"{opcode} {condition} {kind} {a.text}, {b.text}")
+        return Operand(text, "bool", a.lanes)
+
+    def _intrinsic(self, name: str, *operands: Any) -> Operand:
+        known = self._together(operands)
+        dtype, lanes = known[0].dtype, known[0].lanes
+        if not is_float(dtype):
+            return self._of_integers(name, known)
+        kind = llvm_type(dtype, lanes)
+        full = f"llvm.{name}.{_vector_suffix(dtype, lanes)}"
+        text = self.code.call(kind, full, *((kind, x.text) for x in known))
+        return Operand(text, dtype, lanes)
+
+    def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
+        x = operands[0]
+        kind, suffix = llvm_type(x.dtype, x.lanes), _vector_suffix(x.dtype, x.lanes)
+        signed = _kind_of(x.dtype) == 1
+        if name in ("floor", "ceil", "trunc", "rint"):
+            return x
+        if name == "fabs":
+            if not signed:
+                return x
+            text = self.code.call(kind, f"llvm.abs.{suffix}", (kind, x.text), ("i1", "false"))
+            return Operand(text, x.dtype, x.lanes)
+        if name == "fma":
+            return self.add(self.multiply(x, operands[1]), operands[2])
+        full = f"llvm.{'s' if signed else 'u'}{name[:3]}.{suffix}"
+        text = self.code.call(kind, full, *((kind, o.text) for o in operands))
+        return Operand(text, x.dtype, x.lanes)
+
+    def maximum(self, a: Any, b: Any) -> Operand:
+        """The larger number; NaN if one is. Of two zeros it is either."""
+        return self._extreme("maximum", "ogt", a, b)
+
+    def minimum(self, a: Any, b: Any) -> Operand:
+        """The smaller number; NaN if one is. Of two zeros it is either."""
+        return self._extreme("minimum", "olt", a, b)
+
+    def larger(self, a: Operand, b: Operand) -> Operand:
+        """The larger one of two numbers; where one is NaN, ``b``."""
+        return self.select(self.greater(a, b), a, b)
+
+    def smaller(self, a: Operand, b: Operand) -> Operand:
+        """The smaller one of two numbers; where one is NaN, ``b``."""
+        return self.select(self.less(a, b), a, b)
+
+    def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
+        a, b = self._together((a, b))
+        if not is_float(a.dtype):
+            return self._of_integers(name, [a, b])
+        # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
+        # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
+        larger = self.select(self._compare((condition, "", ""), a, b), a, b)
+        return self.select(self.not_equal(a, a), a, larger)
+
+    def quotient(self, a: Any, b: Any) -> Operand:
+        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
+        a, b = self._together((a, b))
+        zero = self.equal(b, 0)
+        guarded = zero
+        if _kind_of(a.dtype) == 1:
+            least = self.equal(a, -(1 << (_BITS[a.dtype] - 1)))
+            guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
+        # The machine traps on both; divided by 1 the least number is what it wraps to.
+        b = self.select(guarded, 1, b)
+        return self.select(zero, 0, self._binary(("", "sdiv", "udiv"), a, b))
+
+    def negative(self, x: Operand) -> Operand:
+        """The number with its sign changed; integers wrap."""
+        if not is_float(x.dtype):
+            return self.subtract(0, x)
+        kind = llvm_type(x.dtype, x.lanes)
+        return Operand(self.code.value(f"fneg {kind} {x.text}"), x.dtype, x.lanes)
+
+    def select(self, condition: Operand, a: Any, b: Any) -> Operand:
+        """``a`` where the condition holds, else ``b``."""
+        if not isinstance(a, Operand) and not isinstance(b, Operand):
+            raise TypeError("select needs a value of known type")
+        a, b = self._together((a, b)) if isinstance(a, Operand) else self._together((b, a))[::-1]
+        lanes = max(a.lanes, condition.lanes)
+        condition, a, b = (self.splat(x, lanes) for x in (condition, a, b))
+        kind = llvm_type(a.dtype, lanes)
+        bits = llvm_type("bool", lanes)
+        line = f"select {bits} {condition.text}, {kind} {a.text}, {kind} {b.text}"
+        return Operand(self.code.value(line), a.dtype, lanes)
+
+    def logical_not(self, x: Operand) -> Operand:
+        """Whether it does not hold."""
+        return self.logical_xor(x, True)
+
+    def bitwise_invert(self, x: Operand) -> Operand:
+        """All bits changed."""
+        return self.bitwise_xor(x, True if x.dtype == "bool" else -1)
+
+    def bitwise_left_shift(self, x: Operand, count: Any) -> Operand:
+        """Bits moved up; counts beyond the width give 0."""
+        return self._shift("shl", x, count)
+
+    def bitwise_right_shift(self, x: Operand, count: Any) -> Operand:
+        """Bits moved down; signed numbers keep their sign."""
+        return self._shift("ashr" if _kind_of(x.dtype) == 1 else "lshr", x, count)
+
+    def _shift(self, opcode: str, x: Operand, count: Any) -> Operand:
+        bits = _BITS[x.dtype]
+        x, by = self._together((x, count))
+        kind = llvm_type(x.dtype, x.lanes)
+        if not isinstance(count, int):
+            # LLVM leaves shifts by the width and more undefined; NumPy does not.
+            beyond = literal(bits - 1, x.dtype, x.lanes)
+            wide = self._compare(("", "ugt", "ugt"), by, beyond)
+            inside = self.select(wide, beyond, by)
+            moved = self.code.value(f"{opcode} {kind} {x.text}, {inside.text}")
+            result = Operand(moved, x.dtype, x.lanes)
+            return result if opcode == "ashr" else self.select(wide, 0, result)
+        moved = self.code.value(f"{opcode} {kind} {x.text}, {by.text}")
+        return Operand(moved, x.dtype, x.lanes)
+
+    def scale(self, x: Operand, exponent: Operand) -> Operand | None:
+        """A number times 2^exponent, rounded once; None where no instruction does that."""
+        bits = x.lanes * _BITS[x.dtype]
+        if not self._avx512 or bits not in (128, 256, 512):
+            return None
+        kind = llvm_type(x.dtype, x.lanes)
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if x.dtype == 'float32' else 'pd'}.{bits}"
+        mask = f"i{max(x.lanes, 8)}"
+        given = [(kind, x.text), (kind, exponent.text), (kind, "zeroinitializer"), (mask, "-1")]
+        if bits == 512:
+            given.append(("i32", "4"))  # rounded as everything else is
+        return Operand(self.code.call(kind, name, *given), x.dtype, x.lanes)
+
+    # Types ---------------------------------------------------------------------------------------
+
+    def convert(self, x: Operand, dtype: str) -> Operand:
+        """The value in another type; floats beyond an integer's range give its nearest end."""
+        if dtype == x.dtype:
+            return x
+        if dtype == "bool":
+            return self.not_equal(x, 0)
+        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
+        if is_float(x.dtype) and not is_float(dtype):
+            sign = "s" if _kind_of(dtype) == 1 else "u"
+            name = f"llvm.fpto{sign}i.sat.{_vector_suffix(dtype, x.lanes)}"
+            name += f".{_vector_suffix(x.dtype, x.lanes)}"
+            return Operand(self.code.call(target, name, (source, x.text)), dtype, x.lanes)
+        opcode = _conversion(x.dtype, dtype)
+        text = self.code.value(f"{opcode} {source} {x.text} to {target}")
+        return Operand(text, dtype, x.lanes)
+
+    def bitcast(self, x: Operand, dtype: str) -> Operand:
+        """The bits as another type of the same size."""
+        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
+        if source == target:
+            return Operand(x.text, dtype, x.lanes)
+        text = self.code.value(f"bitcast {source} {x.text} to {target}")
+        return Operand(text, dtype, x.lanes)
+
+
+def _kind_of(dtype: str) -> int:
+    """0 for floats, 1 for signed integers, 2 for unsigned ones and bool."""
+    return 0 if is_float(dtype) else 1 if dtype.startswith("int") else 2
+
+
+def _vector_suffix(dtype: str, lanes: int) -> str:
+    kind = _TYPES[dtype]
+    return (f"v{lanes}" if lanes else "") + _SUFFIX.get(kind, kind)
+
+
+def _conversion(source: str, target: str) -> str:
+    """The opcode of a conversion that loses no more than precision, or high bits."""
+    wider = _BITS[target] > _BITS[source]
+    if is_float(source):
+        return "fpext" if wider else "fptrunc"
+    signed = _kind_of(source) == 1
+    if is_float(target):
+        return "sitofp" if signed else "uitofp"
+    if _BITS[target] == _BITS[source]:
+        return "bitcast"
+    return ("sext" if signed else "zext") if wider else "trunc"
+
+
+assert set(_OPCODES) | set(_COMPARISONS) | set(_INTRINSICS) <= set(INSTRUCTIONS)

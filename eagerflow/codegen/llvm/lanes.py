@@ -1,0 +1,115 @@
+"""Loops for rows that lie side by side: each lane of a vector walks along a row of its own.
+
+Reducing an axis that is not the last, as softmax over the channels of images does, finds the
+elements of a row far apart and those of neighbouring rows next to each other. The last outer
+axis is then the one that vectors lie along, the *side*; nothing is added up across lanes.
+"""
+
+from __future__ import annotations
+
+from eagerflow.codegen.llvm.instructions import Operand
+from eagerflow.codegen.llvm.nest import Nest, Place
+from eagerflow.codegen.region import Input, Output, Statement
+from eagerflow.codegen.schedule import Pass
+
+__all__ = ["SideNest"]
+
+
+class SideNest(Nest):
+    """Writes a kernel whose columns are rows of the region, side by side."""
+
+    def kernel(self) -> str:
+        """The module of one function, ``kernel``; its columns are places along the side."""
+        self._begin("kernel")
+        with (
+            self._each_row_of_range(),
+            self.code.loop("side", "%c0", "%c1", self.lanes) as (self.c, _),
+        ):
+            left = Operand(self.code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
+            self.mask = self.emit.less(self.memory.iota, left).text
+            self._begin_lanes()
+            self._row_statements(0)
+            for number, own in enumerate(self.schedule.passes):
+                self.passing = number
+                self._walk(own)
+                self._row_statements(number + 1)
+            self._lane_results()
+        return self.module()
+
+    def _load_row(self, part: Input | Output, base: str) -> None:
+        pass  # rows begin further in, at each vector
+
+    def _begin_lanes(self) -> None:
+        """Where these rows begin in each operand; what is one number per row is loaded."""
+        code = self.code
+        self.row = dict(self.fixed)
+        row = code.value(f"mul i64 {self.r}, %side")
+        row = code.value(f"add i64 {row}, {self.c}")
+        place = Operand(row, "int64", 0)
+        self.rows_of_lanes = self.emit.add(self.memory.iota, place)
+        self.front: dict[Input | Output, str] = {}
+        for part in self.parts:
+            i = self.index[part]
+            by = code.value(f"mul i64 {self.c}, %s{i}")
+            self.front[part] = self.memory.bytes_on(self.base[part], by)
+            if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
+                self.row[part.name] = self._across_side(part, self.front[part])
+
+    def _across_side(self, part: Input, pointer: str) -> Operand:
+        i = self.index[part]
+        return self.memory.load(pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask)
+
+    def _walk(self, own: Pass) -> None:
+        """One walk along the rows of all lanes."""
+        self._comment(own)
+        none = [self._identity(part, self.lanes) for part in own.reductions]
+        with self.code.loop("element", "0", "%width", 1, none) as (j, sums):
+            self._elements(own, Place(j, self.mask), sums, 0, 1)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = total
+
+    def _counted(self, part: Statement, place: Place) -> Operand:
+        # Lanes outside of the mask reduce rows that nobody looks at.
+        value: Operand = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
+        return value
+
+    def _step(self, part: Input | Output, place: Place) -> str:
+        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part]}")
+        return self.memory.bytes_on(self.front[part], by)
+
+    def _load(self, part: Input, place: Place) -> Operand:
+        return self._across_side(part, self._step(part, place))
+
+    def _store(self, out: Output, value: Operand, place: Place) -> None:
+        self._store_across(out, value, self._step(out, place))
+
+    def _store_across(self, out: Output, value: Operand, pointer: str) -> None:
+        i = self.index[out]
+        kind = self.layout.inner[i]
+        self.memory.store(pointer, "0", f"%s{i}", kind, value, out.dtype, self.mask)
+
+    def _lane_results(self) -> None:
+        for out in self.schedule.row_outputs():
+            self._store_across(out, self._row_operand(out.value), self.front[out])
+
+    def _kept_row(self) -> str:
+        return "0"
+
+    def _homes(self) -> dict[str, Output]:
+        return {}  # the elements of one row lie apart
+
+    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
+        return self.buffers[name], self.code.value(f"mul i64 {place.position}, {self.lanes}")
+
+    def _generated(self, part: Statement, place: Place) -> Operand:
+        at = Operand(place.position, "int64", 0)
+        if self.region.row_axes == part.over:
+            return at
+        flat = self.emit.multiply(self.rows_of_lanes, Operand("%width", "int64", 0))
+        return self._along(part, self.emit.add(flat, at))
+
+    def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
+        if part.instruction == "position":
+            width = Operand("%width", "int64", 0)
+            return self._along(part, self.emit.multiply(self.rows_of_lanes, width))
+        return super()._compute(part, operands)

@@ -1,0 +1,519 @@
+"""The LLVM way: a region's kernel made ready for a layout, and run by threads.
+
+Which variant runs, and where rows and columns are cut, follows from shapes alone, so results
+have the same bits with any number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.layout import Binding, Layout, bind, operands_of, sideways, straight
+from eagerflow.codegen.llvm.driver import LINE, RUN, SLOTS, driver
+from eagerflow.codegen.llvm.groups import GroupNest
+from eagerflow.codegen.llvm.lanes import SideNest
+from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes
+from eagerflow.codegen.llvm.team import Team
+from eagerflow.codegen.reductions import identity, ufunc
+from eagerflow.codegen.region import Input, Region, Statement
+from eagerflow.codegen.schedule import schedule
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.runtime import machine_code, threads
+from eagerflow.runtime.buffers import empty
+from eagerflow.runtime.cache import ObjectCache
+
+__all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
+
+TASK = 1 << 15  # elements of one piece; threads take pieces by a counter in machine code
+PARALLEL = 1 << 17  # elements from which waking another thread pays
+LONG = 1 << 16  # elements of a row from which threads share it
+GROUPED = 256  # elements of a row up to which rows go through each pass in groups
+BLOCK = 1 << 15  # elements of a block of such a row
+COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
+KEPT = 64  # kernels kept in memory that nobody has ready; those that somebody has are there
+
+Operands = list[tuple[Any, tuple[str, ...]]]
+
+
+# Code --------------------------------------------------------------------------------------------
+
+
+class Code:
+    """A kernel for one layout, ready to call: its functions, and what their frame holds."""
+
+    def __init__(self, region: Region, layout: Layout, variant: str) -> None:
+        self.variant = variant
+        self.slots = frame_slots(region, layout)
+        self.at = {slot: i for i, slot in enumerate(self.slots)}
+        stages, _ = _stages(region, variant)
+        self.counters = ctypes.c_int64 * (LINE * (2 * len(stages) + 1))
+        library = machine_code.link(_object(region, layout, variant), RUN)
+        self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
+
+
+_codes: weakref.WeakValueDictionary[Any, Code] = weakref.WeakValueDictionary()
+_latest: deque[Code] = deque(maxlen=KEPT)
+_making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
+_disk = ObjectCache()
+
+
+def _renew() -> None:
+    _making.clear()  # another thread may have held one when the process forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
+
+
+def lanes_of(region: Region, target: machine_code.Target) -> int:
+    """Elements of a vector: as many of the widest floats, or of 32 bits, as fit."""
+    types = [s.dtype for s in region.body] + [p.dtype for p in region.inputs]
+    return target.vector_bytes // (8 if "float64" in types else 4)
+
+
+def intermediate(
+    region: Region, layout: Layout, variant: str, target: machine_code.Target | None = None
+) -> str:
+    """The kernel in LLVM's text form."""
+    target = target or machine_code.host()
+    given = region, layout, lanes_of(region, target), target
+    if variant == "side":
+        text = SideNest(*given).kernel()
+    elif variant in ("short", "group"):
+        text = GroupNest(*given).kernel(single=variant == "short")
+    else:
+        text = Nest(*given).stages() if variant == "stages" else Nest(*given).rows()
+    stages, last = _stages(region, variant)
+    return text + driver(stages, last, frame_slots(region, layout), target.triple)
+
+
+def _stages(region: Region, variant: str) -> tuple[list[str], str | None]:
+    """The functions of pieces, in their order, and one of all rows after them."""
+    if variant != "stages":
+        return ["kernel"], None
+    plan = schedule(region)
+    names = [f"stage{i}" for i in range(len(plan.passes))]
+    return names, f"stage{len(names)}" if plan.has_row_results() else None
+
+
+def assembly(
+    region: Region, layout: Layout, variant: str, target: machine_code.Target | None = None
+) -> str:
+    """The kernel as the assembly of a machine."""
+    return machine_code.assembly(intermediate(region, layout, variant, target), target)
+
+
+@cache
+def _generator() -> str:
+    """A digest of the code that writes code: objects of another one are of no use."""
+    digest = hashlib.sha256()
+    folder = os.path.dirname(os.path.dirname(__file__))
+    for place, folders, files in sorted(os.walk(folder)):
+        folders.sort()
+        for file in sorted(files):
+            if file.endswith(".py"):
+                with open(os.path.join(place, file), "rb") as source:
+                    digest.update(source.read())
+    return digest.hexdigest()
+
+
+def _object(region: Region, layout: Layout, variant: str) -> bytes:
+    target = machine_code.host()
+    key = "\n".join(
+        [str(region), str(layout), variant, target.key, machine_code.version(), _generator()]
+    )
+    content = _disk.load(key)
+    if content is None:
+        content = machine_code.compile_object(intermediate(region, layout, variant), target)
+        _disk.store(key, content)
+    return content
+
+
+def prepare(region: Region, layout: Layout, variant: str) -> Code:
+    """The kernel of a layout, from memory, from disk, or compiled now."""
+    key = region.key, layout, variant
+    code = _codes.get(key)
+    if code is None:
+        with Locked(_making.setdefault(key, reentrant_lock())):
+            code = _codes.get(key)
+            if code is None:
+                code = _codes[key] = Code(region, layout, variant)
+                _latest.append(code)
+        _making.pop(key, None)
+    return code
+
+
+def clear() -> None:
+    """Forget all kernels in memory; those on disk stay."""
+    _codes.clear()
+    _latest.clear()
+
+
+# Running -----------------------------------------------------------------------------------------
+
+
+def choose(region: Region, binding: Binding, lanes: int) -> str:
+    """The variant for a shape and its strides."""
+    rows, width, plan = binding.rows, binding.width, schedule(region)
+    reduces = any(p.reductions for p in plan.passes)
+    columns = bool(plan.column_results())
+    if reduces and not columns and _side_by_side(region, binding):
+        return "side"
+    if width > LONG and (rows < 16 or not reduces):
+        return "stages"
+    if not reduces and not columns:
+        return "stages"
+    if reduces and width <= GROUPED and _one_line(region):
+        return "short" if width <= lanes else "group"
+    return "rows"
+
+
+def _one_line(region: Region) -> bool:
+    """Whether all rows add to the same line of each column reduction."""
+    outer = region.axes[: -len(region.row_axes)]
+    return all(set(outer) <= set(s.over) for s in region.body if region.is_column_reduction(s))
+
+
+def _side_by_side(region: Region, binding: Binding) -> bool:
+    """Whether neighbouring elements belong to different rows, so that lanes are rows."""
+    made = any(s.instruction == "random_bits" for s in region.body)
+    if binding.extents[-1] < 4 or made or any(p.gather for p in region.inputs):
+        return False
+    closer = [abs(outer[-1]) < abs(inner) for outer, inner in binding.strides if inner]
+    return sum(closer) * 2 > len(closer)
+
+
+HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
+_word = ctypes.c_uint64.from_address
+
+
+def _plain_address(array: Any) -> int:
+    start: int = array.ctypes.data
+    return start
+
+
+def _quick_address(array: Any) -> int:
+    start: int = _word(id(array) + HEAD).value
+    return start
+
+
+def _address() -> Callable[[Any], int]:
+    """What gives the address of an array's first element: in 0.1 µs where Python lays it open."""
+    probe = np.zeros(3)
+    try:
+        return _quick_address if _quick_address(probe) == probe.ctypes.data else _plain_address
+    except (ValueError, TypeError):
+        return _plain_address
+
+
+address = _address()
+
+
+def own_scratch(name: str, size: int) -> tuple[Any, int]:
+    """Memory of the calling thread's own, and its first address that is placed for vectors."""
+    memory = threads.scratch(name, (size,), np.uint8)
+    return memory, -(-address(memory) // 64) * 64
+
+
+def share(
+    function: Any,
+    frame: Any,
+    counters: Any,
+    scratch: Callable[[], tuple[Any, int]] | None,
+    helpers: int,
+) -> None:
+    """Run a kernel on a frame, with so many other threads to help; none works on it afterwards."""
+    if helpers < 1:
+        memory = None if scratch is None else scratch()  # held until the call is over
+        function(frame, 0 if memory is None else memory[1], counters)
+        return
+    entry = ctypes.cast(function, ctypes.c_void_p).value or 0
+    job = (ctypes.c_int64 * 4)(entry, ctypes.addressof(frame), 0, ctypes.addressof(counters))
+    held = function, frame, counters, job
+    Team([ctypes.addressof(job)], held, scratch).run(helpers)
+
+
+class Launch:
+    """A kernel for operands of one shape and layout, ready to run on arrays that are like them."""
+
+    def __init__(
+        self, region: Region, binding: Binding, operands: Operands, sizes: dict[str, int]
+    ) -> None:
+        self.region, self.plan, self.sizes = region, schedule(region), sizes
+        self.lanes = lanes_of(region, machine_code.host())
+        variant = choose(region, binding, self.lanes)
+        if variant == "side":
+            binding = sideways(binding, [a.itemsize for a, _ in operands])
+        self.variant, self.binding = variant, binding
+        self.rows, self.width, self.side = binding.rows, binding.width, binding.side
+        self.code = prepare(region, binding.layout, variant)
+        self.at = self.code.at
+        self.frame_type = ctypes.c_int64 * len(self.code.slots)
+        self.template = self.frame_type()
+        self._describe(operands, sizes)
+        self._cut()
+        self.pointers = [self.at[f"p{i}"] for i in range(len(operands))]
+
+    def _set(self, slot: str, value: int) -> None:
+        self.template[self.at[slot]] = value
+
+    def _describe(self, operands: Operands, sizes: dict[str, int]) -> None:
+        """All of the frame but addresses."""
+        binding = self.binding
+        self._set("width", self.width)
+        self._set("side", binding.side)
+        for i, step in enumerate(binding.steps or ()):
+            self._set(f"s{i}", step)
+        for k, extent in enumerate(binding.extents):
+            self._set(f"extent{k}", extent)
+        for i, part in enumerate(operands_of(self.region)):
+            outer, inner = binding.strides[i]
+            self._set(f"i{i}", inner)
+            for k, stride in enumerate(outer):
+                self._set(f"o{i}_{k}", stride)
+            if isinstance(part, Input) and part.gather:
+                self._set(f"g{i}", operands[i][0].strides[0])
+        for axis, size in sizes.items():
+            self._set(f"size_{axis}", size)
+
+    def _cut(self) -> None:
+        """Where rows and columns are cut, and the memory that kept values need."""
+        rows, width, side = self.rows, max(self.width, 1), self.side
+        self.parallel = rows * self.width * side >= PARALLEL
+        self.height, self.span, self.blocks = max(1, TASK // (width * side)), self.width, 1
+        line = -(-self.width * 8 // 64) * 64
+        away = set(self.plan.kept)
+        if self.variant not in ("side", "short"):
+            away -= set(homes(self.region, self.binding.layout))
+        # Buffers are numbered by all kept values; without any away from home none is needed.
+        lines = len(self.plan.kept) if away else 0
+        self.scratch = line * lines
+        self.column_shapes = {}
+        if self.variant == "side":
+            piece = max(self.lanes, TASK // width // self.lanes * self.lanes)
+            self.span, self.blocks = piece, max(1, -(-side // piece))
+            line = self.width * self.lanes * 8
+            self.scratch = line * lines
+        elif self.variant == "stages":
+            reduces = any(p.reductions for p in self.plan.passes)
+            self.span = BLOCK if reduces else TASK
+            self.blocks = max(1, -(-self.width // self.span))
+            if self.plan.column_results() or self.blocks > 1:
+                self.height = 1
+            self.scratch *= rows
+            self._set("keep_row", line)
+            line *= rows
+        elif self.plan.column_results():
+            self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+        if self.variant in ("short", "group"):
+            self._set("keep_row", line)
+            line *= self.lanes
+            self.scratch *= self.lanes
+        self.count = -(-rows // self.height) * self.blocks
+        whole = side if self.variant == "side" else self.width
+        for slot, value in zip(
+            SLOTS, (rows, whole, self.height, self.span, self.blocks, self.count), strict=True
+        ):
+            self._set(slot, value)
+        self._set("keep_slot", line)
+        self._set("block_width", max(self.span, 1))
+        self._set("rows_per_block", self.height if self.plan.column_results() else 1)
+        for part in self.region.body:
+            if self.region.is_column_reduction(part):
+                across = self.width if self.plan.varies(str(part.operands[0])) else 1
+                outer = self.region.axes[: -len(self.region.row_axes)]
+                middle = prod(self.sizes[a] for a in outer if a not in part.over)
+                self._set(f"middle_{part.name}", max(middle, 1))
+                blocks = max(1, -(-rows // self.height))
+                self.column_shapes[part.name] = (blocks, middle, across)
+
+    def __call__(
+        self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Run on arrays; what the blocks of rows gave for each column reduction.
+
+        ``lines`` are arrays for those that are wanted where they are.
+        """
+        frame = self.frame_type.from_buffer_copy(self.template)
+        for slot, array in zip(self.pointers, arrays, strict=True):
+            frame[slot] = address(array)
+        partial = {}
+        for name, shape in self.column_shapes.items():
+            part = self.region.statement(name)
+            neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
+            made = None if lines is None else lines.get(name)
+            if made is None:
+                made = np.empty(shape, part.dtype)
+            made.fill(neutral)
+            partial[name] = made
+            frame[self.at[f"columns_{name}"]] = address(partial[name])
+        held = self._reserve(frame) if self.variant == "stages" else []
+        own = None
+        if self.scratch:
+            own = (lambda: (held, address(held[-1]))) if held else self.own_scratch
+        many = min(self.count, 1 + threads.helpers()) if self.parallel else 1
+        share(self.code.function, frame, self.code.counters(), own, many - 1)
+        return partial
+
+    def own_scratch(self) -> tuple[Any, int]:
+        """Memory of the calling thread's own, and where in it kernels may begin."""
+        return own_scratch("kernel", self.scratch + 64)
+
+    def _reserve(self, frame: Any) -> list[Any]:
+        """Memory for what stages leave for later ones; last, that of the values kept."""
+        held = []
+        for own in self.plan.passes:
+            for part in own.reductions:
+                held.append(np.empty((self.rows, self.blocks), part.dtype))
+                frame[self.at[f"partial_{part.name}"]] = address(held[-1])
+        if self.scratch:
+            held.append(empty((self.scratch,), np.dtype(np.uint8)))
+        return held
+
+
+def _lookups(region: Region) -> list[tuple[int, int]]:
+    """Inputs and their indices, where rows are not looked up by one number for each row."""
+    names = [p.name for p in region.inputs]
+    pairs = [(i, names.index(p.gather)) for i, p in enumerate(region.inputs) if p.gather]
+    inner = set(region.row_axes)
+    far = [inner & {*region.inputs[i].axes[:1], *region.inputs[k].axes} for i, k in pairs]
+    return pairs if any(far) else []
+
+
+def _read_again(region: Region, sizes: dict[str, int]) -> list[int]:
+    """Inputs that later rows still read after an earlier one has replaced them."""
+    names = [p.name for p in region.inputs]
+    return [
+        names.index(out.inplace)
+        for out in region.outputs
+        if out.inplace and any(a not in out.axes and sizes[a] > 1 for a in region.axes)
+    ]
+
+
+def can_run(region: Region, sizes: dict[str, int]) -> bool:
+    """Whether there is a kernel for a region of these extents.
+
+    Loops over nothing write nothing, not even what varies along other axes; and what reduces
+    a part of the axes of a row across rows is neither a row's sum nor a column's.
+    """
+    inner = set(region.row_axes)
+    return 0 not in sizes.values() and all(
+        inner.isdisjoint(s.over) for s in region.body if region.is_column_reduction(s)
+    )
+
+
+class Call:
+    """A region made ready for arrays of certain shapes and strides; called with arrays."""
+
+    def __init__(
+        self, region: Region, inputs: Sequence[Any], outputs: Sequence[Any], sizes: dict[str, int]
+    ) -> None:
+        self.sizes = sizes
+        self.lookups = _lookups(region)
+        self.region = region = region.without_gathers() if self.lookups else region
+        columns = schedule(region).column_results()
+        self.direct = [i for i, p in enumerate(region.outputs) if p.value not in columns]
+        self.columns = [i for i, p in enumerate(region.outputs) if p.value in columns]
+        self.saved = _read_again(region, sizes)
+        operands = self._operands(self._ready(inputs), outputs)
+        binding = bind(region, operands, sizes)
+        self.copies = binding is None
+        if binding is None:
+            operands = straight(region, operands, sizes)
+            binding = bind(region, operands, sizes)
+            assert binding is not None, "contiguous copies have one stride"
+        self.launch = Launch(region, binding, operands, sizes)
+
+    def _operands(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Operands:
+        arrays = [*inputs, *(outputs[i] for i in self.direct)]
+        return [(a, p.axes) for a, p in zip(arrays, operands_of(self.region), strict=True)]
+
+    def _ready(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs, with rows looked up and with copies of what is read after it is replaced."""
+        if not (self.lookups or self.saved):
+            return inputs
+        found = list(inputs)
+        for i in self.saved:
+            found[i] = found[i].copy()
+        for i, index in self.lookups:
+            part, by = self.region.inputs[i], self.region.inputs[index]
+            rows = inputs[i][inputs[index]]  # the index's axes, then those of the rows
+            axes = (*by.axes, *part.axes[1:])
+            order = sorted(range(len(axes)), key=lambda k: self.region.axes.index(axes[k]))
+            own = tuple(self.sizes[a] if a in axes else 1 for a in part.axes)
+            full = tuple(self.sizes[a] for a in part.axes)
+            found[i] = np.broadcast_to(rows.transpose(order).reshape(own), full)
+        return found
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Fill ``outputs``, in the order of the region's."""
+        inputs = self._ready(inputs)
+        if self.copies:
+            self._copied(inputs, outputs)
+            return
+        if self.columns:
+            lines = self._lines(outputs)
+            partial = self.launch([*inputs, *(outputs[i] for i in self.direct)], lines)
+            self._join(partial, outputs)
+        else:
+            self.launch((*inputs, *outputs))
+
+    def _lines(self, outputs: Sequence[Any]) -> dict[str, Any]:
+        """Column reductions of one block of rows, which are complete where they are added up."""
+        found: dict[str, Any] = {}
+        for i in self.columns:
+            out, array = self.region.outputs[i], outputs[i]
+            shape = self.launch.column_shapes[out.value]
+            part = self.region.statement(out.value)
+            whole = shape[0] == 1 and prod(shape) == array.size and out.inplace is None
+            if whole and array.flags.c_contiguous and out.dtype == part.dtype:
+                found.setdefault(out.value, array)
+        return found
+
+    def _copied(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        operands = self._operands(inputs, outputs)
+        copies = straight(self.region, operands, self.sizes)
+        partial = self.launch([array for array, _ in copies])
+        for (whole, own), (made, axes) in zip(
+            operands[len(inputs) :], copies[len(inputs) :], strict=True
+        ):
+            if made is not whole:
+                whole[...] = made[tuple(slice(None) if a in own else 0 for a in axes)]
+        self._join(partial, outputs)
+
+    def _join(self, partial: dict[str, Any], outputs: Sequence[Any]) -> None:
+        """Fill the outputs of column reductions, but for those that were added up in place."""
+        for i in self.columns:
+            self._join_one(partial, outputs, i)
+
+    def _join_one(self, partial: dict[str, Any], outputs: Sequence[Any], i: int) -> None:
+        out = self.region.outputs[i]
+        lines, part = partial[out.value], self.region.statement(out.value)
+        if lines is outputs[i] or not isinstance(part, Statement):
+            return
+        with np.errstate(all="ignore"):
+            shaped = lines.reshape(self.launch.column_shapes[out.value])
+            joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
+            total = self._along_own(joined, part)
+            shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
+            # A plan gives its arrays as they are: axes of size 1 are none of the region's.
+            own = outputs[i] if outputs[i].ndim == len(shape) else outputs[i].squeeze()
+            own[...] = total.reshape(shape)
+
+    def _along_own(self, total: Any, part: Any) -> Any:
+        """A column reduction without the axes along which its operand is the same everywhere."""
+        inner = self.region.row_axes
+        varies = total.shape[-1] != 1 or not set(inner).isdisjoint(part.axes)
+        axes = [a for a in self.region.axes if a not in part.over and (varies or a not in inner)]
+        whole = total.reshape([self.sizes[a] for a in axes])
+        return whole[tuple(slice(None) if a in part.axes else 0 for a in axes)]

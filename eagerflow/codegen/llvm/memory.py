@@ -1,0 +1,201 @@
+"""Loads and stores in LLVM's code: types in memory, strides, and masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.codegen.layout import BROADCAST, UNIT
+from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.codegen.region import item_size, value_type
+
+__all__ = ["Memory"]
+
+_HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+class Memory:
+    """Moves vectors of ``lanes`` elements between memory and values."""
+
+    def __init__(self, code: Code, emit: Emitter, lanes: int, half_hardware: bool) -> None:
+        self.code, self.emit, self.lanes = code, emit, lanes
+        self._half_hardware = half_hardware
+        numbers = ", ".join(f"i64 {i}" for i in range(lanes))
+        self.iota = Operand(f"<{numbers}>", "int64", lanes)
+
+    # Addresses -----------------------------------------------------------------------------------
+
+    def offset(self, pointer: str, count: str, dtype: str) -> str:
+        """The address ``count`` elements further on."""
+        return self.code.value(f"getelementptr i{8 * item_size(dtype)}, ptr {pointer}, i64 {count}")
+
+    def bytes_on(self, pointer: str, count: str) -> str:
+        """The address ``count`` bytes further on."""
+        return self.code.value(f"getelementptr i8, ptr {pointer}, i64 {count}")
+
+    def _addresses(self, pointer: str, position: str, stride: str) -> str:
+        """A vector of addresses, ``stride`` bytes apart, the first one at ``position``."""
+        start = self.code.value(f"mul i64 {position}, {stride}")
+        base = self.bytes_on(pointer, start)
+        by = self.emit.multiply(self.iota, Operand(stride, "int64", 0))
+        kind = llvm_type("int64", self.lanes)
+        return self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+
+    # One element ---------------------------------------------------------------------------------
+
+    def load_one(self, pointer: str, dtype: str) -> Operand:
+        """The element at an address."""
+        held = _HALF_BITS.get(dtype, dtype)
+        text = self.code.value(f"load {llvm_type(held)}, ptr {pointer}, align {item_size(dtype)}")
+        return self._widen(Operand(text, held, 0), dtype)
+
+    def store_one(self, pointer: str, value: Operand, dtype: str) -> None:
+        """Write the element at an address."""
+        x = self._narrow(value, dtype)
+        kind = llvm_type(x.dtype)
+        self.code.line(f"store {kind} {x.text}, ptr {pointer}, align {item_size(dtype)}")
+
+    # Vectors -------------------------------------------------------------------------------------
+
+    def load(
+        self, pointer: str, position: str, stride: str, kind: int, dtype: str, mask: str = ""
+    ) -> Operand:
+        """Elements from ``position`` on; lanes outside the mask are 0, and are not read."""
+        if kind == BROADCAST:
+            return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
+        held = _HALF_BITS.get(dtype, dtype)
+        vector, size = llvm_type(held, self.lanes), item_size(dtype)
+        if kind == UNIT:
+            place = self.offset(pointer, position, dtype)
+            if mask:
+                text = self._masked("load", vector, ("ptr", place), size, mask)
+            else:
+                text = self.code.value(f"load {vector}, ptr {place}, align {size}")
+        else:
+            places = self._addresses(pointer, position, stride)
+            pointers = f"<{self.lanes} x ptr>"
+            text = self._masked("gather", vector, (pointers, places), size, mask or self.everything)
+        return self._widen(Operand(text, held, self.lanes), dtype)
+
+    def store(
+        self,
+        pointer: str,
+        position: str,
+        stride: str,
+        kind: int,
+        value: Operand,
+        dtype: str,
+        mask: str = "",
+    ) -> None:
+        """Write elements from ``position`` on; lanes outside the mask are not touched."""
+        x = self._narrow(self.emit.splat(value, self.lanes), dtype)
+        vector, size = llvm_type(x.dtype, self.lanes), item_size(dtype)
+        if kind == UNIT:
+            place = self.offset(pointer, position, dtype)
+            if mask:
+                self._masked_store("store", vector, x, ("ptr", place), size, mask)
+            else:
+                self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
+        else:
+            places = self._addresses(pointer, position, stride)
+            where = (f"<{self.lanes} x ptr>", places)
+            self._masked_store("scatter", vector, x, where, size, mask or self.everything)
+
+    @property
+    def everything(self) -> str:
+        """The mask of all lanes."""
+        return literal(True, "bool", self.lanes).text
+
+    def _masked(self, name: str, vector: str, where: tuple[str, str], size: int, mask: str) -> str:
+        bits = llvm_type("bool", self.lanes)
+        kind, place = where
+        suffix = _mangled(vector, self.lanes)
+        pointers = f".v{self.lanes}p0" if name == "gather" else ".p0"
+        full = f"llvm.masked.{name}.{suffix}{pointers}"
+        self.code.declarations[full] = f"declare {vector} @{full}({kind}, i32, {bits}, {vector})"
+        return self.code.value(
+            f"call {vector} @{full}({kind} {place}, i32 {size}, {bits} {mask}, "
+            f"{vector} zeroinitializer)"
+        )
+
+    def _masked_store(
+        self, name: str, vector: str, x: Operand, where: tuple[str, str], size: int, mask: str
+    ) -> None:
+        bits = llvm_type("bool", self.lanes)
+        kind, place = where
+        suffix = _mangled(vector, self.lanes)
+        pointers = f".v{self.lanes}p0" if name == "scatter" else ".p0"
+        full = f"llvm.masked.{name}.{suffix}{pointers}"
+        self.code.declarations[full] = f"declare void @{full}({vector}, {kind}, i32, {bits})"
+        self.code.line(
+            f"call void @{full}({vector} {x.text}, {kind} {place}, i32 {size}, {bits} {mask})"
+        )
+
+    # Types in memory -----------------------------------------------------------------------------
+
+    def _widen(self, x: Operand, dtype: str) -> Operand:
+        s: Any = self.emit
+        if dtype == "bool":
+            return s.not_equal(x, 0)
+        if dtype == "bfloat16":
+            return s.bitcast(s.bitwise_left_shift(s.convert(x, "uint32"), 16), "float32")
+        if dtype == "float16":
+            if self._half_hardware:
+                return s.convert(s.bitcast(x, "float16"), "float32")
+            return _half_to_float(s, x)
+        return x
+
+    def _narrow(self, x: Operand, dtype: str) -> Operand:
+        s: Any = self.emit
+        if dtype == "bool":
+            return s.convert(x, "uint8")
+        if x.dtype != value_type(dtype):
+            raise TypeError(f"{x.dtype} is stored as {dtype}")
+        if dtype == "bfloat16":
+            return _bfloat16_bits(s, x)
+        if dtype == "float16":
+            if self._half_hardware:
+                return s.bitcast(s.convert(x, "float16"), "uint16")
+            return _half_bits(s, x)
+        return x
+
+
+def _mangled(vector: str, lanes: int) -> str:
+    element = vector.split(" x ")[1].rstrip(">")
+    return f"v{lanes}" + {"float": "f32", "double": "f64"}.get(element, element)
+
+
+def _bfloat16_bits(s: Any, x: Operand) -> Operand:
+    """The upper half of a float, rounded to even; the processor's own flushes denormals."""
+    bits = s.bitcast(x, "uint32")
+    odd = s.bitwise_and(s.bitwise_right_shift(bits, 16), 1)
+    rounded = s.add(s.add(bits, 0x7FFF), odd)
+    quiet = s.bitwise_or(bits, 0x400000)
+    return s.convert(s.bitwise_right_shift(s.select(s.isnan(x), quiet, rounded), 16), "uint16")
+
+
+def _half_to_float(s: Any, x: Operand) -> Operand:
+    """A float of half precision without the processor's help: its exponent moved by a product."""
+    bits = s.convert(x, "uint32")
+    sign = s.bitwise_left_shift(s.bitwise_and(bits, 0x8000), 16)
+    shifted = s.bitcast(s.bitwise_left_shift(s.bitwise_and(bits, 0x7FFF), 13), "float32")
+    scaled = s.bitcast(s.multiply(shifted, 2.0**112), "uint32")
+    # An exponent of all ones stands for infinity and NaN, and stays one.
+    endless = s.greater_equal(s.bitwise_and(bits, 0x7FFF), 0x7C00)
+    special = s.bitwise_or(scaled, 0x7F800000)
+    return s.bitcast(s.bitwise_or(s.select(endless, special, scaled), sign), "float32")
+
+
+def _half_bits(s: Any, x: Operand) -> Operand:
+    """The bits of the nearest number of half precision, ties to even."""
+    bits = s.bitcast(x, "uint32")
+    sign = s.bitwise_and(s.bitwise_right_shift(bits, 16), 0x8000)
+    size = s.bitwise_and(bits, 0x7FFFFFFF)
+    odd = s.bitwise_and(s.bitwise_right_shift(size, 13), 1)
+    normal = s.bitwise_right_shift(s.add(s.add(size, 0xC8000FFF), odd), 13)  # bias 15, not 127
+    # Below 2^-14 the sum with 0.5 rounds to multiples of 2^-24, the steps there.
+    small = s.subtract(s.bitcast(s.add(s.bitcast(size, "float32"), 0.5), "uint32"), 0x3F000000)
+    found = s.select(s.less(size, 0x38800000), small, normal)
+    found = s.select(s.greater_equal(size, 0x47800000), 0x7C00, found)
+    nan = s.bitwise_or(s.bitwise_and(s.bitwise_right_shift(size, 13), 0x3FF), 0x7E00)
+    found = s.select(s.greater(size, 0x7F800000), nan, found)
+    return s.convert(s.bitwise_or(found, sign), "uint16")

@@ -1,0 +1,522 @@
+"""Loops around a region's body, in LLVM's code.
+
+A kernel is a function of a range of rows and a range of columns, so that threads can share the
+work. Its operands' addresses, strides and extents come in a *frame*, an array of 64-bit
+integers. The variants are chosen by shape and strides alone:
+
+* ``rows``: each row is walked over once per pass, vector by vector; the last one is masked;
+* ``stages``: rows are so long that threads share one row: a function per pass, which leaves
+  what it reduced of each block of columns for the next one;
+* ``group`` and ``short``, in ``groups.py``: short rows go through each pass together;
+* ``side``, in ``lanes.py``: rows lie side by side, and each lane of a vector is one.
+
+How threads share the pieces is in ``driver.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eagerflow.codegen.instructions import is_float
+from eagerflow.codegen.layout import UNIT, Layout, operands_of
+from eagerflow.codegen.llvm.driver import SLOTS
+from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.codegen.llvm.memory import Memory
+from eagerflow.codegen.llvm.random import random_lanes
+from eagerflow.codegen.reductions import JOINS, identity
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region, Statement
+from eagerflow.codegen.schedule import Pass, schedule
+from eagerflow.runtime.machine_code import Target
+
+__all__ = ["HEAD", "Nest", "Place", "combine", "frame_slots", "homes"]
+
+HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
+"""The arguments of every generated function."""
+
+_NAME = re.compile(r"%(\w+)")
+_CHEAP, _MIDDLE = 6, 14  # instructions in a pass with which four, or two, accumulators pay
+
+
+def frame_slots(region: Region, layout: Layout) -> list[str]:
+    """What each 64-bit integer of a frame is, in order."""
+    slots = ["width", "side", *(f"extent{k}" for k in range(layout.outer))]
+    for i, part in enumerate(operands_of(region)):
+        slots += [f"p{i}", f"i{i}", f"s{i}", *(f"o{i}_{k}" for k in range(layout.outer))]
+        if isinstance(part, Input) and part.gather:
+            slots.append(f"g{i}")
+    slots += [f"size_{axis}" for axis in region.axes]
+    slots += [f"middle_{s.name}" for s in region.body if region.is_column_reduction(s)]
+    slots += [
+        f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
+        for s in region.body
+        if s.instruction in REDUCTIONS
+    ]
+    return [*slots, *SLOTS, "rows_per_block", "block_width", "keep_slot", "keep_row"]
+
+
+def homes(region: Region, layout: Layout) -> dict[str, Output]:
+    """Values that need no buffer between passes, as they can wait in an output."""
+    parts = operands_of(region)
+    found = schedule(region).homes()
+    return {name: out for name, out in found.items() if layout.inner[parts.index(out)] == UNIT}
+
+
+def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
+    """Two partial results of a reduction as one."""
+    name = JOINS.get(reduction, reduction)
+    if a.dtype == "bool" and name in ("maximum", "minimum"):
+        name = "logical_or" if name == "maximum" else "logical_and"
+    found: Operand = getattr(s, name)(a, b)
+    return found
+
+
+@dataclass
+class Place:
+    """Where a vector stands in its row, which of its lanes count, and what is known there."""
+
+    position: str
+    mask: str = ""
+    values: dict[str, Operand] = field(default_factory=dict)
+
+
+class Nest:
+    """Writes the functions of a region's kernel."""
+
+    def __init__(self, region: Region, layout: Layout, lanes: int, target: Target) -> None:
+        self.region, self.layout, self.lanes = region, layout, lanes
+        self.schedule = schedule(region)
+        self.parts = operands_of(region)
+        # By the part: an output may have the name of an input.
+        self.index: dict[Input | Output, int] = {part: i for i, part in enumerate(self.parts)}
+        self.code = Code()
+        self.emit: Any = Emitter(self.code, target.has_avx512)
+        self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
+        self.row: dict[str, Operand] = {}
+        self.passing = 0  # the number of the pass that is being written
+        self.homes = self._homes()
+
+    def _homes(self) -> dict[str, Output]:
+        """Kept values that wait in an output, whose elements lie beside each other."""
+        return homes(self.region, self.layout)
+
+    # Functions -----------------------------------------------------------------------------------
+
+    def rows(self) -> str:
+        """The module of one function, ``kernel``, for whole rows."""
+        self._begin("kernel")
+        with self._each_row_of_range():
+            self._row_statements(0)
+            for number, own in enumerate(self.schedule.passes):
+                self.passing = number
+                self._sweep(own, "0", "%width")
+                self._row_statements(number + 1)
+            self._row_results()
+        return self.module()
+
+    def stages(self) -> str:
+        """The module of one function for each pass, and one for what remains after them."""
+        rest = [None] if self.schedule.has_row_results() else []
+        for number, own in enumerate([*self.schedule.passes, *rest]):
+            self.passing = number
+            self._begin(f"stage{number}")
+            with self._each_row_of_range():
+                self._row_statements(0)
+                for earlier in range(number):
+                    for part in self.schedule.passes[earlier].reductions:
+                        self.row[part.name] = self._sum_of_blocks(part)
+                    self._row_statements(earlier + 1)
+                if own is None:
+                    self._row_results()
+                else:
+                    self._sweep(own, "%c0", "%c1")
+                    for part in own.reductions:
+                        self._leave_block(part)
+        return self.module()
+
+    def module(self) -> str:
+        """All that was written, with declarations of what it calls."""
+        code = self.code
+        return "\n".join([*code.lines, *code.functions.values(), *code.declarations.values(), ""])
+
+    def _begin(self, name: str) -> None:
+        code = self.code
+        code.lines += [f"; {line}" for line in str(self.region).splitlines()]
+        code.lines.append(f"define void @{name}{HEAD} nounwind {{")
+        code.label("entry")
+        self._head = len(code.lines)
+        self.fixed: dict[str, Operand] = {}
+        self.row = self.fixed
+        for part in self.region.inputs:
+            if not part.axes:
+                base = f"%p{self.index[part]}"
+                self.fixed[part.name] = self.memory.load_one(base, part.dtype)
+        for statement in self.schedule.row_values(0):
+            if not statement.axes:
+                self._row_statement(statement)
+
+    def _end(self) -> None:
+        """Load what of the frame the function uses, now that this is known."""
+        code = self.code
+        used = set(_NAME.findall("\n".join(code.lines[self._head :])))
+        lines = []
+        if "block" in used:
+            used.add("rows_per_block")
+            lines.append("  %block = udiv i64 %r0, %rows_per_block")
+        for i, slot in enumerate(frame_slots(self.region, self.layout)):
+            if slot in used:
+                kind = "ptr" if slot.startswith(("p", "columns_")) else "i64"
+                lines.insert(0, f"  %{slot} = load {kind}, ptr %at_{slot}, align 8")
+                lines.insert(0, f"  %at_{slot} = getelementptr i64, ptr %frame, i64 {i}")
+        code.lines[self._head - 1] += "\n" + "\n".join(lines) if lines else ""
+
+    # Rows ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _each_row_of_range(self) -> Iterator[None]:
+        """Write what is done for each row, and the end of the function."""
+        with self.code.loop("row", "%r0", "%r1") as (self.r, _):
+            self.row = dict(self.fixed)
+            self.start = self.code.value(f"mul i64 {self.r}, %width")
+            self._addresses()
+            yield
+        self._return()
+
+    def _return(self) -> None:
+        self.code.line("ret void")
+        self.code.lines.append("}")
+        self._end()
+
+    def _addresses(self) -> None:
+        """Where the row begins in each operand; what is one number per row is loaded."""
+        code = self.code
+        counts: list[str] = []
+        rest = self.r
+        for k in range(self.layout.outer - 1, 0, -1):
+            counts.insert(0, code.value(f"urem i64 {rest}, %extent{k}"))
+            rest = code.value(f"udiv i64 {rest}, %extent{k}")
+        self.counts = [rest, *counts]
+        self.base: dict[Input | Output, str] = {}
+        gathered = [p for p in self.parts if isinstance(p, Input) and p.gather]
+        for part in [p for p in self.parts if p not in gathered] + gathered:
+            i = self.index[part]
+            base = f"%p{i}"
+            for k, count in enumerate(self.counts):
+                base = self.memory.bytes_on(base, code.value(f"mul i64 {count}, %o{i}_{k}"))
+            if isinstance(part, Input) and part.gather:
+                which = self.emit.convert(self.row[part.gather], "int64")
+                base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
+            self.base[part] = base
+            self._load_row(part, base)
+        # What does not change within a row is computed here: no pass of LLVM's moves it.
+        self.lines = {
+            s.name: self._column(s) for s in self.region.body if self.region.is_column_reduction(s)
+        }
+        self.buffers = {
+            name: self.base[self.homes[name]] if name in self.homes else self._buffer_start(name)
+            for name in self.schedule.kept
+        }
+
+    def _load_row(self, part: Input | Output, base: str) -> None:
+        if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
+            self.row[part.name] = self.memory.load_one(base, part.dtype)
+
+    def _row_statements(self, number: int) -> None:
+        for part in self.schedule.row_values(number):
+            if part.name not in self.fixed:
+                self._row_statement(part)
+
+    def _row_statement(self, part: Statement) -> None:
+        self.row[part.name] = self._compute(part, [self._row_operand(o) for o in part.operands])
+
+    def _row_operand(self, operand: str | Constant) -> Operand:
+        if isinstance(operand, Constant):
+            return literal(operand.value, operand.dtype)
+        return self.row[operand]
+
+    def _row_results(self) -> None:
+        for out in self.schedule.row_outputs():
+            self.memory.store_one(self.base[out], self.row[out.value], out.dtype)
+        for part in self.schedule.row_columns():
+            place = self.lines[part.name]
+            known = self.memory.load_one(place, part.dtype)
+            value = self._row_operand(part.operands[0])
+            total = combine(self.emit, part.instruction, known, value)
+            self.memory.store_one(place, total, part.dtype)
+
+    # Elements ------------------------------------------------------------------------------------
+
+    def _sweep(self, own: Pass, start: str, end: str) -> None:
+        """One walk over the columns from ``start`` to ``end``."""
+        self._comment(own)
+        unroll = 1
+        if own.reductions:
+            unroll = 4 if own.cost <= _CHEAP else 2 if own.cost <= _MIDDLE else 1
+        sums = [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
+        if unroll > 1:
+            start, sums = self._loop(own, start, end, unroll, sums)
+            sums = self._merged(own, sums, unroll)
+        start, sums = self._loop(own, start, end, 1, sums)
+        sums = self._rest(own, start, end, sums)
+        for part, total in zip(own.reductions, sums, strict=True):
+            self.row[part.name] = self._across(part.instruction, total)
+
+    def _comment(self, own: Pass) -> None:
+        made = ", ".join(f"%{s.name}" for s in (*own.reductions, *own.columns))
+        written = ", ".join(o.name for o in own.outputs)
+        words = [f"for {made}" if made else "", f"writes {written}" if written else ""]
+        self.code.line(f"; pass {self.passing} {' and '.join(w for w in words if w)}")
+
+    def _loop(
+        self, own: Pass, start: str, end: str, unroll: int, sums: list[Operand]
+    ) -> tuple[str, list[Operand]]:
+        """Whole vectors, ``unroll`` of them at a time; where it stopped, and the sums there."""
+        code, step = self.code, self.lanes * unroll
+        count = code.value(f"sub i64 {end}, {start}")
+        whole = code.value(f"sub i64 {count}, " + code.value(f"urem i64 {count}, {step}"))
+        last = code.value(f"add i64 {start}, {whole}")
+        with code.loop("vector", start, last, step, sums) as (c, found):
+            for u in range(unroll):
+                place = Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
+                self._elements(own, place, found, u, unroll)
+        return c, found
+
+    def _rest(self, own: Pass, start: str, end: str, sums: list[Operand]) -> list[Operand]:
+        """The elements that do not fill a vector, under a mask."""
+        code = self.code
+        tail, done = code.name("tail_"), code.name("after_")
+        before = code.current
+        some = code.value(f"icmp ult i64 {start}, {end}")
+        code.line(f"br i1 {some}, label %{tail}, label %{done}")
+        code.label(tail)
+        left = Operand(code.value(f"sub i64 {end}, {start}"), "int64", 0)
+        mask = self.emit.less(self.memory.iota, left).text
+        found = list(sums)
+        self._elements(own, Place(start, mask), found, 0, 1)
+        inside = code.current
+        code.line(f"br label %{done}")
+        code.label(done)
+        merged = []
+        for old, new in zip(sums, found, strict=True):
+            kind = llvm_type(old.dtype, old.lanes)
+            text = code.value(f"phi {kind} [{old.text}, %{before}], [{new.text}, %{inside}]")
+            merged.append(old._replace(text=text))
+        return merged
+
+    def _elements(
+        self, own: Pass, place: Place, sums: list[Operand], which: int, unroll: int
+    ) -> None:
+        """One vector of a pass; ``sums`` are replaced by those that include it."""
+        s, memory = self.emit, self.memory
+        for i, part in enumerate(own.reductions):
+            value = self._counted(part, place)
+            number = i * unroll + which
+            sums[number] = combine(s, part.instruction, sums[number], value)
+        written = [(out, self._element(out.value, place)) for out in own.outputs]
+        kept = [(name, self._element(name, place)) for name in own.kept]
+        for part in own.columns:
+            value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
+            self._add_to_column(part, value, place)
+        for name, value in kept:
+            (row, at), dtype = self._buffer(name, place), self.region.statement(name).dtype
+            memory.store(row, at, "", 1, value, dtype, place.mask)
+        for out, value in written:
+            self._store(out, value, place)
+
+    def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
+        line, dtype = self.lines[part.name], part.dtype
+        known = self.memory.load(line, place.position, "", 1, dtype, place.mask)
+        total = combine(self.emit, part.instruction, known, value)
+        self.memory.store(line, place.position, "", 1, total, dtype, place.mask)
+
+    def _load(self, part: Input, place: Place) -> Operand:
+        i = self.index[part]
+        return self.memory.load(
+            self.base[part],
+            place.position,
+            f"%i{i}",
+            self.layout.inner[i],
+            part.dtype,
+            place.mask,
+        )
+
+    def _store(self, out: Output, value: Operand, place: Place) -> None:
+        i = self.index[out]
+        self.memory.store(
+            self.base[out],
+            place.position,
+            f"%i{i}",
+            self.layout.inner[i],
+            value,
+            out.dtype,
+            place.mask,
+        )
+
+    def _counted(self, part: Statement, place: Place) -> Operand:
+        value = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
+        if not place.mask:
+            return value
+        neutral = self._identity(part, self.lanes)
+        found: Operand = self.emit.select(Operand(place.mask, "bool", self.lanes), value, neutral)
+        return found
+
+    def _element(self, name: str, place: Place) -> Operand:
+        """A value of the vector at a place; a value of the row is the same in all lanes."""
+        if not self.schedule.varies(name):
+            return self.row[name]
+        if name in place.values:
+            return place.values[name]
+        part = self.region.statement(name)
+        if isinstance(part, Input):
+            found = self._load(part, place)
+        elif name in self.schedule.kept and name not in self.schedule.passes[self.passing].kept:
+            row, at = self._buffer(name, place)
+            found = self.memory.load(row, at, "", 1, part.dtype, place.mask)
+        elif not part.operands or part.instruction == "random_bits":
+            found = self._generated(part, place)
+        else:
+            operands = [
+                literal(o.value, o.dtype) if isinstance(o, Constant) else self._element(o, place)
+                for o in part.operands
+            ]
+            found = self._compute(part, operands)
+        place.values[name] = found
+        return found
+
+    def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
+        if part.instruction == "extent":
+            count = Operand(f"%size_{part.over[0]}", "int64", 0)
+            found = self.emit.convert(count, part.dtype)
+        elif part.instruction == "position":
+            found = self._along(part, Operand(self.start, "int64", 0))
+        elif part.instruction in ("convert", "bitcast"):
+            found = getattr(self.emit, part.instruction)(operands[0], part.dtype)
+        else:
+            found = getattr(self.emit, part.instruction)(*operands)
+        result: Operand = found
+        return result
+
+    def _generated(self, part: Statement, place: Place) -> Operand:
+        if part.instruction == "random_bits":
+            first = self.code.value(f"add i64 {self.start}, {place.position}")
+            state = [self._row_operand(o) for o in part.operands]
+            return random_lanes(self.code, first, state, part.dtype, self.lanes)
+        at = self.emit.add(self.memory.iota, Operand(place.position, "int64", 0))
+        if self.region.reduces and self.region.row_axes == part.over:
+            found: Operand = at
+            return found
+        return self._along(part, self.emit.add(at, Operand(self.start, "int64", 0)))
+
+    def _along(self, part: Statement, flat: Operand) -> Operand:
+        """The index along one axis, of the index in row-major order."""
+        axes = self.region.axes
+        kind = llvm_type("int64", flat.lanes)
+        at = axes.index(part.over[0])
+        for axis in reversed(axes[at + 1 :]):
+            size = self.emit.splat(Operand(f"%size_{axis}", "int64", 0), flat.lanes)
+            text = self.code.value(f"udiv {kind} {flat.text}, {size.text}")
+            flat = flat._replace(text=text)
+        if at == 0:
+            return flat
+        size = self.emit.splat(Operand(f"%size_{axes[at]}", "int64", 0), flat.lanes)
+        return flat._replace(text=self.code.value(f"urem {kind} {flat.text}, {size.text}"))
+
+    # Buffers and partial results -----------------------------------------------------------------
+
+    def _buffer_start(self, name: str) -> str:
+        """Where this row of a value that is kept between passes begins."""
+        code = self.code
+        by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
+        row = code.value(f"mul i64 {self._kept_row()}, %keep_row")
+        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
+
+    def _kept_row(self) -> str:
+        """The number of this row among those whose values are kept at the same time."""
+        return self.r
+
+    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
+        """The row of a value that is kept between passes, and the place in it."""
+        return self.buffers[name], place.position
+
+    def _column(self, part: Statement) -> str:
+        """Where a row's line of a column reduction begins: there is one for each block of rows,
+        and in it one for each index along the outer axes that are not reduced.
+        """
+        code, middle = self.code, f"%middle_{part.name}"
+        first = code.value(f"mul i64 %block, {middle}")
+        line = code.value(f"add i64 {first}, " + code.value(f"urem i64 {self.r}, {middle}"))
+        if self.schedule.varies(str(part.operands[0])):
+            line = code.value(f"mul i64 {line}, %width")
+        return self.memory.offset(f"%columns_{part.name}", line, part.dtype)
+
+    def _identity(self, part: Statement, lanes: int) -> Operand:
+        return literal(identity(part.instruction, part.dtype), part.dtype, lanes)
+
+    def _merged(self, own: Pass, sums: list[Operand], unroll: int) -> list[Operand]:
+        merged = []
+        for i, part in enumerate(own.reductions):
+            group = sums[i * unroll : (i + 1) * unroll]
+            while len(group) > 1:
+                half = len(group) // 2
+                group = [
+                    combine(self.emit, part.instruction, a, b)
+                    for a, b in zip(group[:half], group[half:], strict=True)
+                ]
+            merged += group
+        return merged
+
+    def _across(self, reduction: str, x: Operand) -> Operand:
+        """All lanes of a vector as one number, by halves."""
+        if reduction in ("max", "min") and is_float(x.dtype):
+            # Asked once for all lanes, NaN costs less than in each step.
+            wrong = self._any(self.emit.isnan(x))
+            top = self._halved("larger" if reduction == "max" else "smaller", x)
+            found: Operand = self.emit.select(wrong, float("nan"), top)
+            return found
+        if x.dtype == "bool":
+            if reduction in ("any", "max"):
+                return self._any(x)
+            return self._not(self._any(self._not(x)))
+        return self._halved(reduction, x)
+
+    def _not(self, x: Operand) -> Operand:
+        found: Operand = self.emit.logical_not(x)
+        return found
+
+    def _any(self, x: Operand) -> Operand:
+        """Whether any lane of a vector of bool holds."""
+        bits = self.code.value(f"bitcast <{x.lanes} x i1> {x.text} to i{x.lanes}")
+        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
+
+    def _halved(self, reduction: str, x: Operand) -> Operand:
+        while x.lanes > 1:
+            half = x.lanes // 2
+            kind = llvm_type(x.dtype, x.lanes)
+            parts = []
+            for first in (0, half):
+                numbers = ", ".join(f"i32 {i}" for i in range(first, first + half))
+                line = f"shufflevector {kind} {x.text}, {kind} poison, <{half} x i32> <{numbers}>"
+                parts.append(Operand(self.code.value(line), x.dtype, half))
+            x = combine(self.emit, reduction, *parts)
+        text = self.code.value(f"extractelement {llvm_type(x.dtype, 1)} {x.text}, i64 0")
+        return Operand(text, x.dtype, 0)
+
+    def _partial(self, part: Statement, block: str) -> str:
+        row = self.code.value(f"mul i64 {self.r}, %blocks")
+        at = self.code.value(f"add i64 {row}, {block}")
+        return self.memory.offset(f"%partial_{part.name}", at, part.dtype)
+
+    def _leave_block(self, part: Statement) -> None:
+        block = self.code.value("udiv i64 %c0, %block_width")
+        self.memory.store_one(self._partial(part, block), self.row[part.name], part.dtype)
+
+    def _sum_of_blocks(self, part: Statement) -> Operand:
+        """What a row gives, from what its blocks gave, in their order."""
+        none = [self._identity(part, 0)]
+        with self.code.loop("block", "0", "%blocks", 1, none) as (i, total):
+            value = self.memory.load_one(self._partial(part, i), part.dtype)
+            total[0] = combine(self.emit, part.instruction, total[0], value)
+        return total[0]

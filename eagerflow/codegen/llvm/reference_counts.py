@@ -1,0 +1,117 @@
+"""Who holds arrays, as machine code sees it: before kernels write over what nobody else may see.
+
+A count of references is only worth something at the very moment at which the writing begins. So
+the counts are looked at by machine code that keeps the interpreter's lock, and whoever calls it
+goes on to the writing with no bytecode in between (``guard.in_one_call``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.team import library
+
+__all__ = ["Holders", "counts_lie_open"]
+
+_TYPE = launch.HEAD - 8  # where an object has the address of its type
+_BASE = launch.HEAD + 32  # where an array has that of the owner of its memory
+_HEAD = 4  # words of a table before its pairs
+_TEXT = """
+define i64 @held(ptr %table) nounwind {{
+entry:
+  %count = load i64, ptr %table, align 8
+  %at_type = getelementptr i64, ptr %table, i64 1
+  %type = load i64, ptr %at_type, align 8
+  %at_limit = getelementptr i64, ptr %table, i64 2
+  %limit = load i32, ptr %at_limit, align 8
+  %at_array_limit = getelementptr i64, ptr %table, i64 3
+  %array_limit = load i32, ptr %at_array_limit, align 8
+  %pairs = getelementptr i64, ptr %table, i64 {head}
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %owners ], [ %k_next, %owner ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %pair, label %alone
+pair:
+  %k_next = add i64 %k, 1
+  %twice = mul i64 %k, 2
+  %at_holder = getelementptr i64, ptr %pairs, i64 %twice
+  %holder = load ptr, ptr %at_holder, align 8
+  %at_array = getelementptr i64, ptr %at_holder, i64 1
+  %array = load ptr, ptr %at_array, align 8
+  %holder_count = load i32, ptr %holder, align 8
+  %holder_held = icmp ugt i32 %holder_count, %limit
+  br i1 %holder_held, label %held, label %look
+look:
+  %array_count = load i32, ptr %array, align 8
+  %array_held = icmp ugt i32 %array_count, %array_limit
+  br i1 %array_held, label %held, label %owners
+owners:
+  %object = phi ptr [ %array, %look ], [ %base, %owner_array ]
+  %at_base = getelementptr i8, ptr %object, i64 {base}
+  %base = load ptr, ptr %at_base, align 8
+  %none = icmp eq ptr %base, null
+  br i1 %none, label %next, label %owner
+owner:
+  %at_own_type = getelementptr i8, ptr %base, i64 {type}
+  %own_type = load i64, ptr %at_own_type, align 8
+  %is_array = icmp eq i64 %own_type, %type
+  br i1 %is_array, label %owner_array, label %next
+owner_array:
+  %owner_count = load i32, ptr %base, align 8
+  %owner_held = icmp ugt i32 %owner_count, 1
+  br i1 %owner_held, label %held, label %owners
+held:
+  ret i64 1
+alone:
+  ret i64 0
+}}
+"""
+
+
+@cache
+def _held() -> Any:
+    address = library(_TEXT.format(head=_HEAD, type=_TYPE, base=_BASE), "held")["held"]
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
+
+
+@cache
+def counts_lie_open() -> bool:
+    """Whether objects and arrays of this Python have their counts and owners where we look."""
+    count, word = ctypes.c_uint32.from_address, ctypes.c_uint64.from_address
+    probe = np.zeros(3, np.int16)
+    view = probe[1:]
+    try:
+        before = count(id(probe)).value
+        more = [probe, probe]
+        after = count(id(probe)).value
+        owner = word(id(view) + _BASE).value
+    except (ValueError, TypeError):
+        return False
+    return after == before + len(more) and owner == id(probe)
+
+
+class Holders:
+    """Asks whether anybody but the caller refers to arrays, or to the objects that hold them.
+
+    ``objects`` and ``arrays`` are how many references the caller itself has to each object and
+    to each array. An array's memory may belong to another one, which only it may refer to.
+    """
+
+    def __init__(self, count: int, objects: int, arrays: int) -> None:
+        self._words = (ctypes.c_int64 * (_HEAD + 2 * count))(count, id(np.ndarray), objects, arrays)
+        self.ask = partial(_held(), ctypes.addressof(self._words))
+        """Gives 1 if there is anybody else, 0 if not; no Python code runs in it."""
+
+    def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:
+        """Take these, which have to stay alive, for the questions to come."""
+        self._words[0] = len(arrays)
+        end = _HEAD + 2 * len(arrays)
+        self._words[_HEAD:end:2] = [*map(id, objects)]
+        self._words[_HEAD + 1 : end : 2] = [*map(id, arrays)]

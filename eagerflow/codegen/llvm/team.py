@@ -1,0 +1,170 @@
+"""Threads that share kernels, in machine code, and leave them together.
+
+A team is a list of jobs, each a kernel with its frame and its counters. Who owns the team calls
+``run`` once: it opens the team, takes pieces of job after job, closes the team and waits until
+every helper has left, all in one call of machine code. So no exception in Python can come between,
+and no thread works on memory that its caller has left: helpers that come before or after find the
+team closed, and go.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+from eagerflow.codegen.llvm.driver import LINE, pause_of
+from eagerflow.runtime import machine_code, threads
+from eagerflow.runtime.cache import ObjectCache
+
+__all__ = ["HEAD", "Team", "functions", "library"]
+
+# A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
+# with its function and that one's arguments: frame, scratch memory, counters.
+HEAD = LINE + 1
+_CLOSED = 1 << 32  # added to the number of helpers at work
+_TEXT = """
+define internal void @work(ptr %team, i64 %scratch) nounwind {{
+entry:
+  %at_count = getelementptr i64, ptr %team, i64 {line}
+  %count = load i64, ptr %at_count, align 8
+  %jobs = getelementptr i64, ptr %at_count, i64 1
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k_next, %one ]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %one, label %done
+one:
+  %at_job = getelementptr i64, ptr %jobs, i64 %k
+  %job = load ptr, ptr %at_job, align 8
+  %function = load ptr, ptr %job, align 8
+  %at_frame = getelementptr i64, ptr %job, i64 1
+  %frame = load ptr, ptr %at_frame, align 8
+  %at_scratch = getelementptr i64, ptr %job, i64 2
+  %common = load i64, ptr %at_scratch, align 8
+  %own = icmp ne i64 %scratch, 0
+  %memory = select i1 %own, i64 %scratch, i64 %common
+  %at_counters = getelementptr i64, ptr %job, i64 3
+  %counters = load ptr, ptr %at_counters, align 8
+  call void %function(ptr %frame, i64 %memory, ptr %counters)
+  %k_next = add i64 %k, 1
+  br label %next
+done:
+  ret void
+}}
+
+define i64 @run(ptr %team, i64 %scratch) nounwind {{
+entry:
+  %closed = atomicrmw sub ptr %team, i64 {closed} acq_rel
+  call void @work(ptr %team, i64 %scratch)
+  %before = atomicrmw add ptr %team, i64 {closed} acq_rel
+  br label %wait
+wait:
+  %state = load atomic i64, ptr %team acquire, align 8
+  %alone = icmp eq i64 %state, {closed}
+  br i1 %alone, label %done, label %again
+again:
+  {pause}
+  br label %wait
+done:
+  ret i64 0
+}}
+
+define i64 @help(ptr %team, i64 %scratch) nounwind {{
+entry:
+  %state = atomicrmw add ptr %team, i64 1 acq_rel
+  %is_closed = icmp uge i64 %state, {closed}
+  br i1 %is_closed, label %leave, label %begin
+begin:
+  call void @work(ptr %team, i64 %scratch)
+  br label %leave
+leave:
+  %after = atomicrmw sub ptr %team, i64 1 acq_rel
+  ret i64 0
+}}
+"""
+
+
+def library(text: str, *names: str) -> dict[str, int]:
+    """The addresses of functions of a module in LLVM's text form, which stays for good."""
+    target = machine_code.host()
+    whole = f'target triple = "{target.triple}"\n{text}'
+    disk = ObjectCache()
+    key = "\n".join([whole, target.key, machine_code.version()])
+    content = disk.load(key)
+    if content is None:
+        content = machine_code.compile_object(whole, target)
+        disk.store(key, content)
+    found = machine_code.link(content, *names)
+    _held.append(found)
+    return {name: found.address(name) for name in names}
+
+
+_held: list[Any] = []
+
+
+@cache
+def functions() -> tuple[Any, Any]:
+    """``run(team, scratch)`` and ``help(team, scratch)``; both let other Python threads run."""
+    call, declaration = pause_of(machine_code.host().triple)
+    text = _TEXT.format(line=LINE, closed=_CLOSED, pause=call) + declaration
+    found = library(text, "run", "help")
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+    return kind(found["run"]), kind(found["help"])
+
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class Team:
+    """Jobs that threads do together. ``jobs`` are their addresses; ``held`` keeps them alive."""
+
+    __slots__ = ("_forks", "_held", "_help", "_run", "_scratch", "_words", "address", "work")
+
+    def __init__(
+        self, jobs: Sequence[int], held: Any, scratch: Callable[[], Any] | None = None
+    ) -> None:
+        self._words = (ctypes.c_int64 * (HEAD + len(jobs)))(
+            _CLOSED, *[0] * (LINE - 1), len(jobs), *jobs
+        )
+        self.address = ctypes.addressof(self._words)
+        self._held = held
+        self._forks = _forks
+        self._scratch = scratch
+        self._run, self._help = functions()
+        self.work = partial(self._run, self.address, 0)
+        """Does the jobs as the team's owner, and gives 0; no Python code runs in it."""
+
+    def run(self, helpers: int) -> None:
+        """Do the jobs, with so many threads of the pool to help; return when none is at work."""
+        self.invite(helpers)
+        self._with_scratch(self._run)
+
+    def invite(self, helpers: int) -> None:
+        """Ask so many threads of the pool to help with the work that is about to begin."""
+        if self._forks != _forks:  # a helper that was on its way stayed behind in the parent
+            self._words[0], self._forks = _CLOSED, _forks
+        if helpers > 0:
+            threads.invite(self.help, helpers)
+
+    def help(self) -> None:
+        """Help while the team is open."""
+        self._with_scratch(self._help)
+
+    def _with_scratch(self, call: Any) -> None:
+        if self._scratch is None:
+            call(self.address, 0)
+        else:
+            memory = self._scratch()  # held until the call is over
+            call(self.address, memory[1])

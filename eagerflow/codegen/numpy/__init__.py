@@ -1,0 +1,1 @@
+"""Regions and scalar bodies as programs of NumPy's functions."""

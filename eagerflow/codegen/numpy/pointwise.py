@@ -1,0 +1,106 @@
+"""Kernels of element-wise ops on arrays, from the one body in which an op states its formula.
+
+A body is a function ``(s, *values, **attributes)`` in scalar instructions (``scalar``). On arrays
+of any library it is called with that library's functions (``whole``). On NumPy, few elements take
+the program of its steps in one go, more of them take it tile by tile, and from
+``generated.BORDER`` on it is machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import instructions
+from eagerflow.codegen.numpy.tiling import SMALL, tiled, tiled_together
+from eagerflow.runtime import buffers
+
+__all__ = ["direct", "on_numpy", "whole"]
+
+Call = Callable[..., Any]
+_MOST = 256  # programs of one body
+_TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}
+"""What may come from a user as it is, for each type of a default."""
+
+
+def whole(body: generated.Body) -> Call:
+    """``kernel(xp, *arrays, **attributes)``: a body on whole arrays, a new one for each step."""
+
+    def kernel(xp: Any, /, *arrays: Any, **attributes: Any) -> Any:
+        return body(instructions(xp), *arrays, **attributes)
+
+    return kernel
+
+
+def on_numpy(body: generated.Body, border: int | None = None) -> Call:
+    """The NumPy kernel of a body; ``border`` is the size from which it is machine code."""
+    slow = whole(body)
+    few: dict[Any, Call] = {}  # programs by dtype and attributes
+    tiles: dict[Any, Call] = {}
+
+    def program(tile: bool, key: Any, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> Call:
+        known = tiles if tile else few
+        if key not in known:
+            if len(known) > _MOST:  # attributes that change with each call
+                known.clear()
+            known[key] = generated.program(body, arrays, attributes, tile)
+        return known[key]
+
+    def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
+        if more and not _alike(x, more):
+            x, *rest = _together((x, *more))
+            more = tuple(rest)
+        char = x.dtype.char
+        key = (char, *attributes.values()) if attributes else char
+        if x.size < SMALL and (fill := few.get(key)) is not None and generated.calls is None:
+            out = np.empty_like(x)
+            fill(x, *more, out)
+            return out
+        if char not in "fd":
+            return slow(np, x, *more, **attributes)
+        if generated.pays(x.size, border):
+            return generated.elementwise(body, x, *more, **attributes)
+        arrays = (x, *more)
+        if x.size < SMALL:
+            program(False, key, arrays, attributes)
+            return kernel(xp, *arrays, **attributes)
+        if not more:
+            return tiled(program(True, key, arrays, attributes), x)
+        flat = all(a.flags.c_contiguous for a in arrays)
+        out = buffers.empty(x.shape, x.dtype)
+        return tiled_together(program(flat, key, arrays, attributes), arrays, out)
+
+    return kernel
+
+
+def _alike(x: Any, others: tuple[Any, ...]) -> bool:
+    return type(x) is np.ndarray and all(
+        type(a) is np.ndarray and a.shape == x.shape and a.dtype == x.dtype for a in others
+    )
+
+
+def _together(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays that broadcast, and Python numbers, as arrays of one shape and dtype."""
+    dtype = next(a.dtype for a in operands if type(a) is np.ndarray)
+    return tuple(np.broadcast_arrays(*(np.asarray(a, dtype) for a in operands)))
+
+
+def direct(body: generated.Body) -> Call:
+    """The fact ``direct`` of an op with one attribute that has a default, whose body this is."""
+    code, (default,) = body.__code__, body.__defaults__ or ()
+    name = code.co_varnames[code.co_argcount - 1]
+    types = _TYPES[type(default)]
+    kernel = on_numpy(body)
+
+    def bind(xp: Any) -> Call | None:
+        def fast(x: Any, value: Any = default) -> Any:
+            if type(value) not in types:
+                raise TypeError(f"{name} needs conversion")
+            return kernel(None, x, **{name: value})
+
+        return fast if xp is np else None
+
+    return bind

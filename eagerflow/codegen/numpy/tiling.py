@@ -1,0 +1,136 @@
+"""Element-wise kernels of several steps on NumPy, a cache-sized tile at a time.
+
+Each step of such a kernel is a ufunc that writes into a buffer. On whole arrays every step
+would move the array through memory; a tile stays in the cache from the first step to the
+last. The tiles of large arrays are shared out to threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.runtime import buffers, threads
+
+__all__ = [
+    "SMALL",
+    "TILE",
+    "filled",
+    "horner",
+    "in_tiles",
+    "scratch",
+    "tiled",
+    "tiled_together",
+]
+
+Call = Callable[..., Any]
+
+SMALL = 1 << 10  # elements up to which the fewest calls win
+TILE = 1 << 16  # elements; with smaller ones, threads wait for the interpreter's lock
+PARALLEL = 1 << 19  # elements from which waking another thread pays, also for a single ufunc
+
+
+# What kernels work with --------------------------------------------------------------------------
+
+
+def scratch(like: Any, name: str = "elementwise") -> Any:
+    """A buffer of the shape and dtype of ``like``; each thread has one for each name."""
+    if like.size < SMALL:
+        return np.empty_like(like)
+    return threads.scratch(name, like.shape, like.dtype)
+
+
+def filled(x: Any, value: Any) -> Any:
+    """A tile of one value: NumPy's maximum and minimum of two contiguous arrays take a third
+    of the time of those of an array and a number.
+    """
+    return np.full(TILE, value, x.dtype)
+
+
+def horner(coefficients: tuple[float, ...], z: Any, out: Any) -> Any:
+    """The polynomial of ``z`` with these coefficients, the lowest first, in ``out``."""
+    np.multiply(z, coefficients[-1], out)
+    for c in coefficients[-2:0:-1]:
+        np.add(out, c, out)
+        np.multiply(out, z, out)
+    return np.add(out, coefficients[0], out)
+
+
+# One array ---------------------------------------------------------------------------------------
+
+
+def tiled(into: Call, x: Any, **attributes: Any) -> Any:
+    """The result of ``into(x, out, **attributes)``, which fills ``out``, an array like ``x``."""
+    if x.dtype.char == "e":
+        # Half precision has no arithmetic of its own, and rounding each step costs digits.
+        into, attributes = _through_float32, {"into": into, **attributes}
+    size = x.size
+    if size < SMALL:
+        out = np.empty_like(x)
+        into(x, out, **attributes)
+        return out
+    if not (x.flags.c_contiguous or x.flags.f_contiguous):
+        x = np.ascontiguousarray(x)
+    out = np.empty_like(x) if x.nbytes < buffers.BORDER else buffers.empty_like(x)
+    source, target = x.ravel("K"), out.ravel("K")
+
+    def work(tile: int) -> None:
+        here = slice(tile * TILE, (tile + 1) * TILE)
+        into(source[here], target[here], **attributes)
+
+    _shared_out(work, -(-size // TILE), size)
+    return out
+
+
+def _through_float32(x: Any, out: Any, into: Call, **attributes: Any) -> None:
+    wide = np.empty(x.shape, np.float32)
+    into(x.astype(np.float32), wide, **attributes)
+    out[...] = wide
+
+
+def _shared_out(work: Call, count: int, size: int) -> None:
+    if size >= PARALLEL:
+        threads.run(work, count)
+    else:
+        for tile in range(count):
+            work(tile)
+
+
+def in_tiles(into: Call) -> Call:
+    """The NumPy kernel ``(xp, x, **attributes)`` that ``into`` computes."""
+
+    def kernel(xp: Any, x: Any, /, **attributes: Any) -> Any:
+        return tiled(into, x, **attributes)
+
+    return kernel
+
+
+# Several arrays that broadcast -------------------------------------------------------------------
+
+
+def tiled_together(into: Call, arrays: tuple[Any, ...], out: Any) -> Any:
+    """``out``, contiguous, filled by ``into(*tiles, out_tile)``; arrays without axes stay whole."""
+    wide = [a if a.ndim == 0 else np.broadcast_to(a, out.shape) for a in arrays]
+    if all(a.flags.c_contiguous for a in wide):
+        wide, target = [a if a.ndim == 0 else a.reshape(-1) for a in wide], out.reshape(-1)
+    else:
+        target = out
+    shape = target.shape
+    # The tiles are runs along one axis; all axes before it are walked one by one.
+    axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= TILE)
+    length = max(1, TILE // math.prod(shape[axis + 1 :]))
+    runs = -(-shape[axis] // length)
+
+    def work(tile: int) -> None:
+        before, run = divmod(tile, runs)
+        here = (
+            *np.unravel_index(before, shape[:axis]),
+            slice(run * length, (run + 1) * length),
+        )
+        into(*(a if a.ndim == 0 else a[here] for a in wide), target[here])
+
+    _shared_out(work, math.prod(shape[:axis]) * runs, out.size)
+    return out

@@ -1,0 +1,532 @@
+"""Regions: what a generated kernel computes, as data.
+
+A region is a loop nest over an index space: each value is one number for each index along its
+axes. Inputs are read at the index, statements compute one value from others, reductions along
+trailing axes give one number for each row, which later statements may use on all elements of
+the row; reductions along leading axes give one number for each column. A region says nothing
+about loops, vectors or threads: ``llvm``, ``cuda`` and ``tiles`` each decide that.
+
+    region softmax[m, n]
+      in x: float32[m, n]
+      %1: float32[m] = max %x over n
+      %2: float32[m, n] = subtract %x, %1
+      ...
+      out y: float32[m, n] = %5
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.instructions import INSTRUCTIONS, TYPES, is_float
+from eagerflow.codegen.reductions import JOINS
+from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+
+__all__ = [
+    "MEMORY_TYPES",
+    "REDUCTIONS",
+    "Constant",
+    "Input",
+    "Output",
+    "Region",
+    "Statement",
+    "item_size",
+    "value_type",
+]
+
+MEMORY_TYPES = (*TYPES, "float16", "bfloat16")
+"""The types that inputs and outputs may have in memory."""
+
+REDUCTIONS = tuple(JOINS)
+"""Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
+
+_GENERATORS = ("position", "extent", "random_bits")  # they make values of the index space itself
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return 2 if dtype in ("float16", "bfloat16") else np.dtype(dtype).itemsize
+
+
+def value_type(dtype: str) -> str:
+    """The type of the values read from memory of a type: small floats are widened."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number in a region, of a type."""
+
+    value: Any
+    dtype: str
+
+    def __str__(self) -> str:
+        if self.dtype in ("float32", "int64", "bool"):
+            return repr(self.value)
+        return f"{self.value!r}:{self.dtype}"
+
+
+@dataclass(frozen=True)
+class Input:
+    """An array that is read: its type in memory, and the axes along which it varies.
+
+    ``gather`` names an integer input; where it is given, the first axis of this array is not
+    walked along but looked up: the element read is ``array[gather[...], ...]``.
+    """
+
+    name: str
+    dtype: str
+    axes: tuple[str, ...]
+    gather: str | None = None
+
+    def __str__(self) -> str:
+        place = f" at {self.gather}" if self.gather else ""
+        return f"in {self.name}: {_typed(self.dtype, self.axes)}{place}"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One value, from others: an instruction, or a reduction ``over`` some axes.
+
+    Operands are names of inputs and earlier statements, and Constants. ``position`` gives the
+    index along its axis ``over``, ``extent`` the axis's size. ``random_bits`` gives number ``i``
+    of the draw that its three operands, the words of a generator's state, stand for; ``i``
+    counts along ``over``.
+    """
+
+    name: str
+    instruction: str
+    operands: tuple[str | Constant, ...]
+    dtype: str
+    axes: tuple[str, ...]
+    over: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        given = ", ".join(f"%{o}" if isinstance(o, str) else str(o) for o in self.operands)
+        over = f" over {', '.join(self.over)}" if self.over else ""
+        what = f"{self.instruction} {given}".rstrip()
+        return f"%{self.name}: {_typed(self.dtype, self.axes)} = {what}{over}"
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that is written with a value, perhaps in place of an input."""
+
+    name: str
+    value: str
+    dtype: str
+    axes: tuple[str, ...]
+    inplace: str | None = None
+
+    def __str__(self) -> str:
+        place = f" in place of {self.inplace}" if self.inplace else ""
+        return f"out {self.name}: {_typed(self.dtype, self.axes)} = %{self.value}{place}"
+
+
+def _typed(dtype: str, axes: tuple[str, ...]) -> str:
+    return f"{dtype}{_named(axes)}"
+
+
+def _named(axes: Iterable[str]) -> str:
+    return f"[{', '.join(axes)}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A checked description of a kernel; ``sizes`` holds the axes whose extent is fixed.
+
+    Raises DTypeError for types that do not fit, ShapeError for axes that do not, and
+    ArgumentError for values that are undefined or defined twice; each shows the text of the
+    region with the place marked.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    body: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+    sizes: tuple[tuple[str, int], ...] = ()
+    calls: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What was made ready to run it, by the shapes, strides and dtypes of its operands."""
+    _derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _Check(self).all()
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def __eq__(self, other: object) -> bool:
+        # By the text, which tells 0.0 from -0.0, and in which a NaN is itself.
+        return isinstance(other, Region) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def _lines(self) -> Iterator[str]:
+        sizes = dict(self.sizes)
+        axes = (f"{a}={sizes[a]}" if a in sizes else a for a in self.axes)
+        yield f"region {self.name}[{', '.join(axes)}]"
+        for part in (*self.inputs, *self.body, *self.outputs):
+            yield f"  {part}"
+
+    @property
+    def key(self) -> str:
+        """The hash of the text, which stands for the region wherever code is kept."""
+        key: str | None = self._derived.get("key")
+        if key is None:
+            key = self._derived["key"] = hashlib.sha256(str(self).encode()).hexdigest()
+        return key
+
+    @property
+    def reduced_axes(self) -> tuple[str, ...]:
+        """The trailing axes along which rows are reduced; none where none are."""
+        axes: tuple[str, ...] | None = self._derived.get("reduced")
+        if axes is None:
+            found = [s.over for s in self.body if self.is_row_reduction(s)]
+            axes = self._derived["reduced"] = found[0] if found else ()
+        return axes
+
+    @property
+    def row_axes(self) -> tuple[str, ...]:
+        """The axes of a row: those along which rows are reduced, or else the last one."""
+        return self.reduced_axes or self.axes[-1:]
+
+    @property
+    def reduces(self) -> bool:
+        """Whether anything is reduced, along rows or columns."""
+        return any(s.instruction in REDUCTIONS for s in self.body)
+
+    def without_gathers(self) -> Region:
+        """The same region with every input walked along all of its axes."""
+        found: Region | None = self._derived.get("plain")
+        if found is None:
+            inputs = tuple(replace(p, gather=None) for p in self.inputs)
+            found = self._derived["plain"] = replace(self, inputs=inputs)
+        return found
+
+    def statement(self, name: str) -> Statement | Input:
+        """The statement or input of a name."""
+        table = self._derived.get("table")
+        if table is None:
+            parts: list[Statement | Input] = [*self.inputs, *self.body]
+            table = self._derived["table"] = {p.name: p for p in parts}
+        found: Statement | Input = table[name]
+        return found
+
+    def is_row_reduction(self, part: Statement | Input) -> bool:
+        """Whether a value is the result of reducing a row."""
+        return (
+            isinstance(part, Statement) and part.instruction in REDUCTIONS and _trails(self, part)
+        )
+
+    def is_column_reduction(self, statement: Statement) -> bool:
+        """Whether a statement reduces leading axes, and not those of the row."""
+        return statement.instruction in REDUCTIONS and not _trails(self, statement)
+
+
+def _bits(dtype: str) -> int:
+    """How many bits a value of a type has."""
+    return 1 if dtype == "bool" else 8 * np.dtype(dtype).itemsize
+
+
+def _holds(dtype: str, value: Any) -> bool:
+    """Whether a Python number is one of a type, as it is written in a region."""
+    if dtype == "bool" or isinstance(value, bool):
+        return dtype == "bool" and isinstance(value, bool)
+    if is_float(dtype):
+        return isinstance(value, float)
+    signed, bits = dtype.startswith("int"), _bits(dtype)
+    return isinstance(value, int) and -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
+
+
+def _trails(region: Region, statement: Statement) -> bool:
+    """Whether a reduction is along the last axes of the region."""
+    count = len(statement.over)
+    return statement.over == region.axes[len(region.axes) - count :]
+
+
+class _Check:
+    """The questions that a region must answer; the first wrong answer is raised."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.types: dict[str, str] = {}
+        self.axes: dict[str, tuple[str, ...]] = {}
+        self.columns: set[str] = set()  # results of column reductions are for outputs alone
+
+    def all(self) -> None:
+        self._space()
+        self._names()
+        for number, part in enumerate(self.region.inputs):
+            self._input(1 + number, part)
+        for part in self.region.inputs:
+            self._gather(part)
+        for number, statement in enumerate(self.region.body):
+            self._statement(1 + len(self.region.inputs) + number, statement)
+        first = 1 + len(self.region.inputs) + len(self.region.body)
+        for number, out in enumerate(self.region.outputs):
+            self._output(first + number, out)
+        self._rows()
+        if not self.region.outputs:
+            self._fail(ArgumentError, 0, "a region without outputs computes nothing")
+
+    def _fail(self, kind: type[EagerflowError], line: int, message: str, **more: Any) -> None:
+        lines = list(self.region._lines())
+        lines[line] = f"> {lines[line].strip()}   <-- here"
+        raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
+
+    def _space(self) -> None:
+        axes = self.region.axes
+        if not axes or len(set(axes)) != len(axes):
+            self._fail(ShapeError, 0, "a region has one or more axes, each named once")
+        for number, (name, size) in enumerate(self.region.sizes):
+            if name not in axes:
+                self._fail(ShapeError, 0, f"a size is given for {name!r}, which is no axis")
+            if size < 0 or name in dict(self.region.sizes[:number]):
+                self._fail(ShapeError, 0, f"axis {name!r} needs one size, of 0 or more")
+
+    def _names(self) -> None:
+        region = self.region
+        values = [p.name for p in region.inputs] + [s.name for s in region.body]
+        for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
+            # The text stands for the region: no name may look like another piece of it.
+            if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+                self._fail(
+                    ArgumentError, 0, f"{name!r} is no name", expected="letters, digits, _ . -"
+                )
+
+    def _along(self, line: int, axes: tuple[str, ...]) -> None:
+        own = self.region.axes
+        for axis in axes:
+            if axis not in own:
+                self._fail(
+                    ShapeError, line, f"there is no axis {axis!r}", expected=f"of {', '.join(own)}"
+                )
+        order = [own.index(axis) for axis in axes]
+        if order != sorted(set(order)):
+            self._fail(
+                ShapeError, line, f"{_named(axes)} are not axes in the region's order, once each"
+            )
+
+    def _define(self, line: int, name: str, dtype: str, axes: tuple[str, ...]) -> None:
+        if name in self.types:
+            self._fail(ArgumentError, line, f"%{name} is defined twice")
+        self._along(line, axes)
+        self.types[name], self.axes[name] = dtype, axes
+
+    def _input(self, line: int, part: Input) -> None:
+        if part.dtype not in MEMORY_TYPES:
+            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of arrays in kernels")
+        self._define(line, part.name, value_type(part.dtype), part.axes)
+
+    def _gather(self, part: Input) -> None:
+        if part.gather is None:
+            return
+        line = 1 + self.region.inputs.index(part)
+        index = next((p for p in self.region.inputs if p.name == part.gather), None)
+        if index is None:
+            self._fail(ArgumentError, line, f"%{part.gather} is not an input")
+        elif index.dtype not in ("int32", "int64"):
+            self._fail(
+                DTypeError,
+                line,
+                f"rows are looked up by int32 or int64, not {index.dtype}: %{index.name}",
+            )
+        elif index.gather is not None:
+            self._fail(ArgumentError, line, f"%{index.name} is looked up itself")
+        elif set(index.axes) & set(self.region.axes[-1:]) or not part.axes:
+            self._fail(
+                ShapeError,
+                line,
+                f"rows are looked up by one number for each row, and "
+                f"%{index.name} varies along {_named(index.axes)}",
+            )
+        elif not set(index.axes) <= set(part.axes):
+            self._fail(
+                ShapeError,
+                line,
+                f"%{index.name} varies along {_named(index.axes)}, so what it "
+                f"looks up does too, and not along {_named(part.axes)} alone",
+            )
+
+    def _operand(self, line: int, operand: str | Constant) -> tuple[str, tuple[str, ...]]:
+        if isinstance(operand, Constant):
+            if operand.dtype not in TYPES:
+                self._fail(DTypeError, line, f"{operand.dtype!r} is not a type of values")
+            if not _holds(operand.dtype, operand.value):
+                self._fail(DTypeError, line, f"{operand.value!r} is no {operand.dtype}")
+            return operand.dtype, ()
+        if operand not in self.types:
+            self._fail(ArgumentError, line, f"%{operand} is not defined before it is used")
+        if operand in self.columns:
+            self._fail(ArgumentError, line, f"%{operand} is complete only after the last row")
+        return self.types[operand], self.axes[operand]
+
+    def _statement(self, line: int, part: Statement) -> None:
+        known = [self._operand(line, operand) for operand in part.operands]
+        types = [dtype for dtype, _ in known]
+        along = {axis for _, axes in known for axis in axes}
+        if part.dtype not in TYPES:
+            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of values")
+        self._along(line, part.over)
+        if part.instruction in REDUCTIONS:
+            along = self._reduction(line, part, types, along)
+        elif part.instruction in _GENERATORS:
+            along |= set() if part.instruction == "extent" else set(part.over)
+            self._generator(line, part, types)
+            if part.instruction == "random_bits" and any(axes for _, axes in known):
+                self._fail(ShapeError, line, "the state is the same for all of the region")
+        else:
+            self._instruction(line, part, types)
+            if part.over:
+                self._fail(ShapeError, line, f"{part.instruction} is not over axes")
+        expected = tuple(a for a in self.region.axes if a in along)
+        if part.axes != expected:
+            self._fail(
+                ShapeError,
+                line,
+                f"the result varies along {_named(expected)}, not {_named(part.axes)}",
+            )
+        self._define(line, part.name, part.dtype, part.axes)
+
+    def _reduction(self, line: int, part: Statement, types: list[str], along: set[str]) -> set[str]:
+        axes, count = self.region.axes, len(part.over)
+        if len(types) != 1:
+            self._fail(ArgumentError, line, f"{part.instruction} has 1 operand, not {len(types)}")
+        if types[0] != part.dtype:
+            self._fail(
+                DTypeError,
+                line,
+                f"{part.instruction} of {types[0]} gives {types[0]}, not {part.dtype}",
+            )
+        if part.instruction in ("any", "all") and part.dtype != "bool":
+            self._fail(DTypeError, line, f"{part.instruction} is a question about bool")
+        if part.instruction in ("sum", "product") and part.dtype == "bool":
+            self._fail(DTypeError, line, "numbers are summed and multiplied, not bool")
+        leading = part.over == axes[:count]
+        known = [axis for axis in axes if axis in along]
+        if not count or not (leading or _trails(self.region, part)):
+            self._fail(
+                ShapeError,
+                line,
+                "reductions are over one or more of the first axes, or of the last",
+            )
+        if not along >= set(part.over):
+            self._fail(
+                ShapeError,
+                line,
+                f"the operand varies along {_named(known)}, not along all of {_named(part.over)}",
+            )
+        if not _trails(self.region, part):
+            self.columns.add(part.name)
+        return along - set(part.over)
+
+    def _generator(self, line: int, part: Statement, types: list[str]) -> None:
+        if part.instruction == "position":
+            if types or len(part.over) != 1 or part.dtype != "int64":
+                self._fail(DTypeError, line, "position is an int64 along one axis")
+        elif part.instruction == "extent":
+            if types or len(part.over) != 1 or part.dtype == "bool":
+                self._fail(DTypeError, line, "extent is a number, the size of one axis")
+        elif types != ["uint64"] * 3 or part.dtype not in ("uint32", "uint64"):
+            self._fail(DTypeError, line, "random_bits makes uint32 or uint64 of three uint64")
+
+    def _instruction(self, line: int, part: Statement, types: list[str]) -> None:
+        rule = INSTRUCTIONS.get(part.instruction)
+        if rule is None:
+            self._fail(ArgumentError, line, f"there is no instruction {part.instruction!r}")
+            return
+        if len(types) != rule.operands:
+            self._fail(
+                ArgumentError,
+                line,
+                f"{part.instruction} has {rule.operands} operand"
+                f"{'s' * (rule.operands > 1)}, not {len(types)}",
+            )
+        if part.instruction == "select":
+            if types[0] != "bool":
+                self._fail(DTypeError, line, f"select needs a condition of bool, not {types[0]}")
+            types = types[1:]
+        if len(set(types)) != 1:
+            self._fail(
+                DTypeError,
+                line,
+                f"operands of one type are needed, not {', '.join(types)}",
+                hint="the instruction convert",
+            )
+        taken = {
+            "number": types[0] != "bool",
+            "float": is_float(types[0]),
+            "integer": not is_float(types[0]),
+            "bool": types[0] == "bool",
+            "any": True,
+        }
+        if not taken[rule.takes]:
+            self._fail(DTypeError, line, f"{part.instruction} takes {rule.takes}, not {types[0]}")
+        if part.instruction == "bitcast" and _bits(part.dtype) != _bits(types[0]):
+            self._fail(
+                DTypeError,
+                line,
+                f"{types[0]} has {_bits(types[0])} bits, and {part.dtype} {_bits(part.dtype)}",
+            )
+        gives = {"same": types[0], "bool": "bool", "stated": part.dtype}[rule.gives]
+        if part.dtype != gives:
+            self._fail(DTypeError, line, f"{part.instruction} gives {gives}, not {part.dtype}")
+
+    def _output(self, line: int, part: Output) -> None:
+        if part.value not in self.types:
+            self._fail(ArgumentError, line, f"%{part.value} is not defined")
+        before = self.region.outputs[: line - 1 - len(self.region.inputs) - len(self.region.body)]
+        if part.dtype not in MEMORY_TYPES or value_type(part.dtype) != self.types[part.value]:
+            held = self.types[part.value]
+            self._fail(
+                DTypeError,
+                line,
+                f"a {held} cannot be stored as {part.dtype!r}",
+                hint="the instruction convert",
+            )
+        if any(part.name == other.name for other in before):
+            self._fail(ArgumentError, line, f"two outputs have the name {part.name}")
+        self._along(line, part.axes)
+        if not set(part.axes) >= set(self.axes[part.value]):
+            self._fail(
+                ShapeError,
+                line,
+                f"%{part.value} varies along {_named(self.axes[part.value])}, "
+                f"which {_named(part.axes)} lacks",
+            )
+        if part.inplace is not None:
+            source = next((p for p in self.region.inputs if p.name == part.inplace), None)
+            if source is None:
+                self._fail(ArgumentError, line, f"%{part.inplace} is not an input")
+            elif (source.axes, source.dtype) != (part.axes, part.dtype) or source.gather:
+                self._fail(
+                    ShapeError,
+                    line,
+                    "an output in place of an input has its type and axes, and "
+                    f"replaces no rows that are looked up: {source}",
+                )
+            elif any(part.inplace == other.inplace for other in before):
+                self._fail(ArgumentError, line, f"two outputs take the place of %{part.inplace}")
+
+    def _rows(self) -> None:
+        rows = [
+            (number, s.over)
+            for number, s in enumerate(self.region.body, 1 + len(self.region.inputs))
+            if s.instruction in REDUCTIONS and _trails(self.region, s)
+        ]
+        for line, over in rows:
+            if over != rows[0][1]:
+                self._fail(
+                    ShapeError,
+                    line,
+                    "all rows lie along the same axes, which are "
+                    f"{_named(rows[0][1])} before and {_named(over)} here",
+                )

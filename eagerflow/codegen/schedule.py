@@ -1,0 +1,209 @@
+"""Passes: in which order generated code walks over the elements of a row.
+
+The elements of a row are walked over once for each level of reductions that depend on each
+other: softmax takes one pass for the maximum, one for the sum of the exponentials, one for the
+quotients. What a pass needs from an earlier one is computed again where that is cheap, and kept
+in a buffer of one row where it is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eagerflow.codegen.functions.table import FUNCTIONS
+from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region, Statement
+
+__all__ = ["Pass", "Schedule", "schedule"]
+
+_KEEP = 8  # instructions from which keeping a value costs less than computing it again
+_COSTS = {"divide": 4, "sqrt": 5, "rsqrt": 8, "reciprocal": 4, "random_bits": 40, "power": 40}
+_BASIC = {"sign", "square", "isnan", "isinf", "isfinite", "signbit"}
+
+
+@dataclass
+class Pass:
+    """What one walk over the elements of a row computes."""
+
+    reductions: list[Statement] = field(default_factory=list)
+    columns: list[Statement] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    values: set[str] = field(default_factory=set)  # all that it reads or computes, for each element
+    cost: int = 0  # instructions for each element
+
+
+class Schedule:
+    """The passes of a region, and what stands between them."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.passes: list[Pass] = []
+        self.kept: dict[str, int] = {}  # value to the number of its row buffer
+        self._inner = set(region.row_axes)
+        self._depths: dict[str, int] = {p.name: 0 for p in region.inputs}
+        for statement in region.body:
+            self._depths[statement.name] = self._depth(statement)
+        self._place()
+        self._walk_all()
+
+    def varies(self, name: str) -> bool:
+        """Whether a value differs between the elements of a row."""
+        return not self._inner.isdisjoint(self.region.statement(name).axes)
+
+    def row_values(self, number: int) -> list[Statement]:
+        """Values of the row that can be computed once ``number`` passes have ended."""
+        return [
+            s
+            for s in self.region.body
+            if s.instruction not in REDUCTIONS
+            and not self.varies(s.name)
+            and self._depths[s.name] == number
+        ]
+
+    def row_columns(self) -> list[Statement]:
+        """Column reductions of one value for each row."""
+        return [
+            s
+            for s in self.region.body
+            if self.region.is_column_reduction(s) and not self.varies(str(s.operands[0]))
+        ]
+
+    def row_outputs(self) -> list[Output]:
+        """Outputs with one value for each row."""
+        columns = self.column_results()
+        return [
+            o
+            for o in self.region.outputs
+            if self._inner.isdisjoint(o.axes) and o.value not in columns
+        ]
+
+    def homes(self) -> dict[str, Output]:
+        """Kept values that can wait in an output that is written after their last use.
+
+        It is an array of their type with an element for each index, and in place of nothing.
+        """
+        found: dict[str, Output] = {}
+        free = [
+            o
+            for o in (self.passes[-1].outputs if self.passes else ())
+            if o.axes == self.region.axes and o.inplace is None
+        ]
+        for name in self.kept:
+            dtype = self.region.statement(name).dtype
+            home = next((o for o in free if o.dtype == dtype), None)
+            if home is not None:
+                free.remove(home)
+                found[name] = home
+        return found
+
+    def has_row_results(self) -> bool:
+        """Whether something is written or reduced once for each row, after all passes."""
+        return bool(self.row_outputs() or self.row_columns())
+
+    def column_results(self) -> set[str]:
+        """Names of the results of column reductions."""
+        return {s.name for s in self.region.body if self.region.is_column_reduction(s)}
+
+    def _depth(self, part: Statement) -> int:
+        own = max((self._depths[o] for o in part.operands if isinstance(o, str)), default=0)
+        return own + self.region.is_row_reduction(part)
+
+    def _pass(self, number: int) -> Pass:
+        while len(self.passes) <= number:
+            self.passes.append(Pass())
+        return self.passes[number]
+
+    def _place(self) -> None:
+        columns = self.column_results()
+        for part in self.region.body:
+            if part.instruction in REDUCTIONS:
+                operand = str(part.operands[0])
+                if self.region.is_row_reduction(part):
+                    self._pass(self._depths[operand]).reductions.append(part)
+                elif self.varies(operand):
+                    self._pass(self._depths[operand]).columns.append(part)
+        for out in self.region.outputs:
+            if not self._inner.isdisjoint(out.axes) and out.value not in columns:
+                self._pass(self._depths[out.value]).outputs.append(out)
+        self._delay_inplace()
+
+    def _delay_inplace(self) -> None:
+        """An output in place of an input is written once no later pass reads the input."""
+        replaced = [(p, o) for p in self.passes for o in p.outputs if o.inplace]
+        for own, out in replaced:
+            last = self.passes[-1]
+            if own is not last and any(
+                out.inplace in self._inputs_of(later)
+                for later in self.passes[self.passes.index(own) + 1 :]
+            ):
+                own.outputs.remove(out)
+                last.outputs.append(out)
+
+    def _roots(self, own: Pass) -> list[str]:
+        parts = [str(s.operands[0]) for s in (*own.reductions, *own.columns)]
+        return [*parts, *(o.value for o in own.outputs)]
+
+    def _inputs_of(self, own: Pass) -> set[str]:
+        """Inputs that the values of a pass are computed from, with nothing kept."""
+        found: set[str] = set()
+        todo = self._roots(own)
+        while todo:
+            name = todo.pop()
+            if name in found:
+                continue
+            found.add(name)
+            part = self.region.statement(name)
+            if isinstance(part, Statement) and not self.region.is_row_reduction(part):
+                todo += [o for o in part.operands if isinstance(o, str) and self.varies(o)]
+        return found
+
+    # What is kept --------------------------------------------------------------------------------
+
+    def _walk_all(self) -> None:
+        computed: dict[str, int] = {}
+        for number, own in enumerate(self.passes):
+            for root in self._roots(own):
+                self._walk(root, own, computed)
+            for name in own.values:
+                computed.setdefault(name, number)
+            own.cost = sum(
+                self._own_cost(name) for name in own.values if computed[name] == number
+            ) + len(own.values)
+
+    def _walk(self, name: str, own: Pass, computed: dict[str, int]) -> None:
+        if name in own.values or not self.varies(name):
+            return
+        own.values.add(name)
+        part = self.region.statement(name)
+        if isinstance(part, Input) or name in self.kept:
+            return
+        if name in computed and self._cost(name) >= _KEEP:
+            self.kept[name] = len(self.kept)
+            self.passes[computed[name]].kept.append(name)
+            return
+        for operand in part.operands:
+            if isinstance(operand, str):
+                self._walk(operand, own, computed)
+
+    def _own_cost(self, name: str) -> int:
+        part = self.region.statement(name)
+        if isinstance(part, Input) or part.instruction in REDUCTIONS:
+            return 0
+        usual = 15 if part.instruction in FUNCTIONS and part.instruction not in _BASIC else 1
+        return _COSTS.get(part.instruction, usual)
+
+    def _cost(self, name: str) -> int:
+        """Instructions to compute a value from what is in memory."""
+        part = self.region.statement(name)
+        if isinstance(part, (Input, Constant)) or name in self.kept or not self.varies(name):
+            return 0
+        below = sum(self._cost(o) for o in set(part.operands) if isinstance(o, str))
+        return self._own_cost(name) + below
+
+
+def schedule(region: Region) -> Schedule:
+    """The schedule of a region; it lives as long as the region does."""
+    found: Schedule | None = region._derived.get("schedule")
+    if found is None:
+        found = region._derived["schedule"] = Schedule(region)
+    return found

@@ -1,0 +1,1 @@
+"""Fusion: nodes of a graph that one generated kernel computes."""

@@ -1,0 +1,402 @@
+"""Clusters: nodes of a plan that one generated kernel computes, and how that is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import kernel
+from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.region import Region
+from eagerflow.errors import ArgumentError, IndexRangeError
+from eagerflow.fusion.lowering import Axes, Reduced, Walk, emit, memory_type
+from eagerflow.graph.ir import Node, Value
+
+__all__ = ["CLASSES", "Call", "Cluster", "Member"]
+
+CLASSES = frozenset({"sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_gradient"})
+"""Ops whose second argument holds numbers of classes, which have to exist."""
+
+_OPTIMIZERS = {"adam_update": (0, 2, 3), "momentum_update": (0, 2)}
+"""Which inputs the results of an op take the place of."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LAYOUTS = 64  # strides that a call is kept ready for
+_NAMED = 4  # ops that a region's name tells
+
+
+class Member(NamedTuple):
+    """A node of a region: its walk, the region's axes along that, how it reduces, its place."""
+
+    node: Node
+    walk: Walk
+    axes: Axes
+    kind: str
+    at: int
+
+
+class Place(NamedTuple):
+    """A value as a region reads or writes it: along which of its axes, and which word alone."""
+
+    value: Value
+    axes: Axes
+    word: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the array has in the region, with the region's axes in its own order."""
+        if self.word is not None:
+            return ()
+        return tuple([n for n in self.value.shape if n != 1])
+
+
+class Cluster:
+    """Nodes of a graph that one region computes.
+
+    ``inputs`` are the Values that it reads and ``outputs`` those that it makes, in the order of
+    the region's; a Value stands twice among the inputs where it is read along other axes too.
+    ``input_shapes`` and ``output_shapes`` are those of the arrays in the region: axes of size 1
+    are left out, and others may stand in another order (``view``). ``inplace`` holds pairs of
+    output and input numbers that may be one array, where nothing else needs the input; those
+    that a program most likely wants come first. ``checks`` are pairs of an input that holds
+    numbers of classes, and how many classes there are.
+    """
+
+    __slots__ = (
+        "_inputs",
+        "_order",
+        "_outputs",
+        "_sizes",
+        "checks",
+        "device",
+        "inplace",
+        "input_shapes",
+        "inputs",
+        "name",
+        "nodes",
+        "output_shapes",
+        "outputs",
+        "region",
+    )
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        rows: Axes,
+        members: Sequence[Member],
+        values: Sequence[Value],
+        numbers: dict[Value, Any],
+    ) -> None:
+        members = _used(members, values)
+        self.nodes = tuple(m.node for m in members)
+        self.device = self.nodes[0].device
+        self._order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
+        self._sizes = {_letter(a): sizes[a] for a in self._order} or {_letter(0): 1}
+        self.name = _name(self.nodes)
+        writer = _Writer(self, rows, members, numbers)
+        writer.write(values)
+        self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
+        self.inputs = tuple(p.value for p in self._inputs)
+        self.outputs = tuple(p.value for p in self._outputs)
+        self.input_shapes = tuple(self._shape(p) for p in self._inputs)
+        self.output_shapes = tuple(self._shape(p) for p in self._outputs)
+        self.region = writer.builder.region()
+        self.checks = tuple(writer.checks)
+        self.inplace = self._replacing(members)
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name}: {len(self.nodes)} nodes>"
+
+    def _named(self, axes: Axes) -> str:
+        """Axes by the names that they have in the region, in its order."""
+        return " ".join(_letter(a) for a in self._order if a in axes)
+
+    def _turn(self, place: Place) -> list[int]:
+        """The axes of an array, without those of size 1, in the region's order."""
+        own = [a for a in place.axes if a >= 0]
+        return sorted(range(len(own)), key=lambda i: self._order.index(own[i]))
+
+    def _shape(self, place: Place) -> tuple[int, ...]:
+        shape = place.shape
+        return tuple([shape[i] for i in self._turn(place)]) if shape else shape
+
+    # In place ------------------------------------------------------------------------------------
+
+    def _replacing(self, members: Sequence[Member]) -> tuple[tuple[int, int], ...]:
+        """Outputs that may be written over an input, the likeliest first."""
+        wanted = {
+            (node.outputs[k], node.inputs[i])
+            for node in self.nodes
+            for k, i in enumerate(_OPTIMIZERS.get(node.op.name, ()))
+        }
+        columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
+        likely: list[tuple[int, int]] = []
+        possible: list[tuple[int, int]] = []
+        for k, out in enumerate(self._outputs):
+            if self.region.outputs[k].value in columns:
+                continue
+            for i, place in enumerate(self._inputs):
+                same = out.value.shape == place.value.shape and out.value.dtype == place.value.dtype
+                if same and out.axes == place.axes and self.inputs.count(place.value) == 1:
+                    pair = (k, i)
+                    (likely if (out.value, place.value) in wanted else possible).append(pair)
+        return (*likely, *possible)
+
+    def region_inplace(self, pairs: Sequence[tuple[int, int]]) -> Region:
+        """The region with some outputs in place of inputs: pairs out of ``inplace``.
+
+        Raises ArgumentError for other pairs, and where one array would be taken twice.
+        """
+        if not pairs:
+            return self.region
+        wrong = [pair for pair in pairs if pair not in self.inplace]
+        if wrong or len(dict(pairs)) < len(pairs) or len({i for _, i in pairs}) < len(pairs):
+            raise ArgumentError(
+                f"{list(pairs)} cannot be one array each",
+                op=f"region {self.name}",
+                expected=f"pairs of output and input out of {list(self.inplace)}, each once",
+            )
+        taken = dict(pairs)
+        outputs = tuple(
+            replace(out, inplace=self.region.inputs[taken[k]].name) if k in taken else out
+            for k, out in enumerate(self.region.outputs)
+        )
+        return replace(self.region, outputs=outputs)
+
+    # Running -------------------------------------------------------------------------------------
+
+    def view(self, array: Any, place: Place) -> Any:
+        """An array as it enters the region: never a copy."""
+        if place.word is not None:
+            return array[place.word : place.word + 1].reshape(())
+        kept = tuple([0 if n == 1 else slice(None) for n in place.value.shape])
+        found = array[(*kept, ...)] if 0 in kept else array
+        turn = self._turn(place)
+        return found if turn == sorted(turn) else found.transpose(turn)
+
+    def prepare(
+        self,
+        inputs: Sequence[Any] | None = None,
+        outputs: Sequence[Any] | None = None,
+        inplace: Sequence[tuple[int, int]] = (),
+        way: str | None = None,
+    ) -> Call:
+        """The region ready to be called; code is made now, or taken from the cache.
+
+        ``inputs`` and ``outputs`` are arrays like those that will come, or anything with
+        ``shape``, ``dtype`` and perhaps ``strides``; without them all are contiguous.
+        ``inplace`` are pairs out of ``self.inplace``, ``way`` is one of ``kernel.ways()``.
+        """
+        return Call(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
+
+
+class Call:
+    """A cluster's region ready for arrays of known shapes, dtypes and strides.
+
+    ``call(inputs, outputs)`` fills the arrays ``outputs``, in the cluster's order; those in
+    place of inputs are the very same arrays. Inputs with other strides than expected are fine,
+    and cost as much as preparing once for each; outputs must have theirs. Several threads may
+    call it at once.
+    """
+
+    __slots__ = ("_fixed", "_prepared", "cluster", "region", "way")
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        inplace: Sequence[tuple[int, int]],
+        way: str | None,
+    ) -> None:
+        self.cluster = cluster
+        self.region = cluster.region_inplace(inplace)
+        self.way = way or kernel.ways()[0]
+        self._prepared: dict[Any, Any] = {}
+        self._fixed = self._ready([_like(x) for x in inputs], [_like(x) for x in outputs])
+
+    def source(self) -> str:
+        """The region as text."""
+        return str(self.region)
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Fill ``outputs`` with what the region computes from ``inputs``."""
+        if self.cluster.checks:
+            self._check(inputs)
+        if self._fixed(inputs, outputs):
+            self._other(inputs, outputs)
+
+    def deferred(self) -> Any:
+        """What makes calls ready that are run later, all in one; None where that cannot be."""
+        fixed = self._fixed
+        if self.cluster.checks or not kernel.can_wait(fixed):
+            return None
+        return fixed
+
+    def _other(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Run on arrays with other strides than expected."""
+        key = tuple([a.strides for a in inputs])
+        found = self._prepared.get(key)
+        if found is None:
+            if len(self._prepared) >= _LAYOUTS:
+                self._prepared.clear()
+            found = self._prepared[key] = self._ready(inputs, outputs)
+        if found(inputs, outputs):  # of another type, as NumPy's masked and mapped arrays
+            self._run(inputs, outputs)
+
+    def _check(self, inputs: Sequence[Any]) -> None:
+        for number, classes in self.cluster.checks:
+            labels = inputs[number]
+            if labels.size and (labels.min() < 0 or labels.max() >= classes):
+                worst = labels.min() if labels.min() < 0 else labels.max()
+                raise IndexRangeError(
+                    f"class {worst} is out of range",
+                    argument="labels",
+                    expected=f"integers from 0 to {classes - 1}",
+                )
+
+    def _ready(
+        self, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
+        own = self.cluster
+        offsets = [(p.word or 0) * p.value.dtype.itemsize for p in own._inputs]
+        found = kernel.fixed_call(
+            self.region,
+            self._views(inputs, own._inputs),
+            self._views(outputs, own._outputs),
+            own._sizes,
+            [a.strides for a in inputs],
+            offsets,
+            self.way,
+        )
+        return found or self._run
+
+    def _views(self, arrays: Sequence[Any], places: Sequence[Place]) -> list[Any]:
+        return [self.cluster.view(a, p) for a, p in zip(arrays, places, strict=True)]
+
+    def _run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        own = self.cluster
+        given, made = self._views(inputs, own._inputs), self._views(outputs, own._outputs)
+        kernel.compute(self.region, given, made, own._sizes, self.way)
+
+
+def _like(x: Any) -> Any:
+    """An array, or what looks like one, from a value or a spec."""
+    if isinstance(x, np.ndarray):
+        return x
+    return kernel.imagined(tuple(x.shape), x.dtype, getattr(x, "strides", None))
+
+
+def _letter(axis: int) -> str:
+    return _LETTERS[axis] if axis < len(_LETTERS) else f"a{axis}"
+
+
+def _used(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
+    """Those members that some of the values need."""
+    needed, found = set(values), []
+    for member in reversed(members):
+        if any(v in needed for v in member.node.outputs):
+            found.append(member)
+            needed.update(member.node.values())
+    return found[::-1]
+
+
+def _name(nodes: Sequence[Node]) -> str:
+    """What a region does, in a few words that depend on its ops alone."""
+    names = [n.op.name for n in nodes if n.op.views != "all"]
+    if len(names) <= _NAMED:
+        return "_".join(names)
+    return "_".join([*names[: _NAMED - 2], f"{len(names) - _NAMED + 1}_more", names[-1]])
+
+
+class _Writer:
+    """Writes the region of a cluster."""
+
+    def __init__(
+        self, cluster: Cluster, rows: Axes, members: Sequence[Member], numbers: dict[Value, Any]
+    ) -> None:
+        self.cluster, self.rows = cluster, rows
+        self.members, self.numbers = members, numbers
+        own = cluster._sizes
+        fixed = {} if cluster._order else own
+        self.builder = Builder(cluster.name, " ".join(own), **fixed)
+        self.inputs: list[Place] = []
+        self.outputs: list[Place] = []
+        self.checks: list[tuple[int, int]] = []
+        self.terms: dict[Any, Any] = {}  # of the cluster's values, and of places
+        self.maps: dict[Value, Axes] = {}
+
+    def write(self, values: Sequence[Value]) -> None:
+        """All statements, and outputs for these values."""
+        for member in self.members:
+            given = self._given(member)
+            reduced = self._reduced(member)
+            results = emit(self.builder, member.node, given, reduced)
+            for value, result, lies in zip(
+                member.node.outputs, results, member.walk.outputs, strict=True
+            ):
+                self.terms[value] = result
+                self.maps[value] = _composed(lies, member.axes)
+        for number, value in enumerate(values):
+            place = Place(value, self.maps[value])
+            self.outputs.append(place)
+            along = self.cluster._named(place.axes)
+            self.builder.output(f"y{number}", self.terms[value], memory_type(value.dtype), along)
+
+    def _given(self, member: Member) -> list[Any]:
+        node, walk = member.node, member.walk
+        found: list[Any] = []
+        for i, (x, lies) in enumerate(zip(node.inputs, walk.inputs, strict=True)):
+            if type(x) is not Value:
+                found.append(x)
+            elif x in self.terms:
+                found.append(self.terms[x])
+            elif walk.reduced is None and x in self.numbers:
+                found.append(self.numbers[x])
+            elif node.op.name == "random_keep":
+                words = range(x.shape[0])
+                found.append(tuple(self._input(Place(x, (), w)) for w in words))
+            else:
+                found.append(self._input(Place(x, _composed(lies, member.axes))))
+                if i == 1 and node.op.name in CLASSES:
+                    self._note_classes(node)
+        return found
+
+    def _note_classes(self, node: Node) -> None:
+        logits, labels = node.inputs[:2]
+        number = next(i for i, p in enumerate(self.inputs) if p.value is labels)
+        check = number, logits.shape[node.attributes["axis"]]
+        if check not in self.checks:
+            self.checks.append(check)
+
+    def _input(self, place: Place) -> Any:
+        term = self.terms.get(place)
+        if term is None:
+            name = f"x{len(self.inputs)}"
+            self.inputs.append(place)
+            along = self.cluster._named(place.axes)
+            term = self.terms[place] = self.builder.input(
+                name, memory_type(place.value.dtype), along
+            )
+        return term
+
+    def _reduced(self, member: Member) -> Reduced:
+        if member.walk.reduced is None:
+            return Reduced()
+        named = self.cluster._named
+        own = tuple([member.axes[a] for a in member.walk.reduced])
+        around = tuple([a for a in member.axes if a >= 0 and a not in own])
+        if member.kind == "row":
+            return Reduced(named(own), "", named(around))
+        if member.kind == "column":
+            return Reduced("", named(own), named(around))
+        row = tuple([a for a in own if a in self.rows])
+        first = tuple([a for a in own if a not in self.rows])
+        return Reduced(named(row), named(first), named(around))
+
+
+def _composed(lies: Axes, axes: Axes) -> Axes:
+    return tuple([axes[a] if a >= 0 else -1 for a in lies])

@@ -1,0 +1,400 @@
+"""What a graph costs: operations, bytes moved, and memory, from the facts that ops state.
+
+Sizes that are known by name alone give polynomials. Not all ops state their cost in a way that
+polynomials pass through, so each polynomial is compared with the cost at two choices of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+from eagerflow.dims import Dim
+from eagerflow.errors import ShapeError, printable
+from eagerflow.graph.concrete import concrete
+from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.text import line_name, nested
+from eagerflow.op import Cost
+from eagerflow.spec import TensorSpec
+
+__all__ = ["Costs", "NodeCost", "costs", "names_of"]
+
+_SHOWN = 20  # nodes in the table
+_PROBES = (1_009, 2_003)  # stand for named sizes where these have to be compared
+
+
+class NodeCost(NamedTuple):
+    """What one node costs: operations, bytes read and written, bytes of its results."""
+
+    name: str
+    op: str
+    family: str
+    scope: str
+    flops: Any
+    bytes: Any
+    made: Any
+    place: str
+
+
+class Costs:
+    """What a graph costs; prints as a table with the heaviest nodes first.
+
+    ``flops`` and ``bytes`` are totals, ``peak`` the most memory that values need at once, of
+    which ``held`` is for inputs, Variables and constants. ``nodes`` lists a NodeCost for each
+    node, ``ops``, ``families`` and ``scopes`` give the Cost of each. All numbers are integers,
+    or polynomials (``ef.Dim``) where sizes are known by name alone.
+
+    >>> spec = ef.TensorSpec(("batch", 3), "float32")
+    >>> costs = ef.capture.trace(lambda x: ef.tanh(x) @ x.T, spec).costs()
+    >>> costs.flops, costs.ops["matmul"].flops
+    (6*batch*batch + 3*batch, 6*batch*batch)
+    """
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+        self.name = graph.name
+        self.sizes = dict(sizes)
+        found = _walked(graph)
+        self.nodes: list[NodeCost] = found.nodes
+        self.flops: Any = sum(n.flops for n in self.nodes)
+        self.bytes: Any = sum(n.bytes for n in self.nodes)
+        self.held: Any = found.held
+        peak = found.held + found.most
+        inside = isinstance(peak, Dim) and names_of(peak) <= set(self.sizes)  # sizes of a body
+        self.peak: Any = peak.evaluate(self.sizes) if inside else peak
+
+    @property
+    def ops(self) -> dict[str, Cost]:
+        """Cost by op, the one with the most operations first."""
+        return self._by(lambda n: n.op)
+
+    @property
+    def families(self) -> dict[str, Cost]:
+        """Cost by family of ops, the one with the most operations first."""
+        return self._by(lambda n: n.family)
+
+    @property
+    def scopes(self) -> dict[str, Cost]:
+        """Cost by scope, that of what is inside included, the heaviest first."""
+        found: dict[str, Cost] = {}
+        for scope, cost in self._by(lambda n: n.scope).items():
+            parts = scope.split("/") if scope else [""]
+            for depth in range(1, min(len(parts), 16) + 1):
+                name = "/".join(parts[:depth])
+                found[name] = _sum(found.get(name), cost)
+        return _sorted(found)
+
+    def _by(self, key: Callable[[NodeCost], str]) -> dict[str, Cost]:
+        found: dict[str, Cost] = {}
+        for node in self.nodes:
+            found[key(node)] = _sum(found.get(key(node)), Cost(node.flops, node.bytes))
+        return _sorted(found)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        lines = [
+            f"costs of {self.name}" + (f" for {given}" if given else ""),
+            f"  {_count(self.flops)} operations, {_bytes(self.bytes)} moved",
+            f"  {_bytes(self.peak)} at the peak, of which {_bytes(self.held)} "
+            "for inputs, variables and constants",
+        ]
+        heaviest = sorted(self.nodes, key=lambda n: _weight(Cost(n.flops, n.bytes)))[:_SHOWN]
+        rows = [
+            (_count(n.flops), self._share(n.flops), _bytes(n.bytes), f"{n.name} ({n.op})", n.place)
+            for n in heaviest
+        ]
+        title = "node" if len(rows) == len(self.nodes) else f"node (heaviest of {len(self.nodes)})"
+        lines += _table(("operations", "share", "bytes", title, "line"), rows)
+        for title, costs in (("op", self.ops), ("scope", self.scopes)):
+            if len(costs) > 1:
+                rows = [
+                    (_count(c.flops), self._share(c.flops), _bytes(c.bytes), name or "(none)", "")
+                    for name, c in list(costs.items())[:_SHOWN]
+                ]
+                lines += _table(("operations", "share", "bytes", title, ""), rows)
+        return "\n".join(map(printable, lines))
+
+    def _share(self, flops: Any) -> str:
+        total = _number(self.flops)
+        return f"{_number(flops) / total:.1%}" if total else "-"
+
+    def __repr__(self) -> str:
+        return printable(
+            f"<Costs of {self.name}: {_count(self.flops)} operations, {_bytes(self.bytes)} moved, "
+            f"{_bytes(self.peak)} at the peak>"
+        )
+
+
+@graph_method
+def costs(self: Graph, sizes: Mapping[str, int] | None = None, **named: int) -> Costs:
+    """What the graph costs: operations, bytes moved and memory, as a Costs, which is a table.
+
+    ``sizes`` (or names as arguments) gives numbers for named dimensions; without them, costs are
+    polynomials. Raises ShapeError where a cost is no polynomial, and for a name without a size.
+    Bodies of loops count as often as they are known to run, else once.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 3), "float32"))
+    >>> print(graph.costs(batch=32))
+    costs of lambda for batch=32
+      96 operations, 768 B moved
+      768 B at the peak, of which 384 B for inputs, variables and constants
+    <BLANKLINE>
+      operations   share  bytes  node         line
+              96  100.0%  768 B  tanh (tanh)  ...
+    """
+    known = dict(sizes or {}, **named)
+    return Costs(concrete(self, known) if known else self, known)
+
+
+# Walking -----------------------------------------------------------------------------------------
+
+
+class _Found(NamedTuple):
+    nodes: list[NodeCost]
+    held: Any  # bytes of what is given
+    most: Any  # bytes of what nodes make, at the worst moment
+
+
+def _walked(graph: Graph) -> _Found:
+    """The costs of a graph, after those of the bodies in it; without recursion."""
+    known: dict[int, _Found] = {}
+    waiting = [graph]
+    while waiting:
+        inner = waiting[-1]
+        bodies = [body for node in inner.nodes for _, body in nested(node)]
+        missing = [body for body in bodies if id(body) not in known]
+        if missing:
+            waiting += missing
+        else:
+            waiting.pop()
+            known[id(inner)] = _one(inner, known)
+    return known[id(graph)]
+
+
+def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
+    nodes: list[NodeCost] = []
+    inside: dict[Node, Any] = {}
+    roots: dict[Value, Value] = {}  # of views: the value whose memory they show
+    places: dict[Any, str] = {}
+    for node in graph.nodes:
+        cost = _cost(node)
+        for _, body in nested(node):  # what a body costs is part of what its op states
+            inside[node] = _larger(inside.get(node, 0), known[id(body)].most)
+        first = node.inputs[0] if node.inputs else None
+        if type(first) is Value and not node.op.variadic and _is_free(cost):
+            roots |= dict.fromkeys(node.outputs, roots.get(first, first))
+        if node.origin not in places:
+            places[node.origin] = "" if node.source is None else line_name(node.source)
+        made = sum(_size(v) for v in node.outputs if v not in roots)
+        facts = node.name, node.op.name, node.op.family, node.scope
+        nodes.append(NodeCost(*facts, cost.flops, cost.bytes, made, places[node.origin]))
+    held = sum(map(_size, [*graph.all_inputs(), *graph.constants]))
+    return _Found(nodes, held, _most(graph, roots, inside))
+
+
+def _most(graph: Graph, roots: dict[Value, Value], inside: dict[Node, Any]) -> Any:
+    """The most bytes that results of nodes take at once, each freed after its last use."""
+    last: dict[Value, int] = {}
+    for i, node in enumerate(graph.nodes):
+        for value in (*node.values(), *node.outputs):
+            last[roots.get(value, value)] = i
+    last |= {roots.get(v, v): len(graph.nodes) for v in graph.all_outputs()}
+    ends: list[list[Value]] = [[] for _ in range(len(graph.nodes) + 1)]
+    for value, i in last.items():
+        if value.node is not None:
+            ends[i].append(value)
+    now: Any = 0
+    most: Any = 0
+    for i, node in enumerate(graph.nodes):
+        now = now + sum(_size(v) for v in node.outputs if v not in roots)
+        most = _larger(most, now + inside.get(node, 0))
+        now = now - sum(map(_size, ends[i]))
+    return most
+
+
+def _size(value: Value) -> Any:
+    return value.size * value.dtype.itemsize
+
+
+def _is_free(cost: Cost) -> bool:
+    return type(cost.bytes) is int and type(cost.flops) is int and not (cost.bytes or cost.flops)
+
+
+# Costs of one node -------------------------------------------------------------------------------
+
+
+def _cost(node: Node) -> Cost:
+    """The cost that the op states; polynomials for named sizes."""
+    specs = [x.spec if type(x) is Value else x for x in node.inputs]
+    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
+    names = sorted(set(_names((*shapes, *node.attributes.values()))))
+    if not names:
+        return _stated(node, specs, _itself)
+    probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBES]
+    truth = [_attempt(node, specs, methodcaller("evaluate", probe)) for probe in probes]
+    for way in (_itself, lambda size: _Size(size.evaluate(probes[0]), size)):
+        found = _polynomials(_attempt(node, specs, way))
+        if found is not None and all(
+            cost is not None and tuple(_at(part, probe) for part in found) == tuple(cost)
+            for probe, cost in zip(probes, truth, strict=True)
+        ):
+            return found
+    raise ShapeError(
+        f"the cost of {node.name} is not a polynomial in its sizes",
+        op=node.op.name,
+        at=node.place or None,
+        hint=f"graph.costs({', '.join(f'{n}=32' for n in names)})",
+    )
+
+
+def _itself(size: Any) -> Any:
+    return size
+
+
+def _attempt(node: Node, specs: list[Any], way: Callable[[Any], Any]) -> Cost | None:
+    try:
+        return _stated(node, specs, way)
+    except Exception:  # a rule that compares sizes, or wants numbers
+        return None
+
+
+def _stated(node: Node, specs: list[Any], way: Callable[[Any], Any]) -> Cost:
+    """What the op says of these specs, with each named size replaced."""
+    given = []
+    for spec in specs:
+        if isinstance(spec, TensorSpec):
+            found = object.__new__(TensorSpec)  # the constructor would make plain numbers of all
+            found.shape = _replaced(spec.shape, way)
+            found.dtype, found.name, found.device = spec.dtype, None, None
+            given.append(found)
+        else:
+            given.append(spec)
+    attributes = {name: _replaced(value, way) for name, value in node.attributes.items()}
+    cost: Cost = node.op.cost(*given, **attributes)
+    return cost
+
+
+def _replaced(item: Any, way: Callable[[Any], Any]) -> Any:
+    if type(item) is tuple:
+        return tuple(_replaced(part, way) for part in item)
+    if type(item) is slice:
+        return slice(*(_replaced(part, way) for part in (item.start, item.stop, item.step)))
+    return way(item) if isinstance(item, Dim) else item
+
+
+def _names(item: Any) -> Iterator[str]:
+    """The names in sizes and attributes, also those within quotients."""
+    waiting = [item]
+    while waiting:
+        part = waiting.pop()
+        if type(part) is tuple:
+            waiting += part
+        elif isinstance(part, Dim):
+            yield from names_of(part)
+        elif type(part) is slice:
+            waiting += (part.start, part.stop, part.step)
+
+
+def names_of(dim: Dim) -> set[str]:
+    """The names in a size, also those within its quotients."""
+    found: set[str] = set()
+    waiting: list[Any] = [dim]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Dim):
+            for atom in {atom for monomial in part._terms for atom in monomial}:
+                if atom in part._quotients:
+                    waiting += part._quotients[atom]
+                else:
+                    found.add(atom)
+    return found
+
+
+class _Size(int):
+    """A number that remembers the polynomial that it stands for."""
+
+    dim: Any
+
+    def __new__(cls, number: int, dim: Any) -> _Size:
+        made = super().__new__(cls, number)
+        made.dim = dim
+        return made
+
+
+def _arithmetic(name: str) -> Callable[[Any, Any], Any]:
+    plain = getattr(int, name)
+
+    def method(self: _Size, other: Any) -> Any:
+        if not isinstance(other, int):
+            return NotImplemented
+        dim = self.dim
+        symbols = getattr(type(dim), name)(dim, getattr(other, "dim", other))
+        return _Size(plain(self, other), symbols)
+
+    return method
+
+
+for _name in ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__floordiv__"):
+    setattr(_Size, _name, _arithmetic(_name))
+
+
+def _polynomials(cost: Cost | None) -> Cost | None:
+    return cost and Cost(*(getattr(part, "dim", part) for part in cost))
+
+
+def _at(part: Any, sizes: Mapping[str, int]) -> Any:
+    return part.evaluate(sizes) if isinstance(part, Dim) else part
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def _number(size: Any) -> float:
+    """A number to compare by, also for a polynomial."""
+    if not isinstance(size, Dim):
+        return float(size)
+    return float(size.evaluate(dict.fromkeys(names_of(size), _PROBES[0])))
+
+
+def _larger(one: Any, other: Any) -> Any:
+    return one if _number(one) >= _number(other) else other
+
+
+def _sum(one: Cost | None, other: Cost) -> Cost:
+    return other if one is None else Cost(one.flops + other.flops, one.bytes + other.bytes)
+
+
+def _weight(cost: Cost) -> tuple[float, float]:
+    return -_number(cost.flops), -_number(cost.bytes)
+
+
+def _sorted(found: dict[str, Cost]) -> dict[str, Cost]:
+    return dict(sorted(found.items(), key=lambda item: _weight(item[1])))
+
+
+def _count(number: Any) -> str:
+    return f"{number:,}" if isinstance(number, int) else str(number)
+
+
+def _bytes(size: Any) -> str:
+    if not isinstance(size, int):
+        return f"{size} B"
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} B"
+
+
+def _table(title: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Aligned rows, numbers to the right, below an empty line and a title."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(title, *rows, strict=True)]
+    lines = [""]
+    for row in (title, *rows):
+        cells = [
+            f"{cell:>{width}}" if i < 3 else f"{cell:<{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,264 @@
+"""Graphs as pictures: Graphviz text, SVG in notebooks, and files.
+
+Where the program of Graphviz is installed, it lays small graphs out; else, and where there is so
+much to show that it has to be collapsed, ``capture.picture`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from eagerflow import extras
+from eagerflow.display import escape
+from eagerflow.errors import EagerflowError, MissingExtraError, printable
+from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.picture import KINDS, Picture
+from eagerflow.graph.text import constant_text, line_text, nested, text, type_text
+
+__all__ = ["draw", "to_dot", "to_svg"]
+
+LIMIT = 80  # boxes in a picture, unless somebody asks for more
+_LISTED = 2_000  # nodes of a graph whose listing goes into the notebook too
+_SECONDS = 20  # that Graphviz may take
+_DOTS_PER_INCH = 200
+_SHAPES = {
+    "input": "ellipse",
+    "variable": "cylinder",
+    "constant": "note",
+    "node": "box",
+    "output": "doubleoctagon",
+}
+
+
+# Graphviz ----------------------------------------------------------------------------------------
+
+
+@graph_method
+def to_dot(self: Graph) -> str:
+    """The whole graph in the language of Graphviz, scopes as clusters, shapes on the edges.
+
+    Bodies of branches and loops are clusters with a dashed edge to the node that they belong to.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
+    >>> print(graph.to_dot())
+    digraph "lambda" {
+    ...
+      n0_0 -> n0_1 [label="float32[3]"];
+    ...
+    """
+    lines = [
+        f"digraph {_quoted(self.name)} {{",
+        '  graph [rankdir=TB, fontname="Helvetica"];',
+        '  node [fontname="Helvetica", fontsize=11, style=filled];',
+        '  edge [fontname="Helvetica", fontsize=9, color="#666677"];',
+    ]
+    number = 0
+    waiting: list[tuple[Graph, str, str]] = [(self, "", "")]
+    while waiting:
+        graph, label, owner = waiting.pop()
+        part = _Dot(graph, number)
+        number += 1
+        if owner:
+            lines.append(f"  subgraph cluster_body_{number} {{")
+            lines.append(f"  label={_quoted(label)}; style=dashed;")
+        lines += part.boxes()
+        if owner:
+            lines.append("  }")
+        lines += part.edges()
+        if owner:
+            lines += [f"  {end} -> {owner} [style=dashed];" for end in part.ends()]
+        for node in graph.nodes:
+            for name, body in nested(node):
+                waiting.append((body, f"{node.name}.{name}", part.ids[node]))
+    return "\n".join([*lines, "}"])
+
+
+class _Dot:
+    """The statements of one graph; ``ids`` are the names of its parts in Graphviz."""
+
+    def __init__(self, graph: Graph, number: int) -> None:
+        self.graph = graph
+        self.number = number
+        self.ids: dict[Any, str] = {}
+        for part in [*graph.all_inputs(), *graph.constants, *graph.nodes]:
+            self.ids.setdefault(part, f"n{number}_{len(self.ids)}")
+        for node in graph.nodes:
+            self.ids |= dict.fromkeys(node.outputs, self.ids[node])
+
+    def ends(self) -> list[str]:
+        """The boxes of outputs and assignments."""
+        return [f"o{self.number}_{i}" for i in range(len(self._ends()))]
+
+    def boxes(self) -> Iterator[str]:
+        graph = self.graph
+        for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
+            yield self._box(value, "input", f"{name}\n{type_text(value)}")
+        for cell in graph.cells:
+            yield self._box(cell.value, "variable", f"{cell.name}\n{type_text(cell.value)}")
+        for value in graph.constants:
+            words = f"{value.name}\n{type_text(value)}\n{constant_text(value)}"
+            yield self._box(value, "constant", words)
+        yield from self._clusters()
+        for i, (name, _) in enumerate(self._ends()):
+            yield f"  o{self.number}_{i} [{_look('output')}, label={_quoted(name)}];"
+
+    def _clusters(self) -> Iterator[str]:
+        """Nodes within the clusters of their scopes, which stand within each other."""
+        tree: dict[str, Any] = {}
+        for node in self.graph.nodes:
+            level = tree
+            for name in node.scope.split("/") if node.scope else ():
+                level = level.setdefault(f"/{name}", {})
+            level.setdefault("", []).append(node)
+        waiting = [iter(tree.items())]
+        count = 0
+        while waiting:
+            found = next(waiting[-1], None)
+            if found is None:
+                waiting.pop()
+                if waiting:
+                    yield "  }"
+            elif not found[0]:
+                yield from (self._node(node) for node in found[1])
+            else:
+                name, inner = found
+                yield f"  subgraph cluster_{self.number}_{count} {{"
+                yield f'  label={_quoted(name[1:])}; style=rounded; color="#99aabb";'
+                count += 1
+                waiting.append(iter(inner.items()))
+
+    def _node(self, node: Node) -> str:
+        made = "\n".join(map(type_text, node.outputs))
+        words = f"{node.name.rpartition('/')[2]}\n{made}"
+        tip = _quoted(line_text(node))
+        return f"{self._box(node, 'node', words)[:-2]}, tooltip={tip}];"
+
+    def _box(self, part: Any, kind: str, words: str) -> str:
+        return f"  {self.ids[part]} [{_look(kind)}, label={_quoted(words)}];"
+
+    def _ends(self) -> list[tuple[str, Value]]:
+        graph = self.graph
+        found = list(zip(graph.outputs.names, graph.outputs, strict=True))
+        return found + [
+            (f"assign {c.name}", c.assigned) for c in graph.cells if c.assigned is not None
+        ]
+
+    def edges(self) -> Iterator[str]:
+        for node in self.graph.nodes:
+            for value in node.values():
+                yield self._edge(value, self.ids[node])
+        for i, (_, value) in enumerate(self._ends()):
+            yield self._edge(value, f"o{self.number}_{i}")
+
+    def _edge(self, value: Value, end: str) -> str:
+        return f"  {self.ids[value]} -> {end} [label={_quoted(type_text(value))}];"
+
+
+def _look(kind: str) -> str:
+    fill, border = KINDS[kind]
+    return f'shape={_SHAPES[kind]}, fillcolor="{fill}", color="{border}"'
+
+
+def _quoted(words: str) -> str:
+    """A text as Graphviz reads it; a backslash would begin a code of its own."""
+    plain = printable(words, "\n").replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{plain.replace(chr(10), chr(92) + "n")}"'
+
+
+def _graphviz(dot: str, kind: str) -> bytes | None:
+    """What Graphviz makes of it; None where it is not installed, or fails."""
+    program = shutil.which("dot")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, f"-T{kind}"], input=dot.encode(), capture_output=True, timeout=_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 and done.stdout else None
+
+
+# Pictures ----------------------------------------------------------------------------------------
+
+
+@graph_method
+def to_svg(self: Graph, limit: int = LIMIT) -> str:
+    """A picture of the graph as SVG; where there are more than ``limit`` nodes, scopes collapse.
+
+    Graphviz draws it where it is installed, else eagerflow itself.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
+    >>> graph.to_svg().rstrip().endswith("</svg>")
+    True
+    """
+    drawn = _graphviz(to_dot(self), "svg") if len(self.nodes) <= limit else None
+    if drawn is None:
+        return Picture(self, limit).svg()
+    svg = drawn.decode("utf-8", "replace")
+    return svg[svg.index("<svg") :] if "<svg" in svg else Picture(self, limit).svg()
+
+
+@graph_method
+def draw(self: Graph, path: str | os.PathLike[str], limit: int = LIMIT) -> Path:
+    """Write a picture of the graph; gives the file's path.
+
+    ``path`` ends in ``.svg``, ``.dot`` or ``.gv`` (the whole graph for Graphviz), ``.png`` or
+    ``.pdf`` (through Graphviz or matplotlib; MissingExtraError where neither is installed).
+    ``limit`` is the number of boxes from which on scopes are collapsed.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
+    >>> import pathlib, tempfile
+    >>> graph.draw(pathlib.Path(tempfile.mkdtemp()) / "graph.svg").name
+    'graph.svg'
+    """
+    file = Path(path)
+    kind = file.suffix.lower().removeprefix(".")
+    if kind in ("dot", "gv"):
+        file.write_text(to_dot(self) + "\n", encoding="utf-8")
+    elif kind == "svg":
+        file.write_text(to_svg(self, limit) + "\n", encoding="utf-8")
+    elif kind in ("png", "pdf"):
+        drawn = _graphviz(to_dot(self), kind) if len(self.nodes) <= limit else None
+        if drawn is not None:
+            file.write_bytes(drawn)
+        else:
+            _paint(self, file, limit)
+    else:
+        raise EagerflowError(
+            f"there are no pictures of the kind {file.suffix!r}",
+            received=str(path),
+            expected="a name that ends in .svg, .dot, .gv, .png or .pdf",
+        )
+    return file
+
+
+def _paint(graph: Graph, file: Path, limit: int) -> None:
+    try:
+        figures = extras.load("matplotlib.figure", "plot", f"a picture as {file.suffix}")
+        patches = extras.load("matplotlib.patches", "plot", "a picture")
+        paths = extras.load("matplotlib.path", "plot", "a picture")
+    except MissingExtraError as error:
+        error.hint = f"{error.hint}, or install Graphviz, or write a .svg"
+        raise
+    picture = Picture(graph, limit)
+    figure = figures.Figure(figsize=(picture.width / 96, picture.height / 96))
+    picture.paint(figure, patches, paths)
+    figure.savefig(file, dpi=min(_DOTS_PER_INCH, 30_000 * 96 / max(picture.width, picture.height)))
+
+
+@graph_method
+def _repr_html_(self: Graph) -> str:
+    """The picture, and the listing below it, for a cell of a notebook."""
+    listing = ""
+    if len(self.nodes) <= _LISTED:
+        listing = f"<details><summary>listing</summary><pre>{escape(text(self))}</pre></details>"
+    return (
+        f"<div><code>{escape(repr(self))}</code>"
+        f"<div style='overflow:auto;max-height:640px'>{to_svg(self)}</div>{listing}</div>"
+    )

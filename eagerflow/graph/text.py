@@ -1,0 +1,331 @@
+"""How a graph reads: the listing that ``print(graph)`` shows, and the words that it is made of.
+
+    graph step(x: float32[batch, 3]):
+      variables
+        dense/kernel: float32[3, 2] on cpu:0
+
+      in dense:
+        matmul: float32[batch, 2] = matmul(x, dense/kernel)  # train.py:12
+        tanh:   float32[batch, 2] = tanh(matmul)             # train.py:13
+
+Return:
+        output = dense/tanh
+
+Within a scope, results of its nodes are named without it, unless a value has the short name.
+
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from os.path import basename
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.errors import printable, short_repr
+from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "attribute_text",
+    "attributes_text",
+    "call_text",
+    "constant_text",
+    "line_name",
+    "line_text",
+    "nested",
+    "own_values",
+    "text",
+    "type_text",
+]
+
+_SMALL = 8  # elements of constants that are shown by value
+_LONG = 160  # letters of an attribute
+_COLUMNS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
+_DEEP = 64  # levels of tuples in attributes, as many as an op call can make
+
+
+# Words -------------------------------------------------------------------------------------------
+
+
+def type_text(value: Any) -> str:
+    """Dtype and shape of a value: ``float32[batch, 3]``."""
+    return f"{_dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
+
+
+@cache  # NumPy takes as long for a name as all the rest of a line does
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype.name)
+
+
+def attribute_text(value: Any, depth: int = 0) -> str:
+    """An attribute as somebody would write it: slices with colons, dtypes by name."""
+    if isinstance(value, Graph):
+        return f"<graph {value.name}>"
+    if isinstance(value, np.dtype):
+        return str(value.name)
+    if value is Ellipsis or depth > _DEEP:
+        return "..."
+    if isinstance(value, slice):
+        ends = [
+            "" if part is None else attribute_text(part, depth + 1)
+            for part in (value.start, value.stop, value.step)
+        ]
+        return ":".join(ends if ends[2] else ends[:2])
+    if isinstance(value, tuple):
+        parts = [attribute_text(part, depth + 1) for part in value]
+        return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+    return repr(value)
+
+
+def attributes_text(node: Node, bodies: bool = True) -> list[str]:
+    """The attributes of a node that differ from the op's defaults, each as ``name=value``."""
+    found = []
+    below = set() if bodies else {name.partition("[")[0] for name, _ in nested(node)}
+    for name, value in node.attributes.items():
+        if name in below:
+            continue
+        default = node.op.attributes.get(name, node)  # no attribute is a node
+        if type(value) is not type(default) or value != default:
+            found.append(f"{name}={_cut(attribute_text(value))}")
+    return found
+
+
+def call_text(node: Node, name: Callable[[Any], str] | None = None, bodies: bool = True) -> str:
+    """The call of a node: ``sum(x, axis=0)``; ``name`` writes the Values among its inputs.
+
+    ``bodies=False`` leaves out the attributes that hold graphs.
+    """
+    write = name or (lambda value: str(value.name))
+    given = [write(x) if type(x) is Value else repr(x) for x in node.inputs]
+    while given and node.inputs[len(given) - 1] is None:
+        given.pop()
+    place = "" if node.device is None else f" on {node.device}"
+    return f"{node.op.name}({', '.join(given + attributes_text(node, bodies))}){place}"
+
+
+def line_text(node: Node, source: Source | None = None) -> str:
+    """All of a node in one line, with full names."""
+    made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
+    where = node.source if source is None else source
+    end = f"  # {line_name(where)}" if where else ""
+    return printable(f"{made} = {call_text(node)}{end}")
+
+
+def constant_text(value: Value) -> str:
+    """The numbers of a small constant, or what there is instead."""
+    size = value.size
+    if not isinstance(size, int) or size > _SMALL:
+        return "..."
+    held = value.constant
+    numbers = held.numpy() if isinstance(held, Tensor) else np.asarray(held)
+    if numbers.dtype.kind == "V":  # bfloat16 and float8
+        numbers = numbers.astype(np.float32)
+    return np.array2string(
+        numbers, separator=", ", precision=6, max_line_width=10_000, floatmode="maxprec"
+    ).replace("\n", "")
+
+
+def nested(node: Node) -> Iterator[tuple[str, Graph]]:
+    """The graphs among the attributes of a node, as for a branch or a loop, with their names."""
+    for name, value in node.attributes.items():
+        if isinstance(value, Graph):
+            yield name, value
+        elif isinstance(value, tuple):
+            for i, part in enumerate(value):
+                if isinstance(part, Graph):
+                    yield f"{name}[{i}]", part
+
+
+def own_values(graph: Graph) -> Iterator[Value]:
+    """Every value of a graph: what is given, constants, and what nodes make."""
+    yield from graph.all_inputs()
+    yield from graph.constants
+    for node in graph.nodes:
+        yield from node.outputs
+
+
+Source = tuple[str, int, str]
+
+
+def line_name(source: Source) -> str:
+    """File and line in a few letters: ``train.py:12``."""
+    return f"{basename(source[0])}:{source[1]}"
+
+
+def _cut(words: str) -> str:
+    return words if len(words) <= _LONG else words[: _LONG - 3] + "..."
+
+
+# Listing -----------------------------------------------------------------------------------------
+
+
+class _Row(NamedTuple):
+    name: str
+    type: str
+    call: str
+    line: str
+    below: tuple[tuple[str, Graph], ...]  # nested graphs
+
+
+@graph_method
+def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
+    """The listing of the graph, which ``print(graph)`` shows.
+
+    ``lines=False`` leaves out the lines of the user's code, ``types=False`` dtypes and shapes.
+    The time is proportional to the length of the listing.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> print(graph.text(lines=False))
+    graph lambda(x: float32[3]):
+      tanh:     float32[3] = tanh(x)
+      multiply: float32[3] = multiply(tanh, 2.0)
+    <BLANKLINE>
+      return
+        output = multiply
+    """
+    written: list[str] = []
+    # What is still to be written, the next one last: nothing calls itself, however deep.
+    todo: list[tuple[str, Iterator[str | tuple[str, str, Graph]]]] = [
+        ("", _listing(self, "graph", lines, types))
+    ]
+    while todo:
+        indent, parts = todo[-1]
+        part = next(parts, None)
+        if part is None:
+            todo.pop()
+        elif isinstance(part, str):
+            written.append(indent + printable(part) if part else "")
+        else:
+            extra, label, graph = part
+            deeper = indent + extra if len(todo) < _DEEP else indent
+            todo.append((deeper, _listing(graph, label, lines, types)))
+    return "\n".join(written)
+
+
+def _listing(
+    graph: Graph, label: str, lines: bool, types: bool
+) -> Iterator[str | tuple[str, str, Graph]]:
+    """The lines of a graph, and in their places what is nested: indent, label and graph."""
+    yield from _head(graph, label)
+    constants = graph.constants
+    yield from _known(graph, constants)
+    everything = {v.name for v in graph.all_inputs()} | {v.name for v in constants}
+    everything.update(v.name for node in graph.nodes for v in node.outputs)
+    places: dict[Any, str] = {}
+    first = True
+    for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
+        if not first or graph.cells or constants:
+            yield ""
+        first = False
+        if scope:
+            yield f"  in {scope}:"
+        rows = [_row(node, scope, everything, places, lines, types) for node in nodes]
+        indent = "    " if scope else "  "
+        for row, words in zip(rows, _aligned(rows), strict=True):
+            yield indent + words
+            for name, body in row.below:
+                yield indent + "    ", name, body
+    yield from _ends(graph)
+
+
+def _head(graph: Graph, label: str) -> Iterator[str]:
+    given = [_entry(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
+    start = f"{label} {graph.name}("
+    if len(given) > 1 and sum(map(len, given)) + len(start) > 96:
+        yield start
+        for words in given:
+            yield f"    {words},"
+        yield "):"
+    else:
+        yield f"{start}{', '.join(given)}):"
+
+
+def _entry(name: str, value: Value) -> str:
+    place = "" if value.device is None else f" on {value.device}"
+    return f"{name}: {type_text(value)}{place}"
+
+
+def _known(graph: Graph, constants: Iterable[Value]) -> Iterator[str]:
+    if graph.cells:
+        yield "  variables"
+        for cell in graph.cells:
+            end = "" if cell.assigned is None else ", assigned"
+            yield f"    {_entry(cell.name, cell.value)}{end}"
+    if constants:
+        yield "  constants"
+        for value in constants:
+            yield f"    {value.name}: {type_text(value)} = {constant_text(value)}"
+
+
+def _row(
+    node: Node, scope: str, everything: set[str], places: dict[Any, str], lines: bool, types: bool
+) -> _Row:
+    prefix = f"{scope}/" if scope else ""
+
+    def name(value: Any) -> str:
+        full: str = value.name
+        if not prefix or value.node is None or not full.startswith(prefix):
+            return full
+        short = full[len(prefix) :]
+        return full if short in everything else short
+
+    made = [v.name[len(prefix) :] if v.name.startswith(prefix) else v.name for v in node.outputs]
+    base = made[0].rpartition(":")[0] if len(made) > 1 else ""
+    if base and all(n.startswith(f"{base}:") for n in made):
+        made[1:] = [n[len(base) :] for n in made[1:]]  # qr:0, :1
+    named, kind = ", ".join(made), ", ".join(map(type_text, node.outputs))
+    where = ""
+    if lines and node.origin is not None:
+        where = places.get(node.origin, "")
+        if not where:  # to look for the line of an instruction takes time
+            source = node.source
+            where = places[node.origin] = line_name(source) if source else ""
+    return _Row(
+        named,
+        kind if types else "",
+        call_text(node, name, bodies=False),
+        where,
+        tuple(nested(node)),
+    )
+
+
+def _aligned(rows: list[_Row]) -> Iterator[str]:
+    """The rows of one group, with types, calls and lines below each other."""
+    widths = [
+        max((len(words) for words in column if len(words) <= widest), default=0)
+        for column, widest in zip(
+            zip(*(row[:3] for row in rows), strict=True), _COLUMNS, strict=True
+        )
+    ]
+    typed = widths[0] + widths[1] + 2 if widths[1] else widths[0]
+    for name, kind, call, line, _ in rows:
+        left = f"{name + ':':<{widths[0] + 1}} {kind:<{widths[1]}}" if kind else f"{name:<{typed}}"
+        yield f"{left} = {call:<{widths[2] if line else 0}}" + (f"  # {line}" if line else "")
+
+
+def _ends(graph: Graph) -> Iterator[str]:
+    returned = [
+        (str(name), str(v.name)) for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
+    ]
+    for i, leaf in enumerate(graph.results):  # what is returned besides tensors
+        if type(leaf) is not Value:
+            returned.append((f"result {i}", _cut(short_repr(leaf))))
+    assigned = [(c.name, c.assigned.name) for c in graph.cells if c.assigned is not None]
+    for title, pairs in (("return", returned), ("assign", assigned)):
+        if pairs:
+            yield ""
+            yield f"  {title}"
+            width = _width(name for name, _ in pairs)
+            for name, words in pairs:
+                yield f"    {name:<{width}} = {words}"
+
+
+def _width(names: Iterable[str]) -> int:
+    return max((len(n) for n in names if len(n) <= _COLUMNS[2]), default=0)
+
+
+Graph.__str__ = text  # type: ignore[method-assign,assignment]

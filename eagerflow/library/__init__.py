@@ -1,0 +1,1 @@
+"""Kernels on arrays that are algorithms of their own: convolution, pooling, normalization."""

@@ -1,0 +1,135 @@
+"""Cutting the work of a kernel on images into blocks, by shape alone.
+
+A block is a range of images, all rows of them, or a range of rows of one image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.runtime.threads import run, scratch
+
+__all__ = ["Block", "cut", "lanes", "load", "pieces", "strided", "total"]
+
+# Operations for which a second thread is worth waking.
+WORTH_SHARING = 2_000_000
+# OpenBLAS computes products of up to a million multiplications without packing the operands,
+# which makes thin ones a quarter faster.
+UNPACKED = 1_000_000
+
+
+class Block(NamedTuple):
+    """Images ``first`` to ``last``, rows ``start`` to ``stop`` of each."""
+
+    first: int
+    last: int
+    start: int
+    stop: int
+
+    @property
+    def images(self) -> slice:
+        """Which images."""
+        return slice(self.first, self.last)
+
+    @property
+    def rows(self) -> slice:
+        """Which rows of each."""
+        return slice(self.start, self.stop)
+
+
+def _ranges(size: int, count: int) -> list[tuple[int, int]]:
+    """``size`` in ``count`` parts that differ by one at most."""
+    ends = [size * i // count for i in range(count + 1)]
+    return list(pairwise(ends))
+
+
+def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[Block]:
+    """Blocks of about ``target`` positions; each of them costs ``work`` operations.
+
+    The number of blocks is a multiple of four where that is possible, for an even share of
+    the threads.
+    """
+    positions = images * rows * per_row
+    count = -(-positions // target)
+    if count < 4:
+        count = max(count, min(4, int(positions * work / WORTH_SHARING)))
+    if count > 1:
+        count = 2 if count == 2 else -(-count // 4) * 4
+    if count <= images:
+        return [Block(a, b, 0, rows) for a, b in _ranges(images, max(count, 1))]
+    pieces = min(-(-count // images), rows)
+    return [Block(i, i + 1, a, b) for i in range(images) for a, b in _ranges(rows, pieces)]
+
+
+def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:
+    """Ranges of rows whose products BLAS computes without packing; one where they are too short.
+
+    ``per_row`` is the number of multiplications of one row.
+    """
+    if UNPACKED // max(per_row, 1) < 256:
+        return [(0, rows)]
+    return _ranges(rows, -(-rows * per_row // UNPACKED) or 1)
+
+
+def strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """A view of ``array`` with other strides, for reading."""
+    if array.flags.c_contiguous:  # the usual case, five times as fast
+        return np.ndarray(shape, array.dtype, array, 0, strides)
+    return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=False)
+
+
+def lanes(blocks: list[Block], size: int) -> list[list[Block]]:
+    """Blocks that are summed one after the other, in lanes that run side by side.
+
+    Each lane has a partial sum of ``size`` elements, so large ones mean few lanes.
+    """
+    count = min(len(blocks), max(4, min(16, 2**22 // max(size, 1))))
+    return [blocks[a:b] for a, b in _ranges(len(blocks), count)]
+
+
+def total(partial: Callable[[list[Block]], Any], shares: list[list[Block]]) -> Any:
+    """The sum of ``partial`` of all lanes, in their order."""
+    found: list[Any] = [None] * len(shares)
+
+    def work(i: int) -> None:
+        found[i] = partial(shares[i])
+
+    run(work, len(shares))
+    for term in found[1:]:
+        np.add(found[0], term, out=found[0])
+    return found[0]
+
+
+def load(x: Any, block: Block, spans: list[tuple[int, int]], planes: bool = False) -> Any:
+    """Elements of a block's images: along each spatial axis ``length`` of them from ``start``.
+
+    What lies beyond the edges is zero. The result is a view where nothing does, else in
+    memory that the next call uses again. ``planes`` puts each channel in a plane of its own
+    in memory; the order of the axes stays.
+    """
+    sizes = x.shape[1:-1]
+    inside = all(a >= 0 and a + n <= size for (a, n), size in zip(spans, sizes, strict=True))
+    if inside and not (planes and x.shape[-1] > 1):
+        return x[(block.images, *(slice(a, a + n) for a, n in spans))]
+    shape = (block.last - block.first, *(n for _, n in spans))
+    if planes:
+        part = np.moveaxis(scratch("padded", (x.shape[-1], *shape), x.dtype), 0, -1)
+    else:
+        part = scratch("padded", (*shape, x.shape[-1]), x.dtype)
+    source, inner = [block.images], [slice(None)]
+    for (start, length), size in zip(spans, sizes, strict=True):
+        begin = min(max(start, 0), size)
+        end = max(begin, min(start + length, size))
+        at = begin - start if end > begin else 0
+        source.append(slice(begin, end))
+        part[(*inner, slice(0, at))] = 0
+        part[(*inner, slice(at + end - begin, None))] = 0
+        inner.append(slice(at, at + end - begin))
+    if prod(part.shape):
+        part[tuple(inner)] = x[tuple(source)]
+    return part

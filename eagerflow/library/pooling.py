@@ -1,0 +1,372 @@
+"""Pooling with array operations: over one axis after the other, or element by element.
+
+The functions for NumPy take blocks of images that stay in the caches and are shared by threads;
+the others work for any array library.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.library.blocks import cut
+from eagerflow.library.llvm.program import Program, kept, processor
+from eagerflow.library.llvm.squares import SLOTS, Form, Writer
+from eagerflow.library.windows import Window, taps
+from eagerflow.runtime import buffers
+from eagerflow.runtime.threads import run, scratch
+
+__all__ = [
+    "avg_pool",
+    "avg_pool_gradient",
+    "gather_from_maxima",
+    "max_pool",
+    "max_pool_gather",
+    "max_pool_gradient",
+    "portable_avg",
+    "portable_max",
+    "scatter_to_maxima",
+]
+
+Windows = tuple[Window, ...]
+
+# Elements that are worked on at a time: with fewer, the calls take longer than their work.
+BLOCK = 2**18
+# Machine code writes out each element of a window.
+LARGEST = 16
+PIECE = 2**14  # elements that a thread takes at a time
+SHARED = 2**18  # elements from which waking another thread pays
+
+
+@lru_cache(256)
+def _counts(windows: Windows) -> Any:
+    """How many elements of each window are real, with an axis of size 1 for the channels."""
+    result = np.ones(1)
+    for w in windows:
+        begins = np.arange(w.out) * w.stride - w.before
+        real = np.minimum(begins + w.kernel, w.size) - np.maximum(begins, 0)
+        result = np.multiply.outer(result, real)
+    return result[0][..., None]
+
+
+# NumPy -------------------------------------------------------------------------------------------
+
+
+@lru_cache(1024)
+def _reaches(w: Window) -> tuple[list[Any], list[Any]]:
+    """Where in the input the window's elements are.
+
+    First those that are real at all positions, then the others, with the positions at which
+    they are real.
+    """
+    reached = [r for r in map(w.reach, range(w.kernel)) if r is not None]
+    everywhere = slice(0, w.out)
+    whole = [ins for outs, ins in reached if outs == everywhere]
+    return whole, [(outs, ins) for outs, ins in reached if outs != everywhere]
+
+
+def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> None:
+    """Fold the elements of each window along one axis into ``out``."""
+    lead = (slice(None),) * axis
+    whole, partly = _reaches(w)
+    if len(whole) > 1:
+        ufunc(x[(*lead, whole[0])], x[(*lead, whole[1])], out=out)
+    elif whole:
+        np.copyto(out, x[(*lead, whole[0])])
+    else:
+        out[...] = start
+    for ins in whole[2:]:
+        ufunc(out, x[(*lead, ins)], out=out)
+    for outs, ins in partly:
+        part = out[(*lead, outs)]
+        ufunc(part, x[(*lead, ins)], out=part)
+
+
+def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
+    """Windows folded axis by axis, and divided by ``counts`` where these are given."""
+    y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
+
+    def work(i: int) -> None:
+        part, result = x[blocks[i].images], y[blocks[i].images]
+        for axis, w in enumerate(windows, 1):
+            last = axis == len(windows)
+            shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
+            out = result if last else scratch(f"pooled{axis}", shape, x.dtype)
+            _fold(ufunc, start, part, axis, w, out)
+            part = out
+        if counts is not None:
+            np.divide(result, counts, out=result)
+
+    if y.size:
+        run(work, len(blocks))
+    return y
+
+
+def _takes(x: Any, windows: Windows) -> bool:
+    """Whether machine code is meant for windows on such an image, and pays."""
+    if not (len(windows) == 2 and generated.takes(x)):
+        return False
+    side_by_side = all(w.kernel == w.stride and w.before == 0 for w in windows)
+    inside = all(w.out * w.kernel <= w.size for w in windows)
+    return side_by_side and inside and prod(w.kernel for w in windows) <= LARGEST
+
+
+@kept
+def _program(form: Form) -> Program:
+    def text(code: Any, slots: list[str]) -> str:
+        return Writer(code, form, processor(form.dtype)[0], slots).module()
+
+    return Program(f"windows {form}", text, ["kernel"], SLOTS)
+
+
+def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+    """``result``, filled by machine code with the largest elements, or with g in their places."""
+    high, wide = windows
+    form = Form(
+        x.dtype.name,
+        high.size,
+        wide.size,
+        x.shape[-1],
+        high.kernel,
+        wide.kernel,
+        high.out,
+        wide.out,
+        g is not None,
+    )
+    rows = len(x) * high.out
+    height = max(PIECE // max(prod(x.shape[2:]) * high.kernel, 1), 1)
+    given = {} if g is None else {"g": np.ascontiguousarray(g)}
+    _program(form).run(
+        (rows, 1, height, 1),
+        0,
+        x.size >= SHARED,
+        x=np.ascontiguousarray(x),
+        result=result,
+        **given,
+    )
+    return result
+
+
+def max_pool(x: Any, windows: Windows) -> Any:
+    """The largest element of each window."""
+    if _takes(x, windows):
+        shape = (len(x), *(w.out for w in windows), x.shape[-1])
+        return _in_program(x, windows, buffers.empty(shape, x.dtype))
+    return _pooled(np.maximum, -np.inf, x, windows, None)
+
+
+def avg_pool(x: Any, windows: Windows) -> Any:
+    """The mean of each window's elements."""
+    counts = _counts(windows)
+    if (counts == counts.flat[0]).all():
+        return _pooled(np.add, 0, x, windows, x.dtype.type(counts.flat[0]))
+    return _pooled(np.add, 0, x, windows, counts.astype(x.dtype))
+
+
+def _masks(x: Any, y: Any, windows: Windows) -> Any:
+    """For each element of the window: at which positions none exceeds it, the first such.
+
+    Positions and elements come first, as ``taps`` has them; then a mask of which all bits
+    are set where that is so, else none, so that infinity and NaN can be masked.
+    """
+    free = scratch("free", y.shape, np.bool)
+    free[...] = True
+    for _, outs, ins in taps(windows):
+        shape = y[outs].shape
+        below, hit = scratch("below", shape, np.bool), scratch("hit", shape, np.bool)
+        mask = scratch("mask", shape, f"i{x.itemsize}")
+        np.less(x[ins], y[outs], out=below)
+        np.greater(free[outs], below, out=hit)
+        np.logical_and(free[outs], below, out=free[outs])
+        np.negative(hit.view(np.int8), out=hit.view(np.int8))
+        np.copyto(mask, hit.view(np.int8))
+        yield outs, ins, mask
+
+
+def _bits(array: Any) -> Any:
+    return array.view(f"i{array.itemsize}")
+
+
+def _squares(windows: Windows) -> bool:
+    """Whether the windows are squares of 2 by 2 side by side, as nearly everybody has them."""
+    return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
+
+
+def _square_masks(x: Any, windows: Windows) -> Any:
+    """Which element of each square is its first maximum: -1 there, else 0.
+
+    The shape is (images, rows, 2, columns, 2, channels). A tie is decided for the upper row
+    and the left column, which is the first element in order; a NaN ties with everything.
+    """
+    rows, columns = (w.out for w in windows)
+    left, right = (x[:, : 2 * rows, i : 2 * columns : 2] for i in range(2))
+    shape = (len(x), rows, 2, columns, x.shape[-1])
+    larger = np.maximum(left, right, out=scratch("larger", left.shape, x.dtype)).reshape(shape)
+    in_row, at_right = scratch("in_row", shape, np.bool), scratch("at_right", shape, np.bool)
+    np.less(larger[:, :, 0], larger[:, :, 1], out=in_row[:, :, 1])
+    np.logical_not(in_row[:, :, 1], out=in_row[:, :, 0])
+    np.less(left, right, out=at_right.reshape(left.shape))
+    hits = scratch("hits", (*shape[:4], 2, shape[-1]), np.bool)
+    np.greater(in_row, at_right, out=hits[..., 0, :])
+    np.logical_and(in_row, at_right, out=hits[..., 1, :])
+    masks = hits.view(np.int8)
+    return np.negative(masks, out=masks)
+
+
+def _in_squares(array: Any, windows: Windows) -> Any:
+    """The bits of the elements that squares cover, in the shape of their masks; a view."""
+    rows, columns = (w.out for w in windows)
+    covered = _bits(array)[:, : 2 * rows, : 2 * columns]
+    return covered.reshape(len(array), rows, 2, columns, 2, array.shape[-1])
+
+
+def _scatter_to_squares(x: Any, g: Any, windows: Windows, result: Any) -> None:
+    aim = _in_squares(result, windows)
+    np.copyto(aim, _square_masks(x, windows))
+    np.bitwise_and(aim, _bits(g)[:, :, None, :, None], out=aim)
+
+
+def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
+    masks = _square_masks(x, windows)
+    found = scratch("mask", masks.shape, f"i{x.itemsize}")
+    np.copyto(found, masks)
+    np.bitwise_and(found, _in_squares(t, windows), out=found)
+    np.bitwise_or.reduce(found, axis=(2, 4), out=_bits(result))
+
+
+def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -> Any:
+    """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
+    values = np.ascontiguousarray(values)
+
+    def work(i: int) -> None:
+        images = blocks[i].images
+        step(x[images], values[images], windows, result[images])
+
+    if x.size and result.size:
+        run(work, len(blocks))
+    return result
+
+
+def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
+    """For each window its element of ``g``, added where the window has its maximum."""
+    if _takes(x, windows):
+        result = buffers.empty(x.shape, x.dtype)
+        if any(w.out * w.kernel < w.size for w in windows):
+            result.fill(0)
+        return _in_program(x, windows, result, g)
+    if _squares(windows):
+        result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
+        return _by_squares(_scatter_to_squares, x, g, windows, result)
+    y = max_pool(x, windows)
+    result = np.zeros(x.shape, x.dtype)
+    source = _bits(np.ascontiguousarray(g))
+    apart = all(w.stride >= w.kernel for w in windows)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
+
+    def work(i: int) -> None:
+        images = blocks[i].images
+        aim, given = result[images], source[images]
+        for outs, ins, mask in _masks(x[images], y[images], windows):
+            if apart:
+                np.bitwise_and(given[outs], mask, out=_bits(aim)[ins])
+                continue
+            np.bitwise_and(given[outs], mask, out=mask)
+            np.add(aim[ins], mask.view(x.dtype), out=aim[ins])
+
+    if x.size:
+        run(work, len(blocks))
+    return result
+
+
+def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
+    """Elements of ``t`` from where each window of ``x`` has its maximum."""
+    if _squares(windows):
+        shape = (len(x), *(w.out for w in windows), x.shape[-1])
+        return _by_squares(_gather_from_squares, x, t, windows, np.empty(shape, x.dtype))
+    y = max_pool(x, windows)
+    result = np.zeros(y.shape, x.dtype)
+    source, found = _bits(np.ascontiguousarray(t)), _bits(result)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
+
+    def work(i: int) -> None:
+        images = blocks[i].images
+        given, aim = source[images], found[images]
+        for outs, ins, mask in _masks(x[images], y[images], windows):
+            np.bitwise_and(given[ins], mask, out=mask)
+            np.bitwise_or(aim[outs], mask, out=aim[outs])
+
+    if y.size:
+        run(work, len(blocks))
+    return result
+
+
+# Any library -------------------------------------------------------------------------------------
+
+
+def _folded(xp: Any, x: Any, windows: Windows, function: Any, start: float) -> Any:
+    shape = (x.shape[0], *(w.out for w in windows), x.shape[-1])
+    y = xp.full(shape, start, dtype=x.dtype)
+    for _, outs, ins in taps(windows):
+        y[(*outs, ...)] = function(y[(*outs, ...)], x[(*ins, ...)])
+    return y
+
+
+def portable_max(xp: Any, x: Any, windows: Windows) -> Any:
+    """The largest element of each window."""
+    return _folded(xp, x, windows, xp.maximum, -xp.inf)
+
+
+def portable_avg(xp: Any, x: Any, windows: Windows) -> Any:
+    """The mean of each window's elements."""
+    return _folded(xp, x, windows, xp.add, 0) / xp.asarray(_counts(windows), dtype=x.dtype)
+
+
+def _hits(xp: Any, x: Any, windows: Windows) -> Any:
+    """For each element of the window: at which positions none exceeds it, the first such.
+
+    Positions and elements come first, as ``taps`` has them.
+    """
+    y = portable_max(xp, x, windows)
+    free = xp.ones(y.shape, dtype=xp.bool)
+    for _, outs, ins in taps(windows):
+        outs, ins = (*outs, ...), (*ins, ...)
+        below = x[ins] < y[outs]
+        waiting = free[outs]
+        yield outs, ins, waiting & ~below
+        free[outs] = waiting & below
+
+
+def max_pool_gradient(xp: Any, x: Any, g: Any, windows: Windows) -> Any:
+    """For each window its element of ``g``, added where the window has its maximum."""
+    result = xp.zeros(x.shape, dtype=x.dtype)
+    none = xp.zeros((), dtype=x.dtype)
+    apart = all(w.stride >= w.kernel for w in windows)
+    for outs, ins, hit in _hits(xp, x, windows):
+        term = xp.where(hit, g[outs], none)
+        result[ins] = term if apart else result[ins] + term
+    return result
+
+
+def max_pool_gather(xp: Any, x: Any, t: Any, windows: Windows) -> Any:
+    """Elements of ``t`` from where each window of ``x`` has its maximum."""
+    y = xp.zeros((x.shape[0], *(w.out for w in windows), x.shape[-1]), dtype=x.dtype)
+    for outs, ins, hit in _hits(xp, x, windows):
+        y[outs] = xp.where(hit, t[ins], y[outs])
+    return y
+
+
+def avg_pool_gradient(xp: Any, g: Any, windows: Windows) -> Any:
+    """Each element of ``g``, in equal parts, added to what its window saw."""
+    shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
+    result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)
+    apart = all(w.stride >= w.kernel for w in windows)
+    for _, outs, ins in taps(windows):
+        outs, ins = (*outs, ...), (*ins, ...)
+        result[ins] = shares[outs] if apart else result[ins] + shares[outs]
+    return result

@@ -1,0 +1,131 @@
+"""Row-wise kernels of several steps on NumPy, some complete rows at a time.
+
+A row-wise kernel reduces along an axis and then uses the result on the same elements. A tile
+of rows stays in the cache from the first step to the last, and tiles are shared out to
+threads. Tiles are cut by shape alone, so the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.op import Split
+from eagerflow.runtime.threads import run, scratch
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["add_up", "along_rows", "each_tile", "maximum_of", "scratch", "split_rows"]
+
+TILE = 1 << 15  # elements; smaller ones hand the interpreter's lock over too often
+PARALLEL = 1 << 17  # elements from which waking another thread pays
+NARROW = 20  # NumPy's reductions cost more per row than per element up to about this length
+
+Array = np.ndarray[Any, Any]
+
+# Called with all five arguments by position, (array, axis, dtype, out, keepdims), which costs
+# least, and which the stubs of NumPy do not know.
+add_up: Any = np.add.reduce
+maximum_of: Any = np.maximum.reduce
+
+
+def each_tile(
+    rows: int,
+    width: int,
+    work: Callable[[int, slice], None],
+    tile: int = TILE,
+    parallel: int = PARALLEL,
+) -> None:
+    """Call ``work(number, rows of the tile)`` for all tiles of ``rows`` rows of ``width``.
+
+    A tile has about ``tile`` elements; threads share the work from ``parallel`` elements on.
+    """
+    height = tile_height(width, tile)
+
+    def one(i: int) -> None:
+        work(i, slice(i * height, min((i + 1) * height, rows)))
+
+    count = -(-rows // height)
+    if rows * width < parallel:
+        for i in range(count):
+            one(i)
+    else:
+        run(one, count)
+
+
+def tile_height(width: int, tile: int = TILE) -> int:
+    """Rows of ``width`` elements that make up a tile."""
+    return max(1, tile // max(width, 1))
+
+
+def along_rows(
+    step: Callable[..., None], axis: int, inputs: Sequence[Array], outputs: Sequence[Array]
+) -> None:
+    """Let ``step(axis, *inputs, *outputs)`` fill the outputs, tile by tile.
+
+    All arrays have the shape of ``inputs[0]``, but that those with one value per row have
+    size 1 along ``axis``, which is counted from the front. Outputs are contiguous.
+    """
+    shape = inputs[0].shape
+    length, rows = shape[axis], inputs[0].size // (shape[axis] or 1)
+    inner = math.prod(shape[axis + 1 :])
+    narrow = inner == 1 and length <= NARROW and rows >= 64
+    if not rows or not length:
+        return
+    if rows * length <= TILE and not narrow:
+        step(axis, *inputs, *outputs)
+        return
+    arrays = [
+        np.ascontiguousarray(a).reshape(-1, a.shape[axis], inner) for a in (*inputs, *outputs)
+    ]
+    if length * inner > TILE and inner > 1:
+        _in_columns(step, arrays)
+    elif inner > 1:
+        each_tile(rows // inner, length * inner, lambda i, s: step(1, *(a[s] for a in arrays)))
+    else:
+        flat = [a[:, :, 0] for a in arrays]
+        if narrow:
+            _in_turned_tiles(step, rows, length, flat[: len(inputs)], flat[len(inputs) :])
+        else:
+            each_tile(rows, length, lambda i, s: step(1, *(a[s] for a in flat)))
+
+
+def _in_columns(step: Callable[..., None], arrays: Sequence[Array]) -> None:
+    """Tiles of some columns, where one plane of rows is larger than a tile."""
+    outer, length, inner = arrays[0].shape
+    width = tile_height(length)
+    blocks = -(-inner // width)
+
+    def one(i: int) -> None:
+        plane, block = divmod(i, blocks)
+        step(0, *(a[plane, :, block * width : (block + 1) * width] for a in arrays))
+
+    run(one, outer * blocks)
+
+
+def _in_turned_tiles(
+    step: Callable[..., None],
+    rows: int,
+    length: int,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array],
+) -> None:
+    """Tiles turned on their side, so that the inner loops run over many rows at once."""
+
+    def one(i: int, s: slice) -> None:
+        sources = [np.array(a[s].T, order="C") for a in inputs]
+        results = [np.empty(a[s].T.shape, a.dtype) for a in outputs]
+        step(0, *sources, *results)
+        for whole, result in zip(outputs, results, strict=True):
+            whole[s] = result.T
+
+    each_tile(rows, length, one)
+
+
+def split_rows(*specs: Any, axis: int = -1, **attributes: Any) -> list[Split]:
+    """Work along one axis of arguments of one shape: it can be cut along every other one."""
+    x: TensorSpec = specs[0]
+    at = normalize_axis(axis, x.ndim)
+    return [Split((i,) * len(specs), i) for i in range(x.ndim) if i != at]

@@ -1,0 +1,163 @@
+"""Sliding windows over the spatial axes of (batch, *spatial, channels): sizes, padding, taps.
+
+Convolution and pooling share this arithmetic. ``"same"`` padding is TensorFlow's: the result
+has ``ceil(size / stride)`` positions, and what cannot be halved goes to the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from operator import index
+from typing import Any, NamedTuple
+
+from eagerflow.dims import Dim
+from eagerflow.errors import ShapeError
+
+__all__ = ["Window", "output_size", "padding_of", "per_axis", "taps", "window_of"]
+
+
+class Window(NamedTuple):
+    """Where a window goes along one spatial axis; all numbers are known."""
+
+    size: int
+    """Elements of the input."""
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+    """Padding in front of the input."""
+    out: int
+    """Positions of the window."""
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last that the window touches."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def padded(self) -> bool:
+        """Whether some position of the window reaches beyond the input."""
+        return self.before != 0 or (self.out - 1) * self.stride + self.extent > self.size
+
+    def reach(self, tap: int) -> tuple[slice, slice] | None:
+        """Positions at which element ``tap`` of the window is real, and where it then is."""
+        start = tap * self.dilation - self.before
+        first = max(0, -(start // self.stride))
+        last = min(self.out, (self.size - 1 - start) // self.stride + 1)
+        if first >= last:
+            return None
+        begin = start + first * self.stride
+        end = start + (last - 1) * self.stride + 1
+        return slice(first, last), slice(begin, end, self.stride)
+
+
+def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
+    """An attribute that is one integer for all spatial axes, or one for each."""
+    items = value if isinstance(value, tuple | list) else (value,) * rank
+    try:
+        numbers = tuple(index(item) for item in items)
+    except TypeError:
+        numbers = ()
+    if len(numbers) != rank or isinstance(value, bool):
+        raise ShapeError(
+            f"{value!r} is not a number for each spatial axis",
+            argument=argument,
+            expected=f"an integer, or {rank} of them",
+        )
+    if min(numbers, default=least) < least:
+        raise ShapeError(f"{value!r} is too small", argument=argument, expected=f"at least {least}")
+    return numbers
+
+
+def padding_of(padding: Any, rank: int) -> Any:
+    """``"same"``, ``"valid"``, or a pair (before, after) for each spatial axis."""
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise ShapeError(
+                f"{padding!r} is not a kind of padding",
+                argument="padding",
+                expected=f"'same', 'valid', or {rank} pairs (before, after)",
+            )
+        return padding
+    items = padding if isinstance(padding, tuple | list) else (padding,) * rank
+    if len(items) != rank:
+        raise ShapeError(
+            f"{padding!r} does not pad each spatial axis",
+            argument="padding",
+            expected=f"'same', 'valid', an integer, or {rank} pairs (before, after)",
+        )
+    pairs = []
+    for item in items:
+        pair = item if isinstance(item, tuple | list) else (item, item)
+        try:
+            before, after = (index(number) for number in pair)
+        except (TypeError, ValueError):
+            raise ShapeError(
+                f"{item!r} is not a pair", argument="padding", expected="pairs (before, after)"
+            ) from None
+        if min(before, after) < 0:
+            raise ShapeError(
+                f"padding {item!r} is negative",
+                argument="padding",
+                expected="at least 0",
+                hint="x[:, 1:-1] cuts elements off",
+            )
+        pairs.append((before, after))
+    return tuple(pairs)
+
+
+def output_size(size: Any, kernel: Any, stride: int, dilation: int, pad: Any) -> Any:
+    """Positions of a window along an axis of ``size``; ``size`` may be symbolic.
+
+    ``pad`` is ``"same"``, ``"valid"`` or a pair.
+    """
+    if pad == "same":
+        return size // stride if size % stride == 0 else (size + stride - 1) // stride
+    before, after = (0, 0) if pad == "valid" else pad
+    extent = (kernel - 1) * dilation + 1
+    room = size + (before + after)
+    if isinstance(room, int) and isinstance(extent, int) and extent > room:
+        raise ShapeError(
+            f"a window of {extent} elements does not fit into {room}",
+            expected="windows no larger than the input with its padding",
+            hint="padding='same'",
+        )
+    return (room - extent) // stride + 1
+
+
+def window_of(size: int, kernel: int, stride: int, dilation: int, pad: Any) -> Window:
+    """The window along one axis, from ``"same"``, ``"valid"`` or a pair."""
+    out = output_size(size, kernel, stride, dilation, pad)
+    if pad == "same":
+        extent = (kernel - 1) * dilation + 1
+        before = max((out - 1) * stride + extent - size, 0) // 2
+    else:
+        before = 0 if pad == "valid" else pad[0]
+    return Window(size, kernel, stride, dilation, before, out)
+
+
+def check_kernel(kernel: tuple[Any, ...], argument: str) -> None:
+    """Refuse windows without elements."""
+    if any(isinstance(k, int) and k < 1 for k in kernel):
+        raise ShapeError(
+            f"a window of shape {kernel} has no elements", argument=argument, expected="at least 1"
+        )
+
+
+def known(*sizes: Any) -> bool:
+    """Whether none of the sizes is symbolic."""
+    return not any(isinstance(size, Dim) for size in sizes)
+
+
+def taps(windows: tuple[Window, ...]) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+    """The elements of the window, without those that are never real.
+
+    For each: its place in the window, the positions at which it is real, and where in the
+    input it is then (indices that leave out channels).
+    """
+    for at in itertools.product(*(range(w.kernel) for w in windows)):
+        reached = [w.reach(tap) for w, tap in zip(windows, at, strict=True)]
+        if None not in reached:
+            outs, ins = zip(*reached, strict=True)  # type: ignore[arg-type]
+            yield at, (slice(None), *outs), (slice(None), *ins)

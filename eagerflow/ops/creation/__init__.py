@@ -1,0 +1,1 @@
+"""Ops that make tensors from shapes, numbers and random states, or change dtype and device."""

@@ -1,0 +1,506 @@
+"""The random ops: each makes numbers from a state of three words, and from nothing else.
+
+Users call them through ``ef.random``, which keeps the state in a Variable. The numbers are
+made on the host, from where a device receives them, so they are the same on every device. A
+state with leading axes holds one state for each example. Inside ``vmap``, a state that all
+examples share gives one draw with an axis for the examples, so each gets its own numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.codegen.numpy import philox
+from eagerflow.devices import device_of
+from eagerflow.dims import product
+from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
+from eagerflow.ops.family import define, refused_objects
+from eagerflow.spec import TensorSpec, as_shape
+
+__all__ = [
+    "random_bits",
+    "random_exponential",
+    "random_integers",
+    "random_keep",
+    "random_normal",
+    "random_permutation",
+    "random_truncated_normal",
+    "random_uniform",
+]
+
+Fill = Callable[[Any, int], Any]
+_NO_GRADIENT = Missing("random numbers do not depend smoothly on the state they are made from")
+_UINT64 = frozenset({np.dtype("uint64")})
+
+
+def _host(array: Any) -> Any:
+    """The state in NumPy's memory, where the bits are made."""
+    home = device_of(array)
+    return array if home is None else home.backend.to_numpy(array)
+
+
+def _drawn(xp: Any, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any:
+    """``fill(state, count)`` for each state, in ``shape`` and in the library of ``xp``."""
+    states = _host(state)
+    count = math.prod(shape)
+    if states.ndim == 1:
+        values = fill(states, count).reshape(shape)
+    else:
+        rows = [fill(own, count) for own in states.reshape(-1, philox.WORDS)]
+        whole = (*states.shape[:-1], *shape)
+        values = np.stack(rows).reshape(whole) if rows else np.empty(whole, dtype)
+    values = values.astype(dtype, copy=False)
+    return values if xp is np else xp.asarray(values)
+
+
+def _shape_of(state: TensorSpec, shape: Any) -> tuple[Any, ...]:
+    if not state.ndim or state.shape[-1] != philox.WORDS:
+        raise ShapeError(
+            f"a state has {philox.WORDS} words along its last axis",
+            argument="state",
+            hint="ef.random.Generator(seed).state",
+        )
+    return (*state.shape[:-1], *as_shape(shape))
+
+
+def _float_spec(
+    state: TensorSpec, shape: Any, dtype: Any = None, device: Any = None, **more: Any
+) -> TensorSpec:
+    found = as_dtype(dtype) if dtype is not None else default_dtype(float)
+    if found not in FLOATS:
+        raise DTypeError(
+            f"{found.name} numbers cannot be drawn from this distribution",
+            argument="dtype",
+            expected="float16, bfloat16, float32 or float64",
+        )
+    return TensorSpec(_shape_of(state, shape), found, None, device)
+
+
+def _samples(**attributes: Any) -> Callable[[Any, Any], list[Sample]]:
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        state = rng.integers(0, 2**64, philox.WORDS, np.uint64)
+        states = rng.integers(0, 2**64, (2, 6, philox.WORDS), np.uint64)[:, ::3]
+        found = [
+            Sample((state,), {"shape": shape} | attributes)
+            for shape in ((), 1, 5, (0,), (2, 3), (3, 0), (2, 1, 4), (33,))
+        ]
+        found += [
+            Sample((s,), {"shape": (3,)} | attributes) for s in (states, states[0], states[:0])
+        ]
+        found.append(Sample((state[::-1],), {"shape": (7,)} | attributes))
+        found.append(Sample((np.broadcast_to(state, (2, 3)),), {"shape": (4,)} | attributes))
+        return found
+
+    return samples
+
+
+def _float_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = _samples()(rng, dtype)
+    state = found[0].args[0]
+    found += [
+        Sample((state,), {"shape": (5,), "dtype": name})
+        for name in ("float64", "float32", "float16", "bfloat16")
+    ]
+    return found
+
+
+def _errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
+    state = np.array([1, 2, 3], np.uint64)
+    given = {"shape": (2,)} | attributes
+    return [
+        *(e._replace(attributes=given) for e in refused_objects(rng)),
+        ErrorSample((state,), given | {"shape": (2, -1)}, ShapeError, "negative"),
+        ErrorSample((state[:2],), given, ShapeError, "3 words"),
+        ErrorSample((state.astype(np.float32),), given, DTypeError, "is not taken"),
+    ]
+
+
+def _float_errors(rng: Any) -> list[ErrorSample]:
+    state = np.array([1, 2, 3], np.uint64)
+    wrong = {"shape": (2,), "dtype": "int32"}
+    return [*_errors(rng), ErrorSample((state,), wrong, DTypeError, "cannot be drawn")]
+
+
+def _each_state(fill: Callable[..., list[Any]]) -> Callable[..., Any]:
+    """A reference: ``fill(state, count, ...)`` for each state, one number after the other."""
+
+    def reference(
+        state: Any, shape: Any, dtype: Any = None, device: Any = None, **more: Any
+    ) -> Any:
+        shape = as_shape(shape)
+        wanted = as_dtype(dtype) if dtype is not None else default_dtype(float)
+        rows = [
+            fill(own, math.prod(shape), wanted, **more) for own in state.reshape(-1, philox.WORDS)
+        ]
+        whole = np.array(rows, dtype=object if wanted.kind in "iu" else float)
+        return whole.astype(wanted).reshape((*state.shape[:-1], *shape))
+
+    return reference
+
+
+def _cost(state: TensorSpec, shape: Any, *rest: Any, **attributes: Any) -> Cost:
+    size = product(_shape_of(state, shape))
+    return Cost(size * 40, size * 8)  # ten rounds for each 32 bits
+
+
+def _random(**facts: Any) -> Callable[[Any], Any]:
+    """An op of the random family: ``(xp, state, /, shape, ...)``."""
+
+    def batch(args: Any, batched: Any, size: int, shape: Any, **attributes: Any) -> Any:
+        if not batched[0]:
+            shape = (size, *as_shape(shape))
+        return call(args[0], shape, **attributes)
+
+    call: Any = None
+
+    def decorate(kernel: Any) -> Any:
+        nonlocal call
+        own = {
+            "dtypes": _UINT64,
+            "vjp": _NO_GRADIENT,
+            "jvp": _NO_GRADIENT,
+            "batch": batch,
+            "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
+            "cost": lambda state, shape, **_: Cost(
+                product(as_shape(shape)) * 40, product(as_shape(shape)) * 8
+            ),
+            "onnx": Missing("ONNX defines no bits for its random operators"),
+            "samples": _float_samples,
+            "errors": _float_errors,
+            "infer": _float_spec,
+        } | facts
+        call = define("random", own)(kernel)
+        return call
+
+    return decorate
+
+
+def _float(dtype: Any) -> Any:
+    return default_dtype(float) if dtype is None else as_dtype(dtype)
+
+
+def _bits_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
+    return TensorSpec(_shape_of(state, shape), "uint64", None, device)
+
+
+@_random(
+    infer=_bits_spec,
+    samples=_samples(),
+    errors=_errors,
+    reference=lambda state, shape, device: _each_state(
+        lambda own, count, dtype: philox.slow_words(own, count)
+    )(state, shape, "uint64"),
+)
+def random_bits(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
+    """Random 64-bit words.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a
+    tuple of sizes. Raises ShapeError or DTypeError for other states. Source: Philox4x64-10,
+    Salmon and others, 2011.
+
+    >>> random_bits(np.zeros(3, np.uint64), 1)
+    Tensor([1609277786247541068], uint64, cpu:0)
+    """
+    return _drawn(xp, state, as_shape(shape), np.dtype("uint64"), philox.bits)
+
+
+def _slow_uniform(own: Any, count: int, dtype: Any) -> list[float]:
+    steps = {"float16": 2**11, "bfloat16": 2**8}.get(dtype.name, 2**53)
+    return [math.floor(u * steps) / steps for u in philox.slow_uniform(own, count, dtype)]
+
+
+@_random(reference=_each_state(_slow_uniform))
+def random_uniform(
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
+    """Numbers from 0 up to, not including, 1, all equally likely.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
+    (default float32). Raises ShapeError or DTypeError for other states, shapes or dtypes.
+
+    >>> random_uniform(np.zeros(3, np.uint64), 2)
+    Tensor([0.7899, 0.0872], float32, cpu:0)
+    """
+    found = _float(dtype)
+    if found.itemsize == 2:
+        # Rounding to fewer bits would reach 1: these are drawn with as many as they hold.
+        return _drawn(xp, state, as_shape(shape), found, lambda own, n: _short(own, n, found))
+    return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.uniform(own, n, found))
+
+
+def _short(state: Any, count: int, dtype: Any) -> Any:
+    steps = 2.0**11 if dtype.name == "float16" else 2.0**8
+    return np.floor(philox.uniform(state, count, dtype) * steps) / steps
+
+
+@_random(
+    # Near the zeros of sine and cosine the rounding of the angle shows.
+    ulp=2**16,
+    reference=_each_state(philox.slow_normal),
+)
+def random_normal(
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
+    """Numbers of the standard normal distribution.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
+    (default float32). Raises ShapeError or DTypeError for other states, shapes or dtypes.
+    Source: Box and Muller, 1958; no number is beyond 5.8 (float64: 8.6).
+
+    >>> random_normal(np.zeros(3, np.uint64), 2)
+    Tensor([1.5076, 0.9205], float32, cpu:0)
+    """
+    found = _float(dtype)
+    return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.normal(own, n, found))
+
+
+@_random(reference=_each_state(philox.slow_truncated), ulp=16)
+def random_truncated_normal(
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
+    """Numbers of the standard normal distribution cut off at -2 and 2.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
+    (default float32). Raises ShapeError or DTypeError for other states, shapes or dtypes.
+    Source: quantiles by Wichura, Algorithm AS 241, 1988.
+
+    >>> random_truncated_normal(np.zeros(3, np.uint64), 2)
+    Tensor([ 0.7611, -1.248 ], float32, cpu:0)
+    """
+    found = _float(dtype)
+    return _drawn(xp, state, as_shape(shape), found, lambda own, n: philox.truncated(own, n, found))
+
+
+@_random(
+    reference=_each_state(
+        lambda own, n, dtype: [-math.log1p(-u) for u in philox.slow_uniform(own, n, dtype)]
+    )
+)
+def random_exponential(
+    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Any:
+    """Numbers of the exponential distribution with mean 1.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
+    (default float32). Raises ShapeError or DTypeError for other states, shapes or dtypes.
+
+    >>> random_exponential(np.zeros(3, np.uint64), 2)
+    Tensor([1.5601, 0.0913], float32, cpu:0)
+    """
+    found = _float(dtype)
+
+    def fill(own: Any, count: int) -> Any:
+        numbers = np.negative(philox.uniform(own, count, found))
+        return np.negative(np.log1p(numbers, out=numbers), out=numbers)
+
+    return _drawn(xp, state, as_shape(shape), found, fill)
+
+
+def _integers_spec(
+    state: TensorSpec, shape: Any, low: int, high: int, dtype: Any = None, device: Any = None
+) -> TensorSpec:
+    found = as_dtype(dtype or "int64")
+    if found not in INTEGERS:
+        raise DTypeError(f"{found.name} is no integer dtype", argument="dtype")
+    if type(low) is not int or type(high) is not int:
+        wrong = low if type(low) is not int else high
+        raise DTypeError(f"{wrong!r} is not an integer", argument="low" if wrong is low else "high")
+    limits = np.iinfo(found)
+    if not limits.min <= low < high <= int(limits.max) + 1:
+        raise ShapeError(
+            f"there is no {found.name} from {low} up to, not including, {high}",
+            argument="high",
+            expected=f"low < high, from {limits.min} to {int(limits.max) + 1}",
+        )
+    return TensorSpec(_shape_of(state, shape), found, None, device)
+
+
+def _integer_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = _samples(low=-3, high=9)(rng, dtype)
+    ranges = (
+        ("uint8", 0, 256),
+        ("int8", -128, 128),
+        ("int64", -(2**63), 2**63),
+        ("uint64", 2**63, 2**64),
+        ("int32", 5, 6),
+    )
+    for name, low, high in ranges:
+        more = {"shape": (5,), "low": low, "high": high, "dtype": name}
+        found.append(Sample(found[0].args, more))
+    return found
+
+
+def _integer_errors(rng: Any) -> list[ErrorSample]:
+    state = np.array([1, 2, 3], np.uint64)
+    given = {"shape": (2,), "low": 0, "high": 5}
+    return [
+        *_errors(rng, low=0, high=5),
+        ErrorSample((state,), given | {"high": 0}, ShapeError, "there is no int64 from 0"),
+        ErrorSample((state,), given | {"high": 300, "dtype": "int8"}, ShapeError, "no int8"),
+        ErrorSample((state,), given | {"high": 2.5}, DTypeError, "not an integer"),
+        ErrorSample((state,), given | {"dtype": "float32"}, DTypeError, "no integer dtype"),
+    ]
+
+
+@_random(
+    infer=_integers_spec,
+    samples=_integer_samples,
+    errors=_integer_errors,
+    reference=lambda state, shape, low, high, dtype, device: _each_state(
+        lambda own, n, _: philox.slow_integers(own, n, low, high)
+    )(state, shape, dtype or "int64"),
+)
+def random_integers(
+    xp: Any,
+    state: Any,
+    /,
+    shape: Sizes,
+    low: int,
+    high: int,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
+) -> Any:
+    """Integers from ``low`` up to, not including, ``high``, all equally likely.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` an integer
+    dtype (default int64) that holds the range. Raises ShapeError for an empty range or one
+    that the dtype does not hold, DTypeError for other states and dtypes.
+
+    >>> random_integers(np.zeros(3, np.uint64), 4, 0, 10)
+    Tensor([8, 0, 5, 5], int64, cpu:0)
+    """
+    found = as_dtype(dtype or "int64")
+    return _drawn(
+        xp,
+        state,
+        as_shape(shape),
+        found,
+        lambda own, count: philox.integers(own, count, low, high, found),
+    )
+
+
+def _keep_spec(
+    state: TensorSpec, shape: Any, rate: float, dtype: Any = None, device: Any = None
+) -> TensorSpec:
+    if not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise ArgumentError(
+            f"{rate!r} is not a rate",
+            argument="rate",
+            expected="a number from 0 up to, not including, 1",
+        )
+    return _float_spec(state, shape, dtype, device)
+
+
+def _keep_reference(own: Any, count: int, dtype: Any, rate: float) -> list[float]:
+    wide = np.dtype("float32") if dtype.itemsize < 4 else dtype
+    drawn = philox.slow_uniform(own, count, np.dtype("float32"))
+    return [float(wide.type(1 / (1 - rate))) if u >= np.float32(rate) else 0.0 for u in drawn]
+
+
+def _keep_body(s: Any, key: Any, more: Any, draw: Any, rate: Any, factor: Any) -> Any:
+    return s.select(s.greater_equal(s.uniform((key, more, draw)), rate), factor, 0)
+
+
+def _kept(state: Any, count: int, rate: Any, factor: Any) -> Any:
+    """``factor`` where a uniform number is at least ``rate``, else 0."""
+    if generated.pays(count):
+        kind = factor.dtype.name
+        operands = (*(("uint64", ""),) * philox.WORDS, ("float32", ""), (kind, ""))
+        found = generated.region(_keep_body, "n", operands)
+        return generated.run(found, *map(np.asarray, (*state, rate, factor)), n=count)
+    numbers = philox.uniform(state, count, np.dtype("float32"))
+    return np.multiply(numbers >= rate, factor, dtype=factor.dtype)
+
+
+@_random(
+    infer=_keep_spec,
+    samples=lambda rng, dtype: [
+        *_samples(rate=0.25)(rng, dtype),
+        *_samples(rate=0.5, dtype="float64")(rng, dtype)[:5],
+        *_samples(rate=0)(rng, dtype)[:2],
+    ],
+    errors=lambda rng: [
+        *_errors(rng, rate=0.5),
+        *(
+            ErrorSample((np.ones(3, np.uint64),), {"shape": 2, "rate": r}, ArgumentError, "a rate")
+            for r in (1.0, -0.5, float("nan"))
+        ),
+    ],
+    reference=_each_state(_keep_reference),
+)
+def random_keep(
+    xp: Any,
+    state: Any,
+    /,
+    shape: Sizes,
+    rate: float,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
+) -> Any:
+    """Factors of dropout: 0 with probability ``rate``, else ``1 / (1 - rate)``.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``rate`` a number from 0
+    to below 1, ``dtype`` a float dtype (default float32). A float32 uniform number below
+    ``rate`` gives 0. Raises ArgumentError for another rate, DTypeError for another dtype.
+
+    >>> random_keep(np.zeros(3, np.uint64), 4, 0.5)
+    Tensor([2., 0., 0., 2.], float32, cpu:0)
+    """
+    found = _float(dtype)
+    factor = np.dtype("float32" if found.itemsize < 4 else found).type(1 / (1 - rate))
+    least = np.float32(rate)
+    return _drawn(xp, state, as_shape(shape), found, lambda own, n: _kept(own, n, least, factor))
+
+
+def _permutation_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
+    whole = as_shape(shape)
+    if not whole:
+        raise ShapeError("a permutation has an axis", argument="shape", expected="a size")
+    return TensorSpec(_shape_of(state, whole), "int64", None, device)
+
+
+def _slow_permutations(state: Any, shape: Any, device: Any) -> Any:
+    shape = as_shape(shape)
+
+    def fill(own: Any, count: int, _: Any) -> list[int]:
+        words = philox.slow_words(own, count)
+        n = max(shape[-1], 1)
+        rows = [words[i : i + n] for i in range(0, count, n)]
+        return [i for row in rows for i in sorted(range(len(row)), key=row.__getitem__)]
+
+    return _each_state(fill)(state, shape, "int64")
+
+
+@_random(
+    infer=_permutation_spec,
+    samples=lambda rng, dtype: [s for s in _samples()(rng, dtype) if s.attributes["shape"] != ()],
+    errors=lambda rng: [
+        *_errors(rng),
+        ErrorSample((np.ones(3, np.uint64),), {"shape": ()}, ShapeError, "has an axis"),
+    ],
+    reference=_slow_permutations,
+)
+def random_permutation(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
+    """The integers from 0 up to the size of the last axis, in random order along it.
+
+    ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a
+    tuple of sizes. Raises ShapeError for a shape without axes.
+
+    >>> random_permutation(np.zeros(3, np.uint64), 4)
+    Tensor([0, 3, 2, 1], int64, cpu:0)
+    """
+    whole = as_shape(shape)
+
+    def fill(own: Any, count: int) -> Any:
+        words = philox.bits(own, count).reshape(whole)
+        return np.argsort(words, axis=-1, kind="stable").ravel()
+
+    return _drawn(xp, state, whole, np.dtype("int64"), fill)

@@ -1,0 +1,334 @@
+"""Ops that make tensors from shapes and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
+from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.samples import values
+from eagerflow.ops.shapes.reshaping import broadcast_to, sized
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Operators
+
+__all__ = [
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]
+
+ANY = STANDARD | FLOAT8
+_ARRAYS = (Operators, np.ndarray)
+_NO_INPUT = Missing("there is no input")
+
+
+def creation(**facts: Any) -> Callable[[Any], Any]:
+    """An op without data arguments; ``dtype`` defaults to float32, ``device`` to the current."""
+    own = {
+        "dtypes": ANY,
+        "vjp": _NO_INPUT,
+        "jvp": _NO_INPUT,
+        "batch": _NO_INPUT,
+        "split": _NO_INPUT,
+        "errors": _shape_errors,
+    } | facts
+    return define("creation", own)
+
+
+def _shape_errors(rng: Any) -> list[ErrorSample]:
+    return [
+        ErrorSample((), {"shape": (2, -1)}, ShapeError, "negative"),
+        ErrorSample((), {"shape": "ab"}, ShapeError, "is not a shape"),
+        ErrorSample((), {"shape": (2**40, 2**40)}, ShapeError, "too large"),
+        ErrorSample((), {"shape": (2,), "dtype": "object"}, DTypeError, "is not a dtype"),
+    ]
+
+
+def _shape_samples(rng: Any, dtype: Any) -> list[Sample]:
+    shapes: tuple[Any, ...] = ((), 3, (2, 3), (0, 2), (1, 1, 2))
+    return [Sample((), {"shape": s, "dtype": dtype}) for s in shapes]
+
+
+def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "shape") -> TensorSpec:
+    return TensorSpec(sized(shape, argument), dtype or default_dtype(float), None, device)
+
+
+@creation(
+    fills=True,
+    infer=_made,
+    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=_shape_samples,
+    reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
+)
+def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
+    """A tensor of zeros.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
+    name) to the current device. Raises ShapeError for sizes that are none.
+
+    >>> ef.zeros((2,), dtype="int32")
+    Tensor([0, 0], int32, cpu:0)
+    """
+    return xp.zeros(shape, dtype=dtype or default_dtype(float))
+
+
+@creation(
+    fills=True,
+    infer=_made,
+    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=_shape_samples,
+    reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
+)
+def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
+    """A tensor of ones.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
+    name) to the current device. Raises ShapeError for sizes that are none.
+
+    >>> ef.ones((2, 2))
+    Tensor([[1., 1.],
+            [1., 1.]], shape=(2, 2), float32, cpu:0)
+    """
+    return xp.ones(shape, dtype=dtype or default_dtype(float))
+
+
+def _filled(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> TensorSpec:
+    if type(fill_value) not in (bool, int, float, complex):
+        raise DTypeError(
+            f"{fill_value!r} is not a number",
+            argument="fill_value",
+            hint="ef.broadcast_to(x, shape) for a tensor",
+        )
+    return _made(shape, dtype or default_dtype(type(fill_value)), device)
+
+
+def _full_errors(rng: Any) -> list[ErrorSample]:
+    return [e._replace(attributes={**e.attributes, "fill_value": 1}) for e in _shape_errors(rng)]
+
+
+@creation(
+    fills=True,
+    infer=_filled,
+    cost=lambda shape, fill_value, dtype=None, device=None: Cost(0, _made(shape).size * 4),
+    onnx=Onnx("ConstantOfShape"),
+    samples=lambda rng, dtype: [
+        Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
+    ],
+    errors=_full_errors,
+    reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
+)
+def _full(
+    xp: Any,
+    shape: Sizes,
+    fill_value: NumberLike,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
+) -> Any:
+    """A tensor filled with one Python number."""
+    return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor filled with one number, or with the values of a tensor repeated.
+
+    ``shape`` is an integer or a tuple of sizes, ``fill_value`` a Python number, or a tensor or
+    array that broadcasts to the shape; ``dtype`` defaults to its own (of numbers float32, int64,
+    bool or complex64). Gradients reach a tensor. Raises ShapeError, DTypeError or DeviceError.
+
+    >>> ef.full((2,), 7), ef.full((2, 2), ef.tensor([1.0, 2.0]))[1]
+    (Tensor([7, 7], int64, cpu:0), Tensor([1., 2.], float32, cpu:0))
+    """
+    if isinstance(fill_value, _ARRAYS):
+        return broadcast_to(as_tensor(fill_value, dtype, device), shape)
+    return _full(shape, fill_value, dtype, device)
+
+
+def _fill_like(value: int) -> Callable[[Any], Any]:
+    def bound(xp: Any) -> Any:
+        make = xp.ones if value else xp.zeros
+        return lambda x, dtype=None: make(x.shape, dtype or x.dtype)
+
+    return bound
+
+
+def _like(value: int) -> Callable[[Any], Any]:
+    """An op that gives a constant of its argument's shape, without a gradient."""
+
+    def reference(x: Any, dtype: Any) -> Any:
+        return np.array([value] * x.size, dtype or x.dtype).reshape(x.shape)
+
+    return define(
+        "creation",
+        {
+            "fills": True,
+            "dtypes": ANY,
+            "infer": lambda x, dtype=None: x.like(dtype=dtype),
+            "direct": _fill_like(value),
+            "vjp": Missing("the values of the argument are not used"),
+            "jvp": Missing("the values of the argument are not used"),
+            "batch": lambda args, batched, size, **more: _LIKE[value](args[0], **more),
+            "split": lambda x, **more: [Split((i,), i) for i in range(x.ndim)],
+            "onnx": Missing("exported as Shape and ConstantOfShape"),
+            "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+            "errors": lambda rng: [
+                *refused_objects(rng),
+                ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+            ],
+            "reference": reference,
+        },
+    )
+
+
+@_like(0)
+def zeros_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
+    """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
+    Tensor([0., 0.], float32, cpu:0)
+    """
+    return xp.zeros(x.shape, dtype=dtype or x.dtype)
+
+
+@_like(1)
+def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
+    """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    >>> ef.ones_like(ef.tensor([1.0, 2.0]))
+    Tensor([1., 1.], float32, cpu:0)
+    """
+    return xp.ones(x.shape, dtype=dtype or x.dtype)
+
+
+_LIKE = {0: zeros_like, 1: ones_like}
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
+    """One number in the shape and, unless ``dtype`` is given, the dtype of a tensor.
+
+    ``x`` is a tensor, ``fill_value`` a number or a tensor that broadcasts to its shape.
+    Raises DTypeError for a number with a fraction where the dtype has none.
+
+    >>> ef.full_like(ef.tensor([1, 2]), 5)
+    Tensor([5, 5], int64, cpu:0)
+    """
+    x = as_tensor(x)
+    made = x.dtype if dtype is None else as_dtype(dtype)
+    if type(fill_value) is float and made in BOOL | INTEGERS:
+        raise DTypeError(
+            f"{fill_value!r} does not fit into {made.name}",
+            op="full_like",
+            argument="fill_value",
+            received=summary(fill_value),
+            hint="dtype='float32'",
+        )
+    return broadcast_to(as_tensor(fill_value, made, x.device), x.shape)
+
+
+def _eye_spec(
+    n_rows: Any, n_cols: Any = None, k: int = 0, dtype: Any = None, device: Any = None
+) -> TensorSpec:
+    return _made((n_rows, n_rows if n_cols is None else n_cols), dtype, device, "n_rows")
+
+
+@creation(
+    infer=_eye_spec,
+    cost=lambda *shape, **more: Cost(0, _eye_spec(*shape, **more).size * 4),
+    onnx=Onnx("EyeLike"),
+    samples=lambda rng, dtype: [
+        Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})
+        for n, m, k in ((3, None, 0), (2, 4, 1), (4, 2, -1), (0, 3, 0), (3, 3, 7))
+    ],
+    errors=lambda rng: [
+        ErrorSample((), {"n_rows": -1}, ShapeError, "negative"),
+        ErrorSample((), {"n_rows": 1.5}, ShapeError, "is not a size"),
+        ErrorSample((), {"n_rows": 2, "dtype": "words"}, DTypeError, "is not a dtype"),
+    ],
+    reference=lambda n_rows, n_cols, k, dtype, device: (
+        np.array(
+            [
+                [c - r == k for c in range(n_rows if n_cols is None else n_cols)]
+                for r in range(n_rows)
+            ]
+        )
+        .reshape(n_rows, n_rows if n_cols is None else n_cols)
+        .astype(dtype)
+    ),
+)
+def eye(
+    xp: Any,
+    n_rows: Size,
+    n_cols: Size = None,
+    k: int = 0,
+    dtype: DTypeLike = None,
+    device: DeviceName = None,
+) -> Any:
+    """A matrix with ones on a diagonal and zeros elsewhere.
+
+    ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` is the diagonal, counted to
+    the right; ``dtype`` defaults to float32. Raises ShapeError for sizes that are none.
+
+    >>> ef.eye(2)
+    Tensor([[1., 0.],
+            [0., 1.]], shape=(2, 2), float32, cpu:0)
+    """
+    columns = n_rows if n_cols is None else n_cols
+    return xp.eye(n_rows, columns, k=k, dtype=dtype or default_dtype(float))
+
+
+def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of any values; here they are zeros, so that every run is the same.
+
+    ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32. Raises
+    ShapeError for sizes that are none.
+
+    >>> ef.empty((2, 3)).shape
+    (2, 3)
+    """
+    return zeros(shape, dtype, device)
+
+
+def empty_like(x: Any, dtype: Any = None) -> Any:
+    """A tensor of any values in the shape and, unless ``dtype`` is given, the dtype of another.
+
+    >>> ef.empty_like(ef.ones((2, 3))).shape
+    (2, 3)
+    """
+    return zeros_like(x, dtype)
+
+
+def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Any:
+    """A tensor of the values of any object that offers ``__dlpack__``.
+
+    The memory is shared where it can be; ``copy=True`` copies, ``copy=False`` raises where
+    a copy is needed. Raises DTypeError for what offers no ``__dlpack__``.
+
+    >>> ef.from_dlpack(np.arange(3))
+    Tensor([0, 1, 2], int64, cpu:0)
+    """
+    if not hasattr(x, "__dlpack__"):
+        raise DTypeError(
+            f"a {type(x).__name__} offers no __dlpack__",
+            op="from_dlpack",
+            argument="x",
+            received=summary(x),
+            expected="an array of any library",
+            hint="ef.asarray(x)",
+        )
+    return as_tensor(x, None, device, copy)

@@ -1,0 +1,1 @@
+"""Ops that treat each element alone."""

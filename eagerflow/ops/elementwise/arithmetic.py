@@ -1,0 +1,432 @@
+"""Arithmetic: sums, products, quotients, remainders, signs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import REAL, is_complex
+from eagerflow.ops.elementwise.complexes import conj, real
+from eagerflow.ops.family import (
+    FLOATS,
+    INEXACT,
+    NUMERIC,
+    STANDARD,
+    Missing,
+    Onnx,
+    elementwise,
+)
+from eagerflow.ops.samples import Sample, each, pairs, reals
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "abs",
+    "add",
+    "copysign",
+    "divide",
+    "floor_divide",
+    "multiply",
+    "multiply_no_nan",
+    "negative",
+    "nextafter",
+    "positive",
+    "reciprocal",
+    "remainder",
+    "sign",
+    "signbit",
+    "subtract",
+]
+
+
+@elementwise(
+    ufunc="add",
+    partials=(1, 1),
+    dtypes=STANDARD,
+    operator="add",
+    onnx=Onnx("Add"),
+    samples=pairs(),
+    reference=each(lambda a, b: a or b if isinstance(a, bool) else a + b),
+)
+def add(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Sum of two tensors, element by element.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; the result
+    has the shape in which they meet and the dtype to which they promote. Two bools give
+    their logical or. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.add(ef.tensor([1.0, 2.0]), 10)
+    Tensor([11., 12.], float32, cpu:0)
+    """
+    return xp.add(x1, x2)
+
+
+@elementwise(
+    ufunc="subtract",
+    partials=(1, -1),
+    operator="sub",
+    onnx=Onnx("Sub"),
+    samples=pairs(),
+    reference=each(lambda a, b: a - b),
+)
+def subtract(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Difference of two tensors, element by element.
+
+    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for bools.
+
+    >>> ef.subtract(ef.tensor([1.0, 2.0]), ef.tensor(0.5))
+    Tensor([0.5, 1.5], float32, cpu:0)
+    """
+    return xp.subtract(x1, x2)
+
+
+@elementwise(
+    ufunc="multiply",
+    partials=(lambda y, a, b: b, lambda y, a, b: a),
+    saves="x1 x2",
+    dtypes=STANDARD,
+    operator="mul",
+    onnx=Onnx("Mul"),
+    samples=pairs(),
+    reference=each(lambda a, b: a * b),
+)
+def multiply(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Product of two tensors, element by element.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Two bools
+    give their logical and. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.multiply(ef.tensor([1.0, 2.0]), [3, 4])
+    Tensor([3., 8.], float32, cpu:0)
+    """
+    return xp.multiply(x1, x2)
+
+
+def _multiply_no_nan_numpy(xp: Any, x1: Any, x2: Any) -> Any:
+    # NaN is the exception, and this runs all the way back from any division or root: the
+    # product of a vector with itself finds NaN in one pass that allocates nothing.
+    product = np.multiply(x1, x2)
+    if product.dtype.kind in "iu":
+        return product
+    flat = np.asarray(product).ravel("K")
+    square = np.vdot(flat, flat).real if flat.dtype.kind == "c" else np.dot(flat, flat)
+    if square == square:
+        return product
+    return np.where((x1 == 0) | (x2 == 0), product.dtype.type(0), product)
+
+
+@elementwise(
+    overrides={"numpy": _multiply_no_nan_numpy},
+    partials=(lambda y, a, b: b, lambda y, a, b: a),
+    saves="x1 x2",
+    singular=True,
+    scalar=lambda s, a, b: s.select(
+        s.logical_or(s.equal(a, 0), s.equal(b, 0)), 0, s.multiply(a, b)
+    ),
+    onnx=Missing("exported as Where(a == 0 or b == 0, 0, a * b)"),
+    samples=pairs(),
+    reference=each(lambda a, b: 0 if a == 0 or b == 0 else a * b),
+)
+def multiply_no_nan(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Product of two tensors in which 0 wins over infinity and NaN.
+
+    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
+    Gradients use it behind ops whose derivative can be infinite, so that a branch that was
+    not taken does not make NaN of a gradient (compare ``tf.math.multiply_no_nan``).
+    Raises ShapeError where the shapes do not broadcast, DTypeError for bools.
+
+    >>> ef.multiply_no_nan(ef.tensor([0.0, 2.0]), ef.tensor([ef.inf, 3.0]))
+    Tensor([0., 6.], float32, cpu:0)
+    """
+    product = xp.multiply(x1, x2)
+    return xp.where((x1 == 0) | (x2 == 0), xp.zeros_like(product), product)
+
+
+@elementwise(
+    ufunc="negative",
+    partials=(-1,),
+    operator="neg",
+    onnx=Onnx("Neg"),
+    samples=reals(),
+    reference=each(lambda x: -x),
+)
+def negative(xp: Any, x: Any, /) -> Any:
+    """The numbers with the opposite sign.
+
+    ``x`` is a numeric tensor of any shape; unsigned integers wrap around. Raises DTypeError
+    for bools.
+
+    >>> ef.negative(ef.tensor([1.0, -2.0]))
+    Tensor([-1.,  2.], float32, cpu:0)
+    """
+    return xp.negative(x)
+
+
+@elementwise(
+    views="some",
+    ufunc="positive",
+    partials=(1,),
+    operator="pos",
+    scalar=lambda s, x: x,
+    onnx=Onnx("Identity"),
+    samples=reals(),
+    reference=each(lambda x: +x),
+)
+def positive(xp: Any, x: Any, /) -> Any:
+    """The numbers themselves, as ``+x`` says.
+
+    ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
+
+    >>> +ef.tensor([1.0, -2.0])
+    Tensor([ 1., -2.], float32, cpu:0)
+    """
+    return xp.positive(x)
+
+
+def over(x: Any) -> Any:
+    """1 / x for a gradient rule, where ``x`` is a tensor or a Python number."""
+    if isinstance(x, Tensor):
+        return reciprocal(x)
+    return 1 / x if x else math.inf
+
+
+@elementwise(
+    ufunc="divide",
+    partials=(lambda y, a, b: over(b), lambda y, a, b: negative(y) / b),
+    saves="x2 y",
+    singular=True,
+    dtypes=INEXACT,
+    operator="truediv",
+    onnx=Onnx("Div"),
+    samples=pairs(-2, 2, 0.5, 3),
+    reference=each(lambda a, b: a / b),
+)
+def divide(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Quotient of two tensors, element by element.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Integers and
+    bools are divided as float32. Dividing by 0 gives infinity or NaN, as IEEE 754 says.
+    Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.tensor([1, 2]) / 4
+    Tensor([0.25, 0.5 ], float32, cpu:0)
+    """
+    return xp.divide(x1, x2)
+
+
+def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
+    """Quotients that stay between the same integers, with their neighbourhood."""
+    if np.dtype(dtype).kind in "iu":
+        return pairs(-9, 9, 1, 3)(rng, dtype)
+    return pairs(2.1, 2.9, 1.6, 1.9)(rng, dtype)
+
+
+@elementwise(
+    ufunc="floor_divide",
+    partials=(0, 0),
+    dtypes=REAL,
+    operator="floordiv",
+    onnx=Missing("exported as Floor(Div(x1, x2)); ONNX's Div truncates integers"),
+    samples=_off_steps,
+    reference=each(lambda a, b: a // b),
+)
+def floor_divide(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Quotient of two tensors, rounded down.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Integers
+    divided by 0 give 0; floats give infinity or NaN. The gradient is 0.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for bools and complex.
+
+    >>> ef.tensor([7, -7]) // 2
+    Tensor([ 3, -4], int64, cpu:0)
+    """
+    return xp.floor_divide(x1, x2)
+
+
+@elementwise(
+    ufunc="remainder",
+    partials=(1, lambda y, a, b: negative(floor_divide(a, b))),
+    saves="x1 x2",
+    singular=True,
+    dtypes=REAL,
+    operator="mod",
+    onnx=Missing("ONNX's Mod has the sign of the dividend for floats"),
+    samples=_off_steps,
+    reference=each(lambda a, b: a % b),
+)
+def remainder(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """What is left of a division rounded down; it has the sign of the divisor.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. The
+    remainder by 0 is 0 for integers and NaN for floats.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for bools and complex.
+
+    >>> ef.tensor([7, -7]) % 3
+    Tensor([1, 2], int64, cpu:0)
+    """
+    return xp.remainder(x1, x2)
+
+
+@elementwise(
+    ufunc="reciprocal",
+    partials=(lambda y, x: negative(y * y),),
+    saves="y",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Reciprocal"),
+    samples=reals(0.5, 3),
+    reference=each(lambda x: 1 / x),
+)
+def reciprocal(xp: Any, x: Any, /) -> Any:
+    """One divided by each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. The reciprocal of 0 is
+    infinite. Raises DTypeError for what is not a number.
+
+    >>> ef.reciprocal(ef.tensor([2.0, 4.0]))
+    Tensor([0.5 , 0.25], float32, cpu:0)
+    """
+    return xp.reciprocal(x)
+
+
+@elementwise(
+    ufunc="abs",
+    partials=Missing("the modulus is not complex-differentiable: see vjp"),
+    vjp=(lambda g, y, x: g * sign(x),),
+    jvp=lambda tangents, y, x: _along(tangents[0], sign(x)),
+    saves="x",
+    dtypes=NUMERIC,
+    result="real",
+    operator="abs",
+    onnx=Onnx("Abs"),
+    samples=reals(0.2, 3),
+    reference=each(lambda x: (x * x.conjugate()).real ** 0.5 if x.imag else max(x.real, -x.real)),
+)
+def abs(xp: Any, x: Any, /) -> Any:
+    """Absolute value of each element; the modulus of complex numbers.
+
+    ``x`` is a numeric tensor of any shape; the result is real. The gradient is the sign of
+    ``x``, so 0 at 0. Raises DTypeError for bools.
+
+    >>> abs(ef.tensor([-1.5, 2.0]))
+    Tensor([1.5, 2. ], float32, cpu:0)
+    """
+    return xp.abs(x)
+
+
+def _along(tangent: Any, direction: Any) -> Any:
+    """The component of a tangent along a direction."""
+    if not is_complex(tangent.dtype):
+        return tangent * direction
+    return real(tangent * conj(direction))
+
+
+def _turned(g: Any, y: Any, x: Any) -> Any:
+    # The modulus of a sign stays 1, so only what is across the sign's direction passes.
+    return (g - y * _along(g, y)) / abs(x)
+
+
+@elementwise(
+    ufunc="sign",
+    partials=Missing("the sign of complex numbers is not complex-differentiable: see vjp"),
+    vjp=(lambda g, y, x: _turned(g, y, x) if is_complex(g.dtype) else g * 0,),
+    jvp=lambda tangents, y, x: (
+        _turned(tangents[0], y, x) if is_complex(y.dtype) else tangents[0] * 0
+    ),
+    saves="x y",
+    singular=True,
+    dtypes=NUMERIC,
+    onnx=Onnx("Sign"),
+    samples=reals(0.2, 3),
+    reference=each(lambda x: x / (x * x.conjugate()).real ** 0.5 if x else x),
+)
+def sign(xp: Any, x: Any, /) -> Any:
+    """-1, 0 or 1 for each element; ``x / abs(x)`` for complex numbers.
+
+    ``x`` is a numeric tensor of any shape. The gradient with respect to real numbers is 0.
+    Raises DTypeError for bools.
+
+    >>> ef.sign(ef.tensor([-3.0, 0.0, 2.0]))
+    Tensor([-1.,  0.,  1.], float32, cpu:0)
+    """
+    return xp.sign(x)
+
+
+@elementwise(
+    ufunc="copysign",
+    partials=(lambda y, a, b: sign(a) * sign(y), 0),
+    saves="x1 y",
+    dtypes=FLOATS,
+    onnx=Missing("ONNX does not tell -0 from 0"),
+    samples=pairs(0.2, 3, -3, -0.2),
+    reference=each(math.copysign),
+)
+def copysign(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The size of each element of one tensor with the sign of another.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
+    are taken as float32. The sign of -0 counts.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for complex.
+
+    >>> ef.copysign(ef.tensor([1.0, 2.0]), ef.tensor([-3.0, 0.0]))
+    Tensor([-1.,  2.], float32, cpu:0)
+    """
+    return xp.copysign(x1, x2)
+
+
+@elementwise(
+    ufunc="nextafter",
+    partials=Missing("neighbouring numbers are about the format, not about mathematics"),
+    # Not bfloat16: a neighbour in float32 would round back to where it came from.
+    dtypes=frozenset(t for t in FLOATS if t.isbuiltin == 1),
+    onnx=Missing("ONNX has no such operator"),
+    samples=pairs(),
+    reference=lambda x1, x2: _neighbour(*np.broadcast_arrays(x1, x2)),
+)
+def nextafter(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The next representable number after each element of one tensor, towards another.
+
+    ``x1`` and ``x2`` are tensors of float16, float32 or float64 of shapes that broadcast;
+    integers are taken as float32.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for bfloat16 and complex.
+
+    >>> ef.nextafter(ef.tensor(1.0), 2.0) - 1.0
+    Tensor(1.1921e-07, float32, cpu:0)
+    """
+    return xp.nextafter(x1, x2)
+
+
+def _neighbour(a: Any, b: Any) -> Any:
+    # Neighbours of a float are neighbours as integers, once the negatives are mirrored.
+    whole = np.dtype(f"i{a.dtype.itemsize}")
+    least = np.iinfo(whole).min
+
+    def mirrored(bits: Any) -> Any:
+        return np.where(bits < 0, least - bits, bits)
+
+    start, end = (mirrored(np.ascontiguousarray(v).view(whole)) for v in (a, b))
+    moved = mirrored(start + np.sign(end - start).astype(whole) * (a != b))
+    return np.where(a == b, b, moved.view(a.dtype)).reshape(a.shape)
+
+
+@elementwise(
+    ufunc="signbit",
+    partials=Missing("the result is a truth value"),
+    dtypes=FLOATS,
+    result="bool",
+    onnx=Missing("ONNX does not tell -0 from 0"),
+    samples=reals(),
+    reference=each(lambda x: math.copysign(1, x) < 0),
+)
+def signbit(xp: Any, x: Any, /) -> Any:
+    """Whether the sign of each element is set, which tells -0 from 0.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
+    complex.
+
+    >>> ef.signbit(ef.tensor([-1.0, -0.0, 0.0]))
+    Tensor([ True,  True, False], bool, cpu:0)
+    """
+    return xp.signbit(x)

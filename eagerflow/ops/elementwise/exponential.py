@@ -1,0 +1,207 @@
+"""Exponentials and logarithms."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+from eagerflow.ops.elementwise.arithmetic import over, reciprocal
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise
+from eagerflow.ops.samples import each, pairs, reals
+
+__all__ = ["exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
+
+
+def plain(real: Any, of_complex: Any) -> Any:
+    """A reference from the functions of Python's ``math`` and ``cmath``."""
+    return each(lambda x: of_complex(x) if isinstance(x, complex) else real(x))
+
+
+@elementwise(
+    ufunc="exp",
+    partials=(lambda y, x: y,),
+    saves="y",
+    dtypes=INEXACT,
+    onnx=Onnx("Exp"),
+    samples=reals(-3, 3),
+    reference=plain(math.exp, cmath.exp),
+)
+def exp(xp: Any, x: Any, /) -> Any:
+    """E to the power of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
+    is not a number.
+
+    >>> ef.exp(ef.tensor([0.0, 1.0]))
+    Tensor([1.    , 2.7183], float32, cpu:0)
+    """
+    return xp.exp(x)
+
+
+@elementwise(
+    ufunc="exp2",
+    partials=(lambda y, x: y * math.log(2),),
+    saves="y",
+    dtypes=FLOATS,
+    onnx=Missing("exported as Pow(2, x)"),
+    samples=reals(-3, 3),
+    reference=each(lambda x: 2.0**x),
+)
+def exp2(xp: Any, x: Any, /) -> Any:
+    """2 to the power of each element.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
+    complex.
+
+    >>> ef.exp2(ef.tensor([0.0, 3.0]))
+    Tensor([1., 8.], float32, cpu:0)
+    """
+    return xp.exp2(x)
+
+
+@elementwise(
+    ufunc="expm1",
+    partials=(lambda y, x: y + 1,),
+    saves="y",
+    dtypes=INEXACT,
+    onnx=Missing("ONNX has no such operator; Exp(x) - 1 loses digits"),
+    samples=reals(-2, 2),
+    reference=plain(math.expm1, lambda x: cmath.exp(x) - 1),
+)
+def expm1(xp: Any, x: Any, /) -> Any:
+    """E to the power of each element, minus 1, exact also where the power is close to 1.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
+    is not a number.
+
+    >>> ef.expm1(ef.tensor([0.0, 1e-10]))
+    Tensor([0.e+00, 1.e-10], float32, cpu:0)
+    """
+    return xp.expm1(x)
+
+
+@elementwise(
+    ufunc="log",
+    partials=(lambda y, x: over(x),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Log"),
+    samples=reals(0.2, 4),
+    reference=plain(math.log, cmath.log),
+)
+def log(xp: Any, x: Any, /) -> Any:
+    """Natural logarithm of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
+    real numbers NaN. Raises DTypeError for what is not a number.
+
+    >>> ef.log(ef.tensor([1.0, ef.e]))
+    Tensor([0., 1.], float32, cpu:0)
+    """
+    return xp.log(x)
+
+
+@elementwise(
+    ufunc="log1p",
+    partials=(lambda y, x: over(x + 1),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Missing("ONNX has no such operator; Log(1 + x) loses digits"),
+    samples=reals(-0.7, 3),
+    reference=plain(math.log1p, lambda x: cmath.log(1 + x)),
+)
+def log1p(xp: Any, x: Any, /) -> Any:
+    """Natural logarithm of 1 + each element, exact also close to 0.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. -1 gives -infinity. Raises
+    DTypeError for what is not a number.
+
+    >>> ef.log1p(ef.tensor([0.0, 1e-10]))
+    Tensor([0.e+00, 1.e-10], float32, cpu:0)
+    """
+    return xp.log1p(x)
+
+
+@elementwise(
+    ufunc="log2",
+    partials=(lambda y, x: over(x * math.log(2)),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Missing("exported as Div(Log(x), log 2)"),
+    samples=reals(0.2, 4),
+    reference=plain(math.log2, lambda x: cmath.log(x) / math.log(2)),
+)
+def log2(xp: Any, x: Any, /) -> Any:
+    """Logarithm to base 2 of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
+    real numbers NaN. Raises DTypeError for what is not a number.
+
+    >>> ef.log2(ef.tensor([1.0, 8.0]))
+    Tensor([0., 3.], float32, cpu:0)
+    """
+    return xp.log2(x)
+
+
+@elementwise(
+    ufunc="log10",
+    partials=(lambda y, x: over(x * math.log(10)),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Missing("exported as Div(Log(x), log 10)"),
+    samples=reals(0.2, 4),
+    reference=plain(math.log10, cmath.log10),
+)
+def log10(xp: Any, x: Any, /) -> Any:
+    """Logarithm to base 10 of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
+    real numbers NaN. Raises DTypeError for what is not a number.
+
+    >>> ef.log10(ef.tensor([1.0, 100.0]))
+    Tensor([0., 2.], float32, cpu:0)
+    """
+    return xp.log10(x)
+
+
+@in_float32
+def _weight(_: Any, x: Any, other: Any) -> Any:
+    """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); half of two equal infinities."""
+    return reciprocal(exp(where(equal(x, other), 0, other - x)) + 1)
+
+
+def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
+    distance = s.select(s.equal(a, b), 0, s.abs(s.subtract(a, b)))  # also of two infinities
+    return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
+
+
+@elementwise(
+    ufunc="logaddexp",
+    partials=(_weight, lambda y, a, b: _weight(y, b, a)),
+    saves="x1 x2",
+    singular=True,
+    dtypes=FLOATS,
+    scalar=_logaddexp_body,
+    onnx=Missing("exported as the ops that it consists of"),
+    samples=pairs(0, 3),
+    reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),
+)
+def logaddexp(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Logarithm of the sum of two exponentials, without overflow on the way.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
+    are taken as float32. Close to 0 the error is absolute, not relative. Raises ShapeError
+    where the shapes do not broadcast, DTypeError for complex.
+
+    >>> ef.logaddexp(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1000.0]))
+    Tensor([6.9315e-01, 1.0007e+03], float32, cpu:0)
+    """
+    return xp.logaddexp(x1, x2)

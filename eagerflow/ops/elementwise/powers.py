@@ -1,0 +1,204 @@
+"""Powers and roots."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import is_complex
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.ops.elementwise.comparison import equal, greater_equal, logical_and
+from eagerflow.ops.elementwise.exponential import log
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import FLOATS, INEXACT, ErrorSample, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.samples import each, make, pairs, reals
+
+__all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
+
+
+@elementwise(
+    ufunc="square",
+    partials=(lambda y, x: x * 2,),
+    saves="x",
+    onnx=Missing("exported as Mul(x, x)"),
+    samples=reals(),
+    reference=each(lambda x: x * x),
+)
+def square(xp: Any, x: Any, /) -> Any:
+    """Each element times itself.
+
+    ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
+
+    >>> ef.square(ef.tensor([1.0, -3.0]))
+    Tensor([1., 9.], float32, cpu:0)
+    """
+    return xp.square(x)
+
+
+@elementwise(
+    ufunc="sqrt",
+    partials=(lambda y, x: 0.5 / y,),
+    saves="y",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Sqrt"),
+    samples=reals(0.2, 4),
+    reference=each(lambda x: x**0.5),
+)
+def sqrt(xp: Any, x: Any, /) -> Any:
+    """Square root of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Negative real numbers give
+    NaN. The derivative at 0 is infinite. Raises DTypeError for what is not a number.
+
+    >>> ef.sqrt(ef.tensor([4.0, 9.0]))
+    Tensor([2., 3.], float32, cpu:0)
+    """
+    return xp.sqrt(x)
+
+
+@elementwise(
+    partials=(in_float32(lambda y, x: y * y * y * -0.5),),
+    saves="y",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Missing("exported as Reciprocal(Sqrt(x))"),
+    samples=reals(0.2, 4),
+    reference=each(lambda x: 1 / x**0.5),
+)
+def rsqrt(xp: Any, x: Any, /) -> Any:
+    """One divided by the square root of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. 0 gives infinity, negative
+    real numbers NaN. Raises DTypeError for what is not a number.
+
+    >>> ef.rsqrt(ef.tensor([4.0, 0.25]))
+    Tensor([0.5, 2. ], float32, cpu:0)
+    """
+    return xp.reciprocal(xp.sqrt(x))
+
+
+# power -------------------------------------------------------------------------------------------
+
+
+def _by_base(y: Any, a: Any, b: Any) -> Any:
+    """b·a^(b-1), and 0 where b is 0, whatever a is."""
+    if isinstance(b, int | float | complex):
+        return 0 if b == 0 else 1 if b == 1 else power(a, b - 1) * b
+    return where(equal(b, 0), 0, power(a, b - 1) * b)
+
+
+def _by_exponent(y: Any, a: Any, b: Any) -> Any:
+    """a^b·log a; 0 where a is 0 and b is not negative, as 0^b is 0 for all b around."""
+    if isinstance(a, int | float | complex):
+        return y * _log_of_number(a)
+    at_zero = equal(a, 0)
+    if not is_complex(a.dtype):
+        at_zero = logical_and(at_zero, greater_equal(b, 0))
+    return y * log(where(at_zero, 1, a))
+
+
+def _log_of_number(a: Any) -> Any:
+    if isinstance(a, complex):
+        return cmath.log(a) if a else 0
+    return math.log(a) if a > 0 else 0 if a == 0 else math.nan
+
+
+def _refuse_negative(exponent: Any) -> None:
+    raise DTypeError(
+        "an integer to a negative power is not an integer",
+        argument="x2",
+        received=f"exponent {exponent}" if isinstance(exponent, int) else None,
+        expected="exponents of at least 0 for integers",
+        hint="x1.astype('float32'), or a float exponent such as -1.0",
+    )
+
+
+def _power_numpy(xp: Any, x1: Any, x2: Any) -> Any:
+    if x2.__class__ is int and x2 == 2:
+        return np.square(x1)
+    try:
+        return np.power(x1, x2)
+    except ValueError as error:
+        if "negative integer powers" in str(error):
+            _refuse_negative(x2)
+        raise
+
+
+def _bases_and_exponents(rng: Any, dtype: Any) -> list[Sample]:
+    kind = np.dtype(dtype).kind
+    found = pairs(0, 3)(rng, dtype) if kind in "iu" else pairs(0.3, 2, -2, 2)(rng, dtype)
+    x = make(rng, dtype, (2, 3), 0.5, 2)
+    found += [Sample((x, 2)), Sample((x, 3)), Sample((2, x)), Sample((x, 0)), Sample((x, 1))]
+    return found if kind in "iu" else [*found, Sample((x, -1.5)), Sample((x, 0.5))]
+
+
+@elementwise(
+    overrides={"numpy": _power_numpy},
+    partials=(in_float32(_by_base), in_float32(_by_exponent)),
+    saves="x1 x2 y",
+    singular=True,
+    operator="pow",
+    onnx=Onnx("Pow"),
+    samples=_bases_and_exponents,
+    errors=lambda rng: [
+        ErrorSample((rng.integers(1, 5, 3), -1), {}, DTypeError, "negative power"),
+        ErrorSample((2, np.array([1, -1])), {}, DTypeError, "negative power"),
+        ErrorSample(("a string", rng.random(3)), {}, DTypeError, "str"),
+        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "broadcast"),
+    ],
+    reference=each(lambda a, b: a**b),
+)
+def power(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Each element of one tensor to the power of that of another.
+
+    ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
+    Anything to the power of 0 is 1; a negative real base with a fraction as exponent gives
+    NaN. Raises ShapeError where the shapes do not broadcast, DTypeError for bools, and for
+    integers with a negative exponent.
+
+    >>> ef.tensor([1.0, 2.0, 3.0]) ** 2
+    Tensor([1., 4., 9.], float32, cpu:0)
+    """
+    dtype = x1.dtype if hasattr(x1, "dtype") else x2.dtype
+    if dtype.kind == "i" and (x2 < 0 if isinstance(x2, int) else xp.any(x2 < 0)):
+        _refuse_negative(x2)
+    return xp.pow(x1, x2) if hasattr(xp, "pow") else xp.power(x1, x2)
+
+
+pow = power  # the name in the Array API standard
+
+
+# hypot -------------------------------------------------------------------------------------------
+
+
+def _cosine(leg: Any, y: Any) -> Any:
+    """Leg / y, and 0 where the triangle is a point."""
+    return leg / where(equal(y, 0), 1, y)
+
+
+@elementwise(
+    ufunc="hypot",
+    partials=(lambda y, a, b: _cosine(a, y), lambda y, a, b: _cosine(b, y)),
+    saves="x1 x2 y",
+    singular=True,
+    dtypes=FLOATS,
+    onnx=Missing("exported as Sqrt(x1 * x1 + x2 * x2)"),
+    samples=pairs(0.2, 3),
+    reference=each(lambda a, b: math.sqrt(a * a + b * b)),
+)
+def hypot(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Square root of the sum of two squares, without overflow on the way.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
+    are taken as float32. The gradient at (0, 0) is 0. Raises ShapeError where the shapes do
+    not broadcast, DTypeError for complex.
+
+    >>> ef.hypot(ef.tensor([3.0, 6.0]), ef.tensor([4.0, 8.0]))
+    Tensor([ 5., 10.], float32, cpu:0)
+    """
+    return xp.hypot(x1, x2)

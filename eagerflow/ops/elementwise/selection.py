@@ -1,0 +1,306 @@
+"""Choosing between values, element by element: where, clip, maximum, minimum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.numpy.tiling import TILE, filled, scratch, tiled, tiled_together
+from eagerflow.convert import SCALARS
+from eagerflow.dtypes import REAL, default_dtype, join_scalar
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.comparison import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+)
+from eagerflow.ops.family import (
+    BOOL,
+    STANDARD,
+    ErrorSample,
+    Onnx,
+    Sample,
+    elementwise,
+    split_elementwise,
+)
+from eagerflow.ops.samples import each, make, pairs, values
+from eagerflow.runtime import buffers
+from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.tensor import Tensor
+
+__all__ = ["clip", "maximum", "minimum", "where"]
+
+
+# where -------------------------------------------------------------------------------------------
+
+
+def _chosen_dtype(x1: Any, x2: Any) -> Any:
+    """The dtype of the result; two Python numbers meet in the default of the higher kind."""
+    for x in (x1, x2):
+        if hasattr(x, "dtype"):
+            return x.dtype
+    return join_scalar(default_dtype(type(x1)), type(x2))
+
+
+def _chosen_spec(condition: Any, x1: Any, x2: Any) -> TensorSpec:
+    specs = [x for x in (condition, x1, x2) if isinstance(x, TensorSpec)]
+    shape = broadcast(*(spec.shape for spec in specs))
+    return specs[0].like(shape, _chosen_dtype(x1, x2))
+
+
+def _as_mask(condition: Any) -> Any:
+    # int8 joins every number's dtype without changing it, and can be conjugated.
+    return astype(condition, "int8")
+
+
+def _choices(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for sample in pairs()(rng, dtype):
+        a, b = sample.args
+        mask = rng.random(np.broadcast_shapes(a.shape, b.shape)) < 0.5
+        found.append(Sample((mask, a, b)))
+    x = make(rng, dtype, (2, 3))
+    return [
+        *found,
+        Sample((np.array(True), x, x * 0)),
+        Sample((np.array([[True], [False]]), make(rng, dtype, ()), x)),
+        Sample((np.array([True, False, True])[::-1], x, make(rng, dtype, (1,)))),
+    ]
+
+
+def _blend_into(condition: Any, x1: Any, x2: Any, out: Any) -> None:
+    # np.where branches on each element; masks of bits take a quarter of the time where the
+    # condition is not predictable: x2 ^ ((x1 ^ x2) & mask).
+    whole = np.dtype(f"i{out.itemsize}")
+    bits, bits1, bits2 = (x.view(whole) for x in (out, x1, x2))
+    mask = scratch(bits, "mask")
+    np.negative(condition.view(np.int8), mask)
+    if bits2.ndim == 0 and bits2 == 0:
+        np.bitwise_and(bits1, mask, bits)
+        return
+    np.bitwise_xor(bits1, bits2, bits)
+    np.bitwise_and(bits, mask, bits)
+    np.bitwise_xor(bits, bits2, bits)
+
+
+def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
+    dtype = _chosen_dtype(x1, x2)
+    if x1.__class__ in SCALARS:
+        x1 = np.array(x1, dtype)
+    if x2.__class__ in SCALARS:
+        x2 = np.array(x2, dtype)
+    if condition.size < TILE or dtype.itemsize > 8:
+        return np.where(condition, x1, x2)
+    shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
+    return tiled_together(_blend_into, (condition, x1, x2), buffers.empty(shape, dtype))
+
+
+@elementwise(
+    overrides={"numpy": _where_numpy},
+    partials=(
+        None,
+        lambda y, condition, a, b: _as_mask(condition),
+        lambda y, condition, a, b: _as_mask(logical_not(condition)),
+    ),
+    saves="condition",
+    singular=True,
+    dtypes=(BOOL, STANDARD, STANDARD),
+    together=(1, 2),
+    infer=_chosen_spec,
+    scalar="select",
+    onnx=Onnx("Where"),
+    samples=_choices,
+    errors=lambda rng: [
+        ErrorSample((rng.random(3), 1.0, 2.0), {}, DTypeError, "condition: dtype float64"),
+        ErrorSample((np.ones(3, bool), "a", 2.0), {}, DTypeError, "str"),
+        ErrorSample((np.ones(3, bool), rng.random(2), 0.0), {}, ShapeError, "broadcast"),
+        ErrorSample((np.ones(3, bool), np.ones(2), np.ones(4)), {}, ShapeError, "broadcast"),
+    ],
+    reference=each(lambda condition, x1, x2: x1 if condition else x2),
+)
+def where(xp: Any, condition: Any, x1: Any, x2: Any, /) -> Any:
+    """Elements of one tensor where a condition holds, and of another elsewhere.
+
+    ``condition`` is a tensor of bools, ``x1`` and ``x2`` are tensors, arrays or numbers; the
+    three shapes broadcast. The side that is not chosen gets the gradient 0, even where its
+    own derivative is infinite or NaN. Raises ShapeError where the shapes do not broadcast,
+    DTypeError for a condition that is not of bools.
+
+    >>> x = ef.tensor([1.0, -2.0])
+    >>> ef.where(x > 0, x, 0)
+    Tensor([1., 0.], float32, cpu:0)
+    """
+    dtype = _chosen_dtype(x1, x2)
+    x1, x2 = (x if hasattr(x, "dtype") else xp.asarray(x, dtype=dtype) for x in (x1, x2))
+    return xp.where(condition, x1, x2)
+
+
+# maximum and minimum -----------------------------------------------------------------------------
+
+
+def _share(wins: Any, a: Any, b: Any) -> Any:
+    """1 where an argument wins, 1/2 where the two are equal, 0 where it loses."""
+    dtype = (a if isinstance(a, Tensor) else b).dtype
+    return where(equal(a, b), 0.5, astype(wins, dtype))
+
+
+@elementwise(
+    ufunc="maximum",
+    partials=(
+        lambda y, a, b: _share(greater(a, b), a, b),
+        lambda y, a, b: _share(less(a, b), a, b),
+    ),
+    saves="x1 x2",
+    singular=True,
+    dtypes=REAL,
+    onnx=Onnx("Max"),
+    samples=pairs(),
+    reference=each(lambda a, b: a if a > b else b),
+)
+def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The larger of two elements; NaN where one of them is.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
+    they are equal, each gets half of the gradient. Raises ShapeError where the shapes do
+    not broadcast, DTypeError for bools and complex.
+
+    >>> ef.maximum(ef.tensor([1.0, -2.0]), 0)
+    Tensor([1., 0.], float32, cpu:0)
+    """
+    return xp.maximum(x1, x2)
+
+
+@elementwise(
+    ufunc="minimum",
+    partials=(
+        lambda y, a, b: _share(less(a, b), a, b),
+        lambda y, a, b: _share(greater(a, b), a, b),
+    ),
+    saves="x1 x2",
+    singular=True,
+    dtypes=REAL,
+    onnx=Onnx("Min"),
+    samples=pairs(),
+    reference=each(lambda a, b: a if a < b else b),
+)
+def minimum(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The smaller of two elements; NaN where one of them is.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
+    they are equal, each gets half of the gradient. Raises ShapeError where the shapes do
+    not broadcast, DTypeError for bools and complex.
+
+    >>> ef.minimum(ef.tensor([1.0, -2.0]), 0)
+    Tensor([ 0., -2.], float32, cpu:0)
+    """
+    return xp.minimum(x1, x2)
+
+
+# clip --------------------------------------------------------------------------------------------
+
+
+def _inside(y: Any, x: Any, low: Any, high: Any) -> Any:
+    """Where ``x`` is in the interval, the bounds included."""
+    inside = None if low is None else greater_equal(x, low)
+    if high is not None:
+        below = less_equal(x, high)
+        inside = below if inside is None else logical_and(inside, below)
+    return 1 if inside is None else _as_mask(inside)
+
+
+def _below(y: Any, x: Any, low: Any, high: Any) -> Any:
+    below = less(x, low)
+    # Where the bounds are crossed, the upper one wins.
+    return _as_mask(below if high is None else logical_and(below, less(low, high)))
+
+
+def _above(y: Any, x: Any, low: Any, high: Any) -> Any:
+    # Also where the lower bound, above the upper one, was taken first.
+    above = greater(x if low is None else maximum(x, low), high)
+    return _as_mask(above)
+
+
+def _clip_into(x: Any, out: Any, low: Any, high: Any) -> None:
+    np.minimum(np.maximum(x, low[: x.size], out=out), high[: x.size], out=out)
+
+
+def _clip_fast(xp: Any) -> Any:
+    def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+        if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
+            raise TypeError("bounds that need conversion")
+        if xp is np and x.size >= TILE and min is not None and max is not None:
+            return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
+        y = x if min is None else xp.maximum(x, min)
+        return y if max is None else xp.minimum(y, max)
+
+    return clip
+
+
+_PLAIN = {int, float, type(None)}
+
+
+def _bounds(rng: Any, dtype: Any) -> list[Sample]:
+    # Bounds and values come from different grids, so that none is at a kink.
+    low, high = (np.array(v).astype(dtype) for v in (0.95, 1.85))
+    found = [Sample((x, low, high)) for x in values(rng, dtype, 0, 3)]
+    x = make(rng, dtype, (2, 3), 0, 3)
+    return [
+        *found,
+        Sample((x, low, None)),
+        Sample((x, None, high)),
+        Sample((x, None, None)),
+        Sample((x, np.stack([low, low, high]), high + high)),
+        Sample((x[0], np.stack([[low], [high]]), None)),
+        Sample((x,), {"min": 1, "max": 2}),
+    ]
+
+
+def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
+    low = -np.inf if min is None else min
+    high = np.inf if max is None else max
+    x, low, high = np.broadcast_arrays(x, low, high)
+    return np.where(x > high, high, np.where(x < low, low, x))
+
+
+@elementwise(
+    partials=(_inside, _below, _above),
+    saves="x min max",
+    singular=True,
+    dtypes=REAL,
+    direct=_clip_fast,
+    split=lambda *bounds: split_elementwise(*(0 if b is None else b for b in bounds)),
+    scalar=lambda s, x, low=None, high=None: _clip_instructions(s, x, low, high),
+    onnx=Onnx("Clip"),
+    samples=_bounds,
+    errors=lambda rng: [
+        ErrorSample(("a string", 0, 1), {}, DTypeError, "str"),
+        ErrorSample((rng.random(3), "low"), {}, DTypeError, "str"),
+        ErrorSample((rng.random(3) * 1j, 0.0), {}, DTypeError, "complex128 is not taken"),
+        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "broadcast"),
+    ],
+    reference=_clipped,
+)
+def clip(xp: Any, x: Any, min: Any = None, max: Any = None, /) -> Any:
+    """The values limited to an interval.
+
+    ``x`` is a real tensor; ``min`` and ``max`` are numbers or tensors that broadcast with
+    it, or None for no limit. Where ``min`` is above ``max``, the result is ``max``. The
+    gradient passes inside the interval and at its ends. Raises ShapeError where the shapes do
+    not broadcast, DTypeError for bools and complex.
+
+    >>> ef.clip(ef.tensor([-1.0, 0.5, 3.0]), 0, max=1)
+    Tensor([0. , 0.5, 1. ], float32, cpu:0)
+    """
+    y = x if min is None else xp.maximum(x, min)
+    return y if max is None else xp.minimum(y, max)
+
+
+def _clip_instructions(s: Any, x: Any, low: Any, high: Any) -> Any:
+    y = x if low is None else s.maximum(x, low)
+    return y if high is None else s.minimum(y, high)

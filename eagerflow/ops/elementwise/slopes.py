@@ -1,0 +1,91 @@
+"""Gradients of element-wise functions as ops: the derivative times what comes from above.
+
+    @slope(second=lambda x: ..., number=lambda x: ..., low=-1, high=4)
+    def silu_gradient(s, x, g, /):
+        \"\"\"The gradient of silu: ...\"\"\"
+        return pulled(s, g, derivative)
+
+One pass over memory computes what the derivative and a product would need two for. A gradient
+of 0 stays 0, also where the derivative is infinite or NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from eagerflow.op import Missing, Sample
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import pointwise
+from eagerflow.ops.samples import each, pairs
+
+__all__ = ["pulled", "pulls", "slope"]
+
+Call = Callable[..., Any]
+
+
+def pulled(s: Any, g: Any, derivative: Any) -> Any:
+    """``g`` times a derivative, in scalar instructions."""
+    return s.select(s.equal(g, 0), g, s.multiply(g, derivative))
+
+
+def slope(
+    *,
+    second: Call,
+    number: Callable[..., float],
+    low: float,
+    high: float,
+    attributes: Iterable[dict[str, Any]] = ({},),
+    **facts: Any,
+) -> Callable[[Call], Call]:
+    """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
+
+    ``number(x)`` is the derivative at a Python number, ``second(x)`` the one of that, of Tensors.
+    Samples of x are between ``low`` and ``high``. All of them take the op's attributes.
+    """
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = [
+            Sample(sample.args, dict(more))
+            for more in attributes
+            for sample in pairs(low, high, -2, 2)(rng, dtype)
+        ]
+        return found
+
+    def decorate(body: Call) -> Call:
+        own: dict[str, Any] = {
+            "saves": f"{body.__code__.co_varnames[1]} g",
+            "samples": samples,
+            "reference": each(lambda x, g, **more: g * number(x, **more)),
+            "ulp": 8,
+            "onnx": Missing("exported as the ops that it consists of"),
+            "direct": None,
+        } | facts
+        call: Any = pointwise(
+            partials=(
+                in_float32(lambda _, x, g, **more: second(x, **more) * g),
+                lambda _, x, g, **more: call(x, 1.0, **more),
+            ),
+            **own,
+        )(body)
+        return call
+
+    return decorate
+
+
+def pulls(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
+    """The facts of an element-wise op whose gradient is such an op, ``of`` its argument or "y".
+
+    They go with ``partials=Missing("see vjp")``.
+    """
+    if of == "y":
+        pull = lambda g, y, x, **more: gradient()(y, g, **more)
+    else:
+        pull = lambda g, y, x, **more: gradient()(x, g, **more)
+    # The matrix of derivatives is diagonal, so tangents move forward as gradients do backward.
+    return {
+        "partials": Missing("see vjp"),
+        "vjp": (pull,),
+        "jvp": lambda tangents, y, x, **more: pull(tangents[0], y, x, **more),
+        "saves": of,
+    }

@@ -1,0 +1,341 @@
+"""Circular and hyperbolic functions and their inverses."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from typing import Any
+
+from eagerflow.ops.elementwise.arithmetic import negative, over
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.exponential import plain
+from eagerflow.ops.elementwise.powers import rsqrt
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise, pointwise
+from eagerflow.ops.samples import each, pairs, reals
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
+
+@elementwise(
+    ufunc="sin",
+    partials=(lambda y, x: cos(x),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Sin"),
+    samples=reals(-3, 3),
+    reference=plain(math.sin, cmath.sin),
+)
+def sin(xp: Any, x: Any, /) -> Any:
+    """Sine of each element, in radians.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.sin(ef.tensor([0.0, ef.pi / 2]))
+    Tensor([0., 1.], float32, cpu:0)
+    """
+    return xp.sin(x)
+
+
+@elementwise(
+    ufunc="cos",
+    partials=(lambda y, x: negative(sin(x)),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Cos"),
+    samples=reals(-3, 3),
+    reference=plain(math.cos, cmath.cos),
+)
+def cos(xp: Any, x: Any, /) -> Any:
+    """Cosine of each element, in radians.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.cos(ef.tensor([0.0, ef.pi]))
+    Tensor([ 1., -1.], float32, cpu:0)
+    """
+    return xp.cos(x)
+
+
+@elementwise(
+    ufunc="tan",
+    partials=(lambda y, x: y * y + 1,),
+    saves="y",
+    dtypes=INEXACT,
+    onnx=Onnx("Tan"),
+    samples=reals(-1.2, 1.2),
+    reference=plain(math.tan, cmath.tan),
+)
+def tan(xp: Any, x: Any, /) -> Any:
+    """Tangent of each element, in radians.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.tan(ef.tensor([0.0, ef.pi / 4]))
+    Tensor([0., 1.], float32, cpu:0)
+    """
+    return xp.tan(x)
+
+
+@elementwise(
+    ufunc="asin",
+    partials=(in_float32(lambda y, x: rsqrt(1 - x * x)),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Asin"),
+    samples=reals(-0.9, 0.9),
+    reference=plain(math.asin, cmath.asin),
+)
+def asin(xp: Any, x: Any, /) -> Any:
+    """Arc sine of each element, in radians from -π/2 to π/2.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
+    -1 to 1 give NaN; the derivative at the ends is infinite. Raises DTypeError for what is
+    not a number.
+
+    >>> ef.asin(ef.tensor([0.0, 1.0]))
+    Tensor([0.    , 1.5708], float32, cpu:0)
+    """
+    return xp.asin(x)
+
+
+@elementwise(
+    ufunc="acos",
+    partials=(in_float32(lambda y, x: negative(rsqrt(1 - x * x))),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Acos"),
+    samples=reals(-0.9, 0.9),
+    reference=plain(math.acos, cmath.acos),
+)
+def acos(xp: Any, x: Any, /) -> Any:
+    """Arc cosine of each element, in radians from 0 to π.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
+    -1 to 1 give NaN; the derivative at the ends is infinite. Raises DTypeError for what is
+    not a number.
+
+    >>> ef.acos(ef.tensor([1.0, 0.0]))
+    Tensor([0.    , 1.5708], float32, cpu:0)
+    """
+    return xp.acos(x)
+
+
+@elementwise(
+    ufunc="atan",
+    partials=(in_float32(lambda y, x: over(x * x + 1)),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Atan"),
+    samples=reals(-0.9, 0.9),
+    reference=plain(math.atan, cmath.atan),
+)
+def atan(xp: Any, x: Any, /) -> Any:
+    """Arc tangent of each element, in radians from -π/2 to π/2.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.atan(ef.tensor([0.0, 1.0]))
+    Tensor([0.    , 0.7854], float32, cpu:0)
+    """
+    return xp.atan(x)
+
+
+@elementwise(
+    ufunc="sinh",
+    partials=(lambda y, x: cosh(x),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Sinh"),
+    samples=reals(-2, 2),
+    reference=plain(math.sinh, cmath.sinh),
+)
+def sinh(xp: Any, x: Any, /) -> Any:
+    """Hyperbolic sine of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.sinh(ef.tensor([0.0, 1.0]))
+    Tensor([0.    , 1.1752], float32, cpu:0)
+    """
+    return xp.sinh(x)
+
+
+@elementwise(
+    ufunc="cosh",
+    partials=(lambda y, x: sinh(x),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Cosh"),
+    samples=reals(-2, 2),
+    reference=plain(math.cosh, cmath.cosh),
+)
+def cosh(xp: Any, x: Any, /) -> Any:
+    """Hyperbolic cosine of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.cosh(ef.tensor([0.0, 1.0]))
+    Tensor([1.    , 1.5431], float32, cpu:0)
+    """
+    return xp.cosh(x)
+
+
+@pointwise(
+    partials=(lambda y, x: x * -2,),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Missing("exported as 1 - x * x"),
+    samples=reals(-0.9, 0.9),
+    reference=each(lambda x: 1 - x * x),
+    ulp=8,  # near 1 and -1 more, where the difference is small
+)
+def one_minus_square(s: Any, x: Any, /) -> Any:
+    """The derivative of tanh in terms of its value: 1 - x².
+
+    >>> from eagerflow.ops.elementwise.trigonometric import one_minus_square
+    >>> one_minus_square(ef.tensor([0.0, 0.5]))
+    Tensor([1.  , 0.75], float32, cpu:0)
+    """
+    return s.subtract(1, s.multiply(x, x))
+
+
+@elementwise(
+    ufunc="tanh",
+    partials=(lambda y, x: one_minus_square(y),),
+    saves="y",
+    dtypes=INEXACT,
+    onnx=Onnx("Tanh"),
+    samples=reals(-1.4, 1.4),
+    reference=plain(math.tanh, cmath.tanh),
+)
+def tanh(xp: Any, x: Any, /) -> Any:
+    """Hyperbolic tangent of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.tanh(ef.tensor([0.0, 1.0]))
+    Tensor([0.    , 0.7616], float32, cpu:0)
+    """
+    return xp.tanh(x)
+
+
+@elementwise(
+    ufunc="asinh",
+    partials=(in_float32(lambda y, x: rsqrt(x * x + 1)),),
+    saves="x",
+    dtypes=INEXACT,
+    onnx=Onnx("Asinh"),
+    samples=reals(-0.9, 0.9),
+    reference=plain(math.asinh, cmath.asinh),
+)
+def asinh(xp: Any, x: Any, /) -> Any:
+    """Inverse hyperbolic sine of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
+    what is not a number.
+
+    >>> ef.asinh(ef.tensor([0.0, 1.0]))
+    Tensor([0.    , 0.8814], float32, cpu:0)
+    """
+    return xp.asinh(x)
+
+
+@elementwise(
+    ufunc="acosh",
+    partials=(in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Acosh"),
+    samples=reals(1.2, 4),
+    reference=plain(math.acosh, cmath.acosh),
+)
+def acosh(xp: Any, x: Any, /) -> Any:
+    """Inverse hyperbolic cosine of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers below 1 give
+    NaN; the derivative at 1 is infinite. Raises DTypeError for what is not a number.
+
+    >>> ef.acosh(ef.tensor([1.0, 2.0]))
+    Tensor([0.   , 1.317], float32, cpu:0)
+    """
+    return xp.acosh(x)
+
+
+@elementwise(
+    ufunc="atanh",
+    partials=(in_float32(lambda y, x: over(1 - x * x)),),
+    saves="x",
+    singular=True,
+    dtypes=INEXACT,
+    onnx=Onnx("Atanh"),
+    samples=reals(-0.8, 0.8),
+    reference=plain(math.atanh, cmath.atanh),
+)
+def atanh(xp: Any, x: Any, /) -> Any:
+    """Inverse hyperbolic tangent of each element.
+
+    ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
+    -1 to 1 give NaN; -1 and 1 are infinite. Raises DTypeError for what is not a number.
+
+    >>> ef.atanh(ef.tensor([0.0, 0.5]))
+    Tensor([0.    , 0.5493], float32, cpu:0)
+    """
+    return xp.atanh(x)
+
+
+def _per_square(leg: Any, a: Any, b: Any) -> Any:
+    """Leg / (a² + b²), and 0 where both are 0."""
+    square = a * a + b * b
+    return leg / where(equal(square, 0), 1, square)
+
+
+@elementwise(
+    ufunc="atan2",
+    partials=(
+        lambda y, a, b: _per_square(b, a, b),
+        lambda y, a, b: negative(_per_square(a, a, b)),
+    ),
+    saves="x1 x2",
+    singular=True,
+    dtypes=FLOATS,
+    onnx=Missing("ONNX has no such operator"),
+    samples=pairs(0.3, 3, 0.3, 3),
+    reference=each(math.atan2),
+)
+def atan2(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Angle of the points (x2, x1) to the positive x axis, in radians from -π to π.
+
+    ``x1`` (the ordinates) and ``x2`` (the abscissas) are real tensors, arrays or numbers of
+    shapes that broadcast; integers are taken as float32. The gradient at (0, 0) is 0. Raises
+    ShapeError where the shapes do not broadcast, DTypeError for complex.
+
+    >>> ef.atan2(ef.tensor([1.0, 0.0]), ef.tensor([0.0, -1.0]))
+    Tensor([1.5708, 3.1416], float32, cpu:0)
+    """
+    return xp.atan2(x1, x2)

@@ -1,0 +1,558 @@
+"""Ops that pick elements by tensors of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import INTEGERS
+from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.family import FLOAT8, STANDARD, define
+from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
+from eagerflow.ops.indexing.indices import ALL, check_values, integer_argument, signed
+from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import (
+    broadcast_to,
+    moveaxis,
+    permute_dims,
+    reshape,
+    sized,
+    unbroadcast,
+)
+from eagerflow.spec import TensorSpec, broadcast, normalize_axis
+from eagerflow.tensor import Tensor
+
+__all__ = ["gather", "take", "take_along_axis"]
+
+ANY = STANDARD | FLOAT8
+
+
+def _index_errors(name: str) -> Any:
+    """Indices that no op of this module takes, for a tensor of shape (2, 3) and axis 1."""
+
+    def errors(rng: Any) -> list[ErrorSample]:
+        x = rng.standard_normal((2, 3))
+        return [
+            ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
+            ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
+            ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
+        ]
+
+    return errors
+
+
+# Along one axis -----------------------------------------------------------------------------------
+
+
+def _taken_spec(x: TensorSpec, indices: TensorSpec, axis: Any = None) -> TensorSpec:
+    if axis is None:
+        return x.like(indices.shape)
+    at = normalize_axis(axis, x.ndim)
+    return x.like(sized((*x.shape[:at], *indices.shape, *x.shape[at + 1 :]), "indices"))
+
+
+def _take_index(axis: Any, rank: int) -> tuple[Any, ...]:
+    """The index of which ``take`` is the value."""
+    return (*(ALL,) * normalize_axis(axis, rank), "array")
+
+
+def _take_back(g: Any, y: Any, x: Any, indices: Any, axis: Any) -> Any:
+    if axis is None:
+        flat = index_scatter(g, indices, shape=(x.size,), index=("array",))
+        return reshape(flat, x.shape)
+    return index_scatter(g, indices, shape=x.shape, index=_take_index(axis, x.ndim))
+
+
+def _batched_take(args: Any, batched: Any, size: Any, axis: Any) -> Any:
+    x, indices = args
+    shape = x.shape[1:] if batched[0] else x.shape
+    if axis is None:
+        x = reshape(x, (size, product(shape)) if batched[0] else (product(shape),))
+        shape, axis = (product(shape),), 0
+    index = _take_index(axis, len(shape))
+    items, lined, order = along_batch(index, shape, [indices], batched[1:], size, batched[0])
+    return ordered(getitem(x, *lined, index=items), order)
+
+
+def _quick_take(array: Any, indices: Any, axis: Any = None) -> Any:
+    """``take`` for the hot path, of indices that are a Tensor."""
+    if type(indices) is not Tensor or indices._kind.dtype.kind != "i":
+        raise TypeError("not for the hot path")
+    return array.take(indices._array, axis)
+
+
+def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
+    x = make(rng, dtype, (3, 4))
+    found = [
+        Sample((make(rng, dtype, shape), np.array(indices, kind)), {"axis": axis})
+        for shape, indices, axis, kind in (
+            ((4,), [0, 3, 3], 0, "int64"),
+            ((4,), 2, 0, "int32"),
+            ((4,), [[0, 1], [2, -1]], -1, "int8"),
+            ((2, 3), [1, 1, 0], 0, "int64"),
+            ((2, 3), [2], 1, "uint8"),
+            ((2, 3), [], 1, "int64"),
+            ((2, 3), [[0], [2]], -1, "int64"),
+            ((2, 3), [0, 5, -6], None, "int64"),
+            ((0, 3), [1, 2], 1, "int64"),
+            ((2, 3, 2), [0, 0, 2, 2], 1, "int64"),
+        )
+    ]
+    found.append(Sample((x.T[::2], np.array([2, 0, 2])), {"axis": 1}))
+    found.append(Sample((np.broadcast_to(x[0], (2, 4)), np.array([1, 0])[::-1]), {"axis": 0}))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (ANY, INTEGERS),
+        "together": (),
+        "arrange": integer_argument("take", 1, "indices"),
+        "infer": _taken_spec,
+        "trusted": True,
+        "direct": lambda xp: _quick_take if xp is np else None,
+        "vjp": (_take_back, None),
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_take,
+        "onnx": Onnx("Gather"),
+        "samples": _take_samples,
+        "errors": _index_errors("take"),
+        "reference": lambda x, indices, axis: (
+            np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(
+                indices.shape
+            )
+            if axis is None
+            else x[(slice(None),) * (axis % x.ndim) + (indices,)]
+        ),
+    },
+    method=True,
+)
+def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
+    """The elements, or slices, of a tensor at given places along an axis.
+
+    ``indices`` is an integer or a tensor of integers of any shape, which takes the place of
+    ``axis`` in the result; negative ones count from the end. Without ``axis`` the tensor is
+    flattened. Raises IndexRangeError for indices that the axis does not have.
+
+    >>> ef.take(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 0, 1], axis=0)
+    Tensor([[3., 4.],
+            [1., 2.],
+            [3., 4.]], shape=(3, 2), float32, cpu:0)
+    """
+    if axis is None:
+        x, axis = xp.reshape(x, (-1,)), 0
+    at = normalize_axis(axis, x.ndim)
+    if xp is not np:
+        check_values(xp, indices, at, x.shape[at])
+        rows = xp.where(indices < 0, indices + x.shape[at], indices)
+        shape = (*x.shape[:at], *indices.shape, *x.shape[at + 1 :])
+        return xp.reshape(xp.take(x, xp.reshape(rows, (-1,)), axis=at), shape)
+    try:
+        return x.take(signed(indices), at)
+    except IndexError:
+        check_values(xp, indices, at, x.shape[at])
+        raise
+
+
+def _along_axis(xp: Any, indices: Any, shape: Any, axis: int) -> tuple[Any, ...]:
+    """The index of which ``take_along_axis`` is the value, for a tensor of a shape."""
+    places = []
+    for i, size in enumerate(shape):
+        if i == axis:
+            places.append(indices)
+        else:
+            line = (1,) * i + (size,) + (1,) * (len(shape) - 1 - i)
+            places.append(xp.reshape(xp.arange(size), line))
+    return tuple(places)
+
+
+def _check_ranks(x_rank: int, indices: Any) -> None:
+    if x_rank != indices.ndim:
+        raise ShapeError(
+            f"x has {x_rank} axes, indices {indices.ndim}",
+            argument="indices",
+            expected="as many axes as x",
+        )
+
+
+def _along_spec(x: TensorSpec, indices: TensorSpec, axis: int = -1) -> TensorSpec:
+    _check_ranks(x.ndim, indices)
+    at = normalize_axis(axis, x.ndim)
+    others = (*x.shape[:at], 1, *x.shape[at + 1 :])
+    whole = (*indices.shape[:at], 1, *indices.shape[at + 1 :])
+    met = broadcast(others, whole)
+    return x.like((*met[:at], indices.shape[at], *met[at + 1 :]))
+
+
+def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
+    x, indices = (
+        a if flag else reshape(a, (1, *a.shape)) for a, flag in zip(args, batched, strict=True)
+    )
+    return take_along_axis(x, indices, normalize_axis(axis, x.ndim - 1) + 1)
+
+
+def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
+    def of(shape: Any, places: Any, axis: int) -> Sample:
+        size = shape[axis]
+        indices = rng.integers(-size, size, places) if size else np.zeros(places, np.int64)
+        return Sample((make(rng, dtype, shape), indices), {"axis": axis})
+
+    found = [
+        of((4,), (3,), 0),
+        of((4,), (6,), -1),
+        of((2, 3), (2, 2), 1),
+        of((2, 3), (4, 3), 0),
+        of((2, 3), (1, 2), 1),
+        of((1, 3), (2, 2), -1),
+        of((2, 3), (2, 0), 1),
+        of((0, 3), (0, 2), 1),
+        of((2, 3, 4), (2, 1, 4), 1),
+        of((2, 3, 4), (2, 3, 1), -1),
+        of((1,), (3,), 0),
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2], rng.integers(0, 4, (3, 2))), {"axis": 1}))
+    found.append(Sample((np.broadcast_to(base[0], (2, 6)), np.array([[1, 1], [0, 5]]))))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (ANY, INTEGERS),
+        "together": (),
+        "arrange": integer_argument("take_along_axis", 1, "indices"),
+        "infer": _along_spec,
+        "vjp": (
+            lambda g, y, x, indices, axis: unbroadcast(
+                scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
+            ),
+            None,
+        ),
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_along,
+        "onnx": Onnx("GatherElements"),
+        "samples": _along_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
+            *(
+                e._replace(args=(e.args[0], np.array([[5]])))
+                for e in _index_errors("take_along_axis")(rng)[:2]
+            ),
+            ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
+            ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
+        ],
+        "reference": lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+    },
+)
+def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
+    """One element for each index, along an axis, with all other axes in step.
+
+    ``indices`` is a tensor of integers with as many axes as ``x``; the other axes broadcast.
+    Negative indices count from the end. What ``argsort`` and ``argmax`` give fits here.
+    Raises IndexRangeError for indices that the axis does not have, ShapeError for shapes
+    that do not fit.
+
+    >>> x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> ef.take_along_axis(x, ef.tensor([[1], [0]]), axis=1)
+    Tensor([[2.],
+            [3.]], shape=(2, 1), float32, cpu:0)
+    """
+    at = normalize_axis(axis, x.ndim)
+    check_values(xp, indices, at, x.shape[at])
+    places = _along_axis(xp, indices, x.shape, at)
+    return x[places] if native(xp) else taken_at(xp, x, flat_positions(xp, places, x.shape)[..., 0])
+
+
+def _spread(x: Any, g: Any, axis: int) -> tuple[Any, ...]:
+    """The shape of x with the axes of the result, apart from the one that is indexed."""
+    at = normalize_axis(axis, x.ndim)
+    return (*g.shape[:at], x.shape[at], *g.shape[at + 1 :])
+
+
+def _batched_scatter_along(args: Any, batched: Any, size: Any, shape: Any, axis: int) -> Any:
+    updates, indices = (
+        a if flag else broadcast_to(a, (size, *a.shape))
+        for a, flag in zip(args, batched, strict=True)
+    )
+    at = normalize_axis(axis, len(shape)) + 1
+    return scatter_along_axis(updates, indices, (size, *shape), at)
+
+
+def _scatter_along_spec(
+    updates: TensorSpec, indices: TensorSpec, shape: Any, axis: int
+) -> TensorSpec:
+    wanted = sized(shape, "shape")
+    _check_ranks(len(wanted), indices)
+    at = normalize_axis(axis, len(wanted))
+    met = broadcast(
+        (*wanted[:at], 1, *wanted[at + 1 :]), (*indices.shape[:at], 1, *indices.shape[at + 1 :])
+    )
+    if (*met[:at], *met[at + 1 :]) != (*wanted[:at], *wanted[at + 1 :]):
+        raise ShapeError(
+            f"indices of shape {indices.shape} do not broadcast to {wanted}",
+            argument="indices",
+            expected="sizes that are equal or 1, apart from the axis",
+        )
+    if updates.shape != (*met[:at], indices.shape[at], *met[at + 1 :]):
+        raise ShapeError(
+            "the updates have another shape than the places",
+            argument="updates",
+            expected=f"shape {(*met[:at], indices.shape[at], *met[at + 1 :])}",
+        )
+    return updates.like(wanted)
+
+
+def _scatter_along_reference(updates: Any, indices: Any, shape: Any, axis: int) -> Any:
+    out = np.zeros(shape, updates.dtype)
+    indices = np.broadcast_to(indices, updates.shape)
+    for at in np.ndindex(updates.shape):
+        place = list(at)
+        place[axis] = indices[at]
+        out[tuple(place)] += updates[at]
+    return out
+
+
+def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for x, indices in (s.args for s in _along_samples(rng, "float64")):
+        axis = 1 if indices.shape[:1] == x.shape[:1] and x.ndim > 1 else 0
+        if axis < x.ndim and all(
+            n in (1, m)
+            for i, (n, m) in enumerate(zip(indices.shape, x.shape, strict=True))
+            if i != axis
+        ):
+            shape = tuple(indices.shape[i] if i == axis else n for i, n in enumerate(x.shape))
+            size = x.shape[axis]
+            places = indices % size if size else indices
+            sample = (make(rng, dtype, shape), places)
+            found.append(Sample(sample, {"shape": x.shape, "axis": axis}))
+    updates, places = make(rng, dtype, (2, 4)), np.array([[0, 0, 2, -1]])
+    found += [Sample((updates, places), {"shape": (2, 3), "axis": axis}) for axis in (1, -1)] + [
+        Sample((updates[::-1, ::2], places[:, :2]), {"shape": (2, 3), "axis": 1})
+    ] * 3
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (STANDARD, INTEGERS),
+        "together": (),
+        "arrange": integer_argument("scatter_along_axis", 1, "indices"),
+        "infer": _scatter_along_spec,
+        "vjp": (
+            lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
+            None,
+        ),
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_scatter_along,
+        "onnx": Onnx("ScatterElements"),
+        "samples": _scatter_along_samples,
+        "errors": lambda rng: [
+            ErrorSample(
+                (np.ones((2, 1)), np.array([[3], [0]])),
+                {"shape": (2, 3), "axis": 1},
+                IndexRangeError,
+                "index 3 is out of range for axis 1 of length 3",
+            ),
+            ErrorSample(
+                (np.ones((2, 2)), np.array([[0], [0]])),
+                {"shape": (2, 3), "axis": 1},
+                ShapeError,
+                "another shape than the places",
+            ),
+            ErrorSample(
+                (np.ones((2, 1)), np.array([0])),
+                {"shape": (2, 3), "axis": 1},
+                ShapeError,
+                "x has 2 axes",
+            ),
+        ],
+        "reference": _scatter_along_reference,
+    },
+)
+def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
+    """Zeros of a shape with each update added at its index along an axis.
+
+    It is the transpose of ``take_along_axis``: ``updates`` has the shape of that result.
+    Updates at repeated places are summed. Raises IndexRangeError and ShapeError.
+
+    >>> from eagerflow.op import ops
+    >>> ops["scatter_along_axis"].call(ef.tensor([1.0, 2.0, 4.0]), [0, 2, 2], (3,), 0)
+    Tensor([1., 0., 6.], float32, cpu:0)
+    """
+    at = normalize_axis(axis, len(shape))
+    check_values(xp, indices, at, shape[at])
+    return summed_at(xp, tuple(shape), _along_axis(xp, indices, shape, at), updates)
+
+
+# With batches, and by several indices -------------------------------------------------------------
+
+
+def _gather_axes(x: Any, indices: Any, axis: Any, batch_dims: int) -> tuple[int, int]:
+    """The axis and the number of batch axes, counted from the front."""
+    if type(batch_dims) is not int or not 0 <= batch_dims <= min(indices.ndim, x.ndim - 1):
+        raise ShapeError(
+            f"there cannot be {batch_dims!r} batch axes",
+            argument="batch_dims",
+            expected=f"an integer from 0 to {max(0, min(indices.ndim, x.ndim - 1))}",
+        )
+    at = batch_dims if axis is None else normalize_axis(axis, x.ndim)
+    if at < batch_dims:
+        raise ShapeError(
+            f"axis {at} is a batch axis", argument="axis", expected=f"an axis from {batch_dims}"
+        )
+    return at, batch_dims
+
+
+def _gathered_spec(
+    x: TensorSpec, indices: TensorSpec, axis: Any = None, batch_dims: int = 0
+) -> TensorSpec:
+    at, b = _gather_axes(x, indices, axis, batch_dims)
+    if x.shape[:b] != indices.shape[:b]:
+        raise ShapeError(
+            f"the batch axes differ: {x.shape[:b]} and {indices.shape[:b]}",
+            argument="indices",
+            expected="the sizes of the batch axes of x",
+        )
+    return x.like(sized((*x.shape[:at], *indices.shape[b:], *x.shape[at + 1 :]), "indices"))
+
+
+def _gather_back(g: Any, y: Any, x: Any, indices: Any, axis: Any, batch_dims: int) -> Any:
+    at, b = _gather_axes(x, indices, axis, batch_dims)
+    if b == 0:
+        return index_scatter(g, indices, shape=x.shape, index=_take_index(at, x.ndim))
+    batch, before, size, after = _gather_parts(x.shape, at, b)
+    count = product(indices.shape[b:])
+    whole = permute_dims(reshape(g, (batch, before, count, after)), (0, 2, 1, 3))
+    rows = reshape(indices, (batch, count)).astype("int64")
+    rows = rows + reshape(arange(batch, device=str(g.device)), (batch, 1)) * size
+    shape = (batch * size, before, after)
+    back = index_scatter(whole, rows, shape=shape, index=("array",))
+    return reshape(permute_dims(reshape(back, (batch, size, before, after)), (0, 2, 1, 3)), x.shape)
+
+
+def _gather_parts(shape: Any, at: int, b: int) -> tuple[Any, Any, Any, Any]:
+    """Elements in the batch axes, between these and the axis, in the axis, and behind it."""
+    return product(shape[:b]), product(shape[b:at]), shape[at], product(shape[at + 1 :])
+
+
+def _batched_gather(args: Any, batched: Any, size: Any, axis: Any, batch_dims: int) -> Any:
+    x, indices = args
+    logical = TensorSpec(x.shape[1:] if batched[0] else x.shape, x.dtype)
+    places = TensorSpec(indices.shape[1:] if batched[1] else indices.shape, indices.dtype)
+    at, b = _gather_axes(logical, places, axis, batch_dims)
+    if b == 0 and not batched[1]:
+        return gather(x, indices, at + 1, 0)
+    if b == 0 and not batched[0]:
+        return moveaxis(gather(x, indices, at, 0), at, 0)
+    x, indices = (
+        a if flag else broadcast_to(a, (size, *a.shape))
+        for a, flag in zip(args, batched, strict=True)
+    )
+    return gather(x, indices, at + 1, b + 1)
+
+
+def _gather_reference(x: Any, indices: Any, axis: Any, batch_dims: int) -> Any:
+    if batch_dims == 0:
+        return np.take(x, indices, 0 if axis is None else axis)
+    inner = None if axis is None else axis % x.ndim - 1
+    shape = _gathered_spec(
+        TensorSpec(x.shape, x.dtype), TensorSpec(indices.shape, indices.dtype), axis, batch_dims
+    ).shape
+    rows = [_gather_reference(a, i, inner, batch_dims - 1) for a, i in zip(x, indices, strict=True)]
+    return np.array(rows, x.dtype).reshape(shape)
+
+
+def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
+    def of(shape: Any, places: Any, axis: Any, batch_dims: int = 0) -> Sample:
+        size = shape[batch_dims if axis is None else axis]
+        indices = rng.integers(0, size, places)
+        return Sample((make(rng, dtype, shape), indices), {"axis": axis, "batch_dims": batch_dims})
+
+    found = [
+        of((4,), (3,), 0),
+        of((4,), (), None),
+        of((2, 3), (4,), 1),
+        of((2, 3), (2, 2), 0),
+        of((2, 3), (0,), -1),
+        of((2, 3), (2,), 1, 1),
+        of((2, 3), (2, 4), None, 1),
+        of((2, 3, 4), (2, 2), 2, 1),
+        of((2, 3, 4), (2, 3, 2), 2, 2),
+        of((2, 3, 4), (2, 3), -1, 2),
+        of((2, 0, 4), (2, 3), 2, 1),
+        of((2, 3, 2, 2), (2, 2), 2, 1),
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2], np.array([2, 2, 0]))))
+    wide = np.broadcast_to(base[0], (2, 6))
+    found.append(Sample((wide, np.array([[5], [5]])), {"batch_dims": 1}))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (ANY, INTEGERS),
+        "together": (),
+        "arrange": integer_argument("gather", 1, "indices"),
+        "infer": _gathered_spec,
+        "vjp": (_gather_back, None),
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_gather,
+        "onnx": Missing("exported as Gather or GatherND"),
+        "samples": _gather_samples,
+        "errors": lambda rng: [
+            *_index_errors("gather")(rng),
+            ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
+            ErrorSample(
+                (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
+            ),
+            ErrorSample(
+                (np.ones((2, 3)), np.zeros((2, 1), int)), {"batch_dims": 2}, ShapeError, "batch"
+            ),
+        ],
+        "reference": _gather_reference,
+    },
+)
+def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
+    """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.
+
+    ``indices`` is a tensor of integers from 0, of any shape, which takes the place of
+    ``axis`` in the result. The first ``batch_dims`` axes are common to ``x`` and ``indices``;
+    ``axis`` defaults to the first axis behind them. Raises IndexRangeError for indices that
+    are negative or too large, ShapeError for shapes that do not fit.
+
+    >>> x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> ef.gather(x, [[1], [0]], batch_dims=1)
+    Tensor([[2.],
+            [3.]], shape=(2, 1), float32, cpu:0)
+    """
+    at, b = _gather_axes(x, indices, axis, batch_dims)
+    check_values(xp, indices, at, x.shape[at], low=0)
+    shape = (*x.shape[:at], *indices.shape[b:], *x.shape[at + 1 :])
+    if b == 0:
+        rows = xp.reshape(xp.astype(indices, xp.int64), (-1,))
+        return xp.reshape(xp.take(x, rows, axis=at), shape)
+    batch, before, size, after = _gather_parts(x.shape, at, b)
+    count = int(product(indices.shape[b:]))
+    rows = xp.reshape(xp.astype(indices, xp.int64), (batch, count))
+    rows = xp.reshape(rows + xp.reshape(xp.arange(batch), (batch, 1)) * size, (-1,))
+    lines = xp.permute_dims(xp.reshape(x, (batch, before, size, after)), (0, 2, 1, 3))
+    picked = xp.take(xp.reshape(lines, (batch * size, before, after)), rows, axis=0)
+    picked = xp.permute_dims(xp.reshape(picked, (batch, count, before, after)), (0, 2, 1, 3))
+    return xp.reshape(picked, shape)

@@ -1,0 +1,436 @@
+"""Indexing: ``x[index]``, and its transpose, which its gradient is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dispatch import record
+from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
+from eagerflow.ops.attributes import Index, Sizes
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.family import FLOAT8, define, op_of
+from eagerflow.ops.indexing.indices import (
+    ALL,
+    check_arrays,
+    expanded,
+    filled,
+    layout,
+    located,
+    place_of,
+    recorded,
+    refuse_none,
+)
+from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape, sized, unbroadcast
+from eagerflow.recorder import process, recorder_state
+from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = ["getitem", "index_scatter"]
+
+ANY = STANDARD | FLOAT8
+INDICES = BOOL | INTEGERS
+
+
+def _cost(x: Any, *rest: Any, index: Any, **attributes: Any) -> Cost:
+    """Slices are views; arrays move what they select."""
+    moved = [s.size for s in rest if isinstance(s, TensorSpec)]
+    sizes = [n for n in moved if isinstance(n, int)]
+    return Cost(0, sum(sizes) * (8 + x.dtype.itemsize) if sizes else 0)
+
+
+def no_repeats(index: Any) -> bool:
+    """Whether an index selects each element at most once: slices, integers and masks do."""
+    return type(index) is not tuple or not any(
+        item.__class__ is str and item == "array" for item in index
+    )
+
+
+# Batches ------------------------------------------------------------------------------------------
+
+
+def along_batch(
+    index: Any, shape: Any, arrays: Any, flags: Any, size: Any, joined: bool
+) -> tuple[Any, list[Any], list[int]]:
+    """An index for a batch: its recorded form, its arrays, and how to order the result's axes.
+
+    ``shape`` is that of one example; ``joined`` says whether the tensor that is indexed has
+    the batch as its first axis. The order brings the batch axis of the result to the front
+    and the others to where they are in one example's.
+    """
+    if not any(flags):
+        plan = layout(index, shape, [a.shape for a in arrays])
+        items = expanded(index, len(shape), [a.ndim for a in arrays])
+        rank = len(plan.sizes) + plan.rank
+        order = list(range(rank + 1))
+        if plan.rank and not _in_place(items, plan.at):
+            order = [plan.rank, *range(plan.rank), *range(plan.rank + 1, rank + 1)]
+        return (ALL, *items), list(arrays), order
+    index, arrays, flags = _without_masks(index, shape, arrays, flags)
+    logical = [a.shape[1:] if flag else a.shape for a, flag in zip(arrays, flags, strict=True)]
+    plan = layout(index, shape, logical)
+    items = expanded(index, len(shape), [len(s) for s in logical])
+    lined = [
+        reshape(a, (size, *(1,) * (plan.rank - len(s)), *s)) if flag else a
+        for a, flag, s in zip(arrays, flags, logical, strict=True)
+    ]
+    if joined:
+        items = ["array", *items]
+        lined = [reshape(arange(size), (size, *(1,) * plan.rank)), *lined]
+    whole = layout(tuple(items), (size, *shape) if joined else shape, [a.shape for a in lined])
+    met = [whole.at + 1 + i for i in range(plan.rank)]
+    others = [i for i in range(len(whole.shape)) if i != whole.at and i not in met]
+    return tuple(items), lined, [whole.at, *others[: plan.at], *met, *others[plan.at :]]
+
+
+def _in_place(items: list[Any], at: int) -> bool:
+    """Whether the axes of index arrays stay behind a slice that is put in front of the index."""
+    between = (None, Ellipsis)
+    spots = [
+        i for i, item in enumerate(items) if item.__class__ is not slice and item not in between
+    ]
+    return spots[-1] - spots[0] < len(spots)
+
+
+def _without_masks(
+    index: Any, shape: Any, arrays: Any, flags: Any
+) -> tuple[Any, list[Any], list[bool]]:
+    """The index with integer arrays in place of masks that are the same for all examples."""
+    rest = iter(zip(arrays, flags, strict=True))
+    items: list[Any] = []
+    found: list[Any] = []
+    kept: list[bool] = []
+    for item in index if type(index) is tuple else (index,):
+        if item.__class__ is not str:
+            items.append(item)
+            continue
+        array, flag = next(rest)
+        if item == "array":
+            parts = [array]
+        elif flag:
+            raise CaptureError(
+                "inside vmap the mask differs between examples, so the shape of the result does",
+                argument="index",
+                hint="ef.where(mask, x, 0) keeps the shape",
+            )
+        else:
+            parts = list(ops["nonzero"].call(array))
+        items += ["array"] * len(parts)
+        found += parts
+        kept += [flag] * len(parts)
+    return tuple(items), found, kept
+
+
+def ordered(x: Any, order: list[int]) -> Any:
+    """The axes in another order, where it is another."""
+    return x if order == sorted(order) else permute_dims(x, tuple(order))
+
+
+def aligned(value: Any, flag: bool, size: Any, order: list[int]) -> Any:
+    """A value that is written at a batched index, with its axes where the index has them."""
+    shape = value.shape[1:] if flag else value.shape
+    if not flag and order == sorted(order):
+        return value
+    missing = len(order) - 1 - len(shape)
+    value = reshape(value, (size if flag else 1, *(1,) * missing, *shape[max(0, -missing) :]))
+    inverse = [order.index(i) for i in range(len(order))]
+    return ordered(value, inverse)
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def _arrange_getitem(*args: Any, **named: Any) -> tuple[Any, Any]:
+    if not args or ("index" not in named and len(args) != 2):
+        raise TypeError(f"getitem() takes a tensor and an index, {len(args)} arguments came")
+    if "index" not in named:
+        args, named = args[:1], {"index": args[1], **named}
+    x, *given = args
+    refuse_none("getitem", x=x)
+    index, arrays = recorded(named["index"], given, "getitem", place_of(x))
+    return (x, *arrays), {**named, "index": index}
+
+
+def _getitem_spec(x: TensorSpec, *indices: TensorSpec, index: Any) -> TensorSpec:
+    return x.like(layout(index, x.shape, [i.shape for i in indices]).shape)
+
+
+def _getitem_back(g: Any, y: Any, x: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
+    back = index_scatter(g, *indices, shape=x.shape, index=index)
+    return (back, *(None,) * len(indices))
+
+
+def _batched_getitem(args: Any, batched: Any, size: Any, index: Any) -> Any:
+    x, *arrays = args
+    shape = x.shape[1:] if batched[0] else x.shape
+    items, lined, order = along_batch(index, shape, arrays, batched[1:], size, batched[0])
+    return ordered(getitem(x, *lined, index=items), order)
+
+
+def index_samples(rng: Any) -> list[tuple[tuple[int, ...], tuple[Any, ...], Any]]:
+    """Shapes of tensors with indices for them: (shape, index arrays, recorded index).
+
+    There are no masks among them: what these select has no shape that is known beforehand.
+    """
+    return [
+        ((4,), (), 1),
+        ((4,), (), (-1,)),
+        ((3, 4), (), (slice(None), 2)),
+        ((3, 4), (), (slice(0, 2), slice(None, None, -2))),
+        ((2, 3, 4), (), (Ellipsis, None, 0)),
+        ((3,), (), (slice(2, 1),)),
+        ((), (), (None, Ellipsis)),
+        ((0, 3), (), (slice(None), 1)),
+        ((4,), (np.array([0, 2, 2, -1]),), ("array",)),
+        ((3, 4), (np.array([[0, 1], [1, 1]]),), (slice(None), "array")),
+        ((3, 4), (np.array([0, 0, -3]), np.array([1, 1, 2])), ("array", "array")),
+        ((2, 3, 4), (np.array([0, 1, 1]), np.array([[2], [0]])), ("array", slice(1, 3), "array")),
+        ((2, 3, 4), (np.array([1, 0]),), (0, slice(None), "array")),
+        ((2, 3, 4), (np.array([1, 0]),), (slice(None), 1, "array")),
+        ((3, 4), (np.array(2, np.int32),), ("array", slice(1, None))),
+        ((3, 2), (np.empty((0,), np.int64),), ("array",)),
+    ]
+
+
+def _getitem_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, arrays, index in index_samples(rng):
+        found.append(Sample((make(rng, dtype, shape), *arrays), {"index": index}))
+    x = make(rng, dtype, (4, 6))
+    found.append(Sample((x.T[::2], np.array([1, 1])), {"index": ("array", slice(1, 3))}))
+    found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {"index": (1, slice(None, 4, 3))}))
+    return found
+
+
+def _getitem_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    mask = np.array([True, False, True])
+    return [
+        ErrorSample((x,), {"index": 5}, IndexRangeError, "index 5 is out of range"),
+        ErrorSample((x,), {"index": (0, -4)}, IndexRangeError, "for axis 1 of length 3"),
+        ErrorSample((x, np.array([0, 2])), {"index": ("array",)}, IndexRangeError, "index 2"),
+        ErrorSample((x,), {"index": (0, 0, 0)}, IndexRangeError, "3 indices for 2 axes"),
+        ErrorSample((x,), {"index": 1.5}, DTypeError, "cannot be indices"),
+        ErrorSample((x,), {"index": "rows"}, DTypeError, "str"),
+        ErrorSample((x, mask), {"index": ("mask",)}, IndexRangeError, "does not fit axes"),
+        ErrorSample((x,), {"index": slice(None, None, 0)}, ShapeError, "step of a slice is 0"),
+    ]
+
+
+def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
+    """What an index selects, position by position."""
+    index = filled(index, arrays)
+    positions = np.arange(array.size).reshape(array.shape)[index]
+    flat = array.ravel().tolist()
+    picked = [flat[i] for i in np.ravel(positions).tolist()]
+    return np.array(picked, array.dtype).reshape(np.shape(positions))
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (ANY, INDICES),
+        "together": (),
+        "arrange": _arrange_getitem,
+        "infer": _getitem_spec,
+        "trusted": True,
+        "vjp": _getitem_back,
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_getitem,
+        "cost": _cost,
+        "onnx": Missing("exported as Slice, Gather and GatherND"),
+        "samples": _getitem_samples,
+        "errors": _getitem_errors,
+        "reference": lambda x, *indices, index: _select(x, index, indices),
+    },
+)
+def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
+    """The part of a tensor that an index selects: ``x[index]``.
+
+    ``index`` is what Python puts between the brackets: integers, slices, ``None``, ``...``,
+    and tensors, arrays or lists of integers or bools, with NumPy's meaning. In the recorded
+    form the arrays follow ``x`` and the strings ``"array"`` and ``"mask"`` hold their places.
+    Raises IndexRangeError for what is out of range, DTypeError for what is no index.
+
+    >>> x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x[-1], x[:, [1, 1, 0]].shape, x[x > 2.5]
+    (Tensor([3., 4.], float32, cpu:0), (2, 3), Tensor([3., 4.], float32, cpu:0))
+    """
+    try:
+        if indices and xp is not np:  # elsewhere indices may wrap around silently
+            check_arrays(xp, index, x.shape, indices)
+        if not native(xp):
+            return taken_at(xp, x, positions(xp, index, x.shape, indices))
+        return x[filled(index, indices)]
+    except IndexError as error:
+        raise located(xp, error, index, x.shape, indices) from None
+
+
+_PLAIN = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
+_QUICK_INDICES = (np.dtype("int64"), np.dtype("int32"), np.dtype("bool"))
+_GETITEM = op_of(getitem)
+_new = object.__new__
+
+
+def _quick_getitem(self: Any, index: Any) -> Any:
+    """Part of the tensor: ``x[index]``, as NumPy has it; see ``ef.getitem``."""
+    append = None
+    if process.recorders:
+        append, recorder, _ = recorder_state()
+        if append is None and recorder is not None:
+            return getitem(self, index)
+    try:
+        kind = self._kind
+        cls = type(index)
+        out: Any = None
+        if cls in _PLAIN or (cls is tuple and _PLAIN.issuperset(map(type, index))):
+            out = self._array[index]
+        elif (
+            cls is Tensor and kind.array_type is np.ndarray and index._kind.dtype in _QUICK_INDICES
+        ):
+            out = self._array[index._array]
+        if out is not None:
+            y = _new(Tensor)
+            y._array = out if type(out) is kind.array_type else kind.wrap(out)
+            y._kind = kind
+            y._key = None
+            if append is not None and self._key is not None:
+                if cls is Tensor:
+                    form: Any = ("mask",) if index._kind.dtype in BOOL else ("array",)
+                    record(append, _GETITEM, (self, index), {"index": form}, y)
+                else:
+                    form = index if cls is int else recorded(index, (), "getitem", None)[0]
+                    record(append, _GETITEM, (self,), {"index": form}, y)
+            return y
+    except Exception:  # the long way succeeds, or explains, with nothing to say about this one
+        pass
+    return getitem(self, index)
+
+
+Operators.__getitem__ = _quick_getitem  # type: ignore[method-assign]
+
+
+# The transpose of reading -------------------------------------------------------------------------
+
+
+def _scatter_spec(updates: TensorSpec, *indices: TensorSpec, shape: Any, index: Any) -> TensorSpec:
+    wanted = sized(shape, "shape")
+    plan = layout(index, wanted, [i.shape for i in indices])
+    if plan.meet is not None:
+        check_fits(updates.shape, plan.shape, "updates")
+    return updates.like(wanted)
+
+
+def check_fits(value: Any, selected: Any, argument: str) -> None:
+    """ShapeError if a value does not broadcast to what an index selects (leading 1s may go)."""
+    shape = tuple(value)
+    while len(shape) > len(selected) and shape[0] == 1:
+        shape = shape[1:]
+    try:
+        fits = broadcast(shape, selected) == tuple(selected)
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"shape {tuple(value)} does not broadcast to the selected part's, {tuple(selected)}",
+            argument=argument,
+            expected="sizes that are equal or 1, counted from the last axis",
+        )
+
+
+def _scatter_back(
+    g: Any, y: Any, updates: Any, *indices: Any, shape: Any, index: Any
+) -> tuple[Any, ...]:
+    part = unbroadcast(getitem(g, *indices, index=index), updates.shape)
+    return (part, *(None,) * len(indices))
+
+
+def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any, index: Any) -> Any:
+    updates, *arrays = args
+    items, lined, order = along_batch(index, shape, arrays, batched[1:], size, True)
+    value = aligned(updates, batched[0], size, order)
+    return index_scatter(value, *lined, shape=(size, *shape), index=items)
+
+
+def _arrange_scatter(*args: Any, **named: Any) -> tuple[Any, Any]:
+    if "index" not in named or not args:
+        raise TypeError("index_scatter() needs the argument 'index' by name, behind the updates")
+    updates, *given = args
+    refuse_none("index_scatter", updates=updates)
+    index, arrays = recorded(named["index"], given, "index_scatter", place_of(updates))
+    return (updates, *arrays), {**named, "index": index}
+
+
+def written(x: Any, index: Any, arrays: Any, value: Any, combine: Any = None) -> Any:
+    """A copy of ``x`` changed position by position; the reference of all writing ops."""
+    positions = np.arange(x.size).reshape(x.shape)[filled(index, arrays)]
+    values = np.broadcast_to(value, np.shape(positions))
+    out = x.ravel().tolist()
+    combine = combine or (lambda a, b: a + b)
+    for at, v in zip(np.ravel(positions).tolist(), np.ravel(values).tolist(), strict=True):
+        out[at] = combine(out[at], v)
+    return np.array(out, x.dtype).reshape(x.shape)
+
+
+def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, arrays, index in index_samples(rng):
+        part = np.zeros(shape)[filled(index, arrays)]
+        updates = make(rng, dtype, np.shape(part))
+        found.append(Sample((updates, *arrays), {"shape": shape, "index": index}))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (STANDARD, INDICES),
+        "together": (),
+        "arrange": _arrange_scatter,
+        "infer": _scatter_spec,
+        "trusted": True,
+        "vjp": _scatter_back,
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_scatter,
+        "onnx": Missing("exported as ScatterND"),
+        "samples": _scatter_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),
+            ErrorSample((np.ones(2),), {"shape": (3,), "index": ALL}, ShapeError, "broadcast"),
+            ErrorSample((np.ones(2),), {"shape": (-3,), "index": ALL}, ShapeError, "negative"),
+        ],
+        "reference": lambda updates, *indices, shape, index: written(
+            np.zeros(shape, updates.dtype), index, indices, updates
+        ),
+    },
+)
+def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
+    """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.
+
+    ``updates`` broadcasts to the part that ``index`` selects of a tensor of shape ``shape``;
+    where positions repeat, their updates are summed. Raises IndexRangeError for what is out
+    of range, ShapeError for updates that do not fit.
+
+    >>> ef.index_scatter(ef.tensor([1.0, 2.0, 4.0]), shape=(3,), index=[0, 2, 2])
+    Tensor([1., 0., 6.], float32, cpu:0)
+    """
+    try:
+        if indices and xp is not np:
+            check_arrays(xp, index, shape, indices)
+        if not native(xp):
+            places, out = positions(xp, index, shape, indices), xp.zeros(shape, dtype=updates.dtype)
+            return one_by_one(out, places, updates, xp.add, xp)
+        if no_repeats(index):
+            out = xp.zeros(shape, dtype=updates.dtype)
+            out[filled(index, indices)] = updates
+            return out
+        return summed_at(xp, shape, filled(index, indices), updates)
+    except IndexError as error:
+        raise located(xp, error, index, shape, indices) from None

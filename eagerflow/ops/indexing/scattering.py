@@ -1,0 +1,472 @@
+"""Ops that sum elements into places, mark places, and find them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
+from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import DTypeLike, Size, Sizes
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.indexing.gathering import gather
+from eagerflow.ops.indexing.indexing import getitem
+from eagerflow.ops.indexing.indices import check_values, integer_argument
+from eagerflow.ops.indexing.positions import summed_at
+from eagerflow.ops.samples import make, values
+from eagerflow.ops.shapes.joining import concat, unstack
+from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape, sized
+from eagerflow.spec import TensorSpec, as_shape, normalize_axis
+
+__all__ = [
+    "embedding_lookup",
+    "gather_nd",
+    "masked_select",
+    "nonzero",
+    "one_hot",
+    "scatter",
+    "segment_sum",
+]
+
+ANY = STANDARD | FLOAT8
+
+
+# Sums into places ---------------------------------------------------------------------------------
+
+
+def _scattered_spec(indices: TensorSpec, updates: TensorSpec, shape: Any) -> TensorSpec:
+    wanted = sized(shape, "shape")
+    if not indices.ndim or not isinstance(indices.shape[-1], int):
+        raise ShapeError(
+            f"indices of shape {indices.shape} hold no positions",
+            argument="indices",
+            expected="a last axis with one integer for each axis that is indexed",
+        )
+    depth = indices.shape[-1]
+    if depth > len(wanted):
+        raise ShapeError(
+            f"positions of {depth} integers are too long for {len(wanted)} axes",
+            argument="indices",
+            expected=f"a last axis of size {len(wanted)} at most",
+        )
+    rows = (*indices.shape[:-1], *wanted[depth:])
+    if updates.shape != rows:
+        raise ShapeError(
+            "the updates do not fit the indices", argument="updates", expected=f"shape {rows}"
+        )
+    return updates.like(wanted)
+
+
+def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any) -> Any:
+    indices, updates = (
+        a if flag else broadcast_to(a, (size, *a.shape))
+        for a, flag in zip(args, batched, strict=True)
+    )
+    rank = indices.ndim
+    column = reshape(arange(size, device=str(indices.device)), (size,) + (1,) * (rank - 1))
+    column = broadcast_to(column, (*indices.shape[:-1], 1)).astype("int64")
+    whole = concat([column, indices.astype("int64")], axis=rank - 1)
+    return scatter(whole, updates, (size, *as_shape(shape)))
+
+
+def _scatter_reference(indices: Any, updates: Any, shape: Any) -> Any:
+    out = np.zeros(shape, updates.dtype)
+    for at in np.ndindex(indices.shape[:-1]):
+        out[tuple(indices[at])] += updates[at]
+    return out
+
+
+def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, places in (
+        ((4,), (3, 1)),
+        ((4,), (1,)),
+        ((2, 3), (4, 2)),
+        ((2, 3), (4, 1)),
+        ((2, 3), (2, 2, 2)),
+        ((2, 3), (0, 1)),
+        ((2, 3, 2), (5, 2)),
+        ((3,), (2, 0)),
+        ((2, 0), (3, 1)),
+        ((1, 1), (6, 2)),
+    ):
+        depth = places[-1]
+        columns = [rng.integers(0, n, places[:-1]) for n in shape[:depth]]
+        indices = np.stack(columns, -1) if depth else np.zeros(places, np.int64)
+        updates = make(rng, dtype, (*places[:-1], *shape[depth:]))
+        found.append(Sample((indices, updates), {"shape": shape}))
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((np.array([[2], [2], [0]]), base.T[::2]), {"shape": (3, 4)}))
+    found.append(Sample((np.array([[1], [1]], np.int8), base[0, 4:]), {"shape": 3}))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (INTEGERS, STANDARD),
+        "together": (1,),
+        "arrange": integer_argument("scatter", 0, "indices"),
+        "infer": _scattered_spec,
+        "vjp": (None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
+        "saves": "indices",
+        "jvp": "multilinear",
+        "batch": _batched_scatter,
+        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
+        "samples": _scatter_samples,
+        "errors": lambda rng: [
+            ErrorSample(
+                (np.array([[3]]), np.ones(1)),
+                {"shape": (3,)},
+                IndexRangeError,
+                "index 3 is out of range for axis 0 of length 3",
+            ),
+            ErrorSample(
+                (np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"
+            ),
+            ErrorSample(
+                (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
+            ),
+            ErrorSample(
+                (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
+            ),
+        ],
+        "reference": _scatter_reference,
+    },
+)
+def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
+    """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
+
+    Each row of ``indices`` (its last axis) holds the integers, from 0, of one position in the
+    first axes of ``shape``; ``updates`` has the shape ``indices.shape[:-1]`` and then the axes
+    that are left. Updates at repeated positions are summed. Raises IndexRangeError for
+    positions outside of ``shape``, ShapeError for shapes that do not fit.
+
+    >>> ef.scatter([[0], [2], [2]], ef.tensor([1.0, 2.0, 4.0]), (3,))
+    Tensor([1., 0., 6.], float32, cpu:0)
+    """
+    shape = as_shape(shape)
+    columns = [indices[..., k] for k in range(indices.shape[-1])]
+    for axis, column in enumerate(columns):
+        check_values(xp, column, axis, shape[axis], low=0)
+    if not columns:  # every update is for the whole
+        axes = tuple(range(indices.ndim - 1))
+        return xp.astype(xp.sum(updates, axis=axes), updates.dtype)
+    return summed_at(xp, shape, tuple(columns), updates)
+
+
+def gather_nd(x: Any, indices: Any) -> Any:
+    """The elements, or slices, of a tensor at positions given by rows of integers.
+
+    Each row of ``indices`` (its last axis) is one position in the first axes of ``x``;
+    negative integers count from the end. Raises IndexRangeError for positions outside of
+    ``x``, ShapeError for rows that are longer than ``x`` has axes.
+
+    >>> ef.gather_nd(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), [[0, 1], [1, 0]])
+    Tensor([2., 3.], float32, cpu:0)
+    """
+    x, indices = as_tensor(x), as_tensor(indices)
+    if not indices.ndim or indices.shape[-1] > x.ndim:
+        raise ShapeError(
+            f"indices of shape {indices.shape} hold no positions in {x.ndim} axes",
+            op="gather_nd",
+            argument="indices",
+            received=f"shape {indices.shape}",
+            expected=f"a last axis of size {x.ndim} at most",
+        )
+    depth = indices.shape[-1]
+    if depth == 0:
+        return broadcast_to(x, (*indices.shape[:-1], *x.shape))
+    return getitem(x, *unstack(indices, -1), index=("array",) * depth)
+
+
+def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> TensorSpec:
+    rank = segment_ids.ndim
+    if rank == 0 or x.shape[:rank] != segment_ids.shape:
+        raise ShapeError(
+            f"segment_ids of shape {segment_ids.shape} do not fit x of shape {x.shape}",
+            argument="segment_ids",
+            expected="the sizes of the first axes of x",
+        )
+    if isinstance(num_segments, tuple | list | bool):
+        raise ShapeError(
+            f"{num_segments!r} is not a number of segments",
+            argument="num_segments",
+            expected="an integer from 0",
+        )
+    return x.like(sized((num_segments, *x.shape[rank:]), "num_segments"))
+
+
+def _batched_segments(args: Any, batched: Any, size: Any, num_segments: Any) -> Any:
+    x, ids = args
+    if not batched[1]:
+        summed = segment_sum(moveaxis(x, 0, ids.ndim), ids, num_segments)
+        return moveaxis(summed, 1, 0)
+    if not batched[0]:
+        x = broadcast_to(x, (size, *x.shape))
+    places = reshape(ids, (*ids.shape, 1)).astype("int64")
+    line = (size,) + (1,) * ids.ndim
+    column = reshape(arange(size, device=str(ids.device)), line)
+    whole = concat([broadcast_to(column, places.shape), places], axis=ids.ndim)
+    return scatter(whole, x, (size, num_segments, *x.shape[ids.ndim :]))
+
+
+def _segment_reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
+    out = np.zeros((num_segments, *x.shape[segment_ids.ndim :]), x.dtype)
+    for at in np.ndindex(segment_ids.shape):
+        out[segment_ids[at]] += x[at]
+    return out
+
+
+def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample(
+            (make(rng, dtype, shape), rng.integers(0, max(count, 1), shape[:rank])),
+            {"num_segments": count},
+        )
+        for shape, rank, count in (
+            ((5,), 1, 3),
+            ((5,), 1, 1),
+            ((1,), 1, 4),
+            ((0,), 1, 2),
+            ((4, 3), 1, 2),
+            ((4, 3), 2, 5),
+            ((4, 0), 1, 3),
+            ((2, 3, 2), 1, 2),
+            ((2, 3, 2), 2, 4),
+            ((6, 2), 1, 8),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2], np.array([1, 1, 0], np.int8)), {"num_segments": 2}))
+    wide = np.broadcast_to(base[0], (2, 6))
+    found.append(Sample((wide, np.array([2, 2])), {"num_segments": 3}))
+    return found
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": (STANDARD, INTEGERS),
+        "together": (),
+        "arrange": integer_argument("segment_sum", 1, "segment_ids"),
+        "infer": _segment_spec,
+        "vjp": (lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
+        "saves": "segment_ids",
+        "jvp": "multilinear",
+        "batch": _batched_segments,
+        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
+        "samples": _segment_samples,
+        "errors": lambda rng: [
+            ErrorSample(
+                (np.ones(2), np.array([0, 3])),
+                {"num_segments": 3},
+                IndexRangeError,
+                "index 3 is out of range for axis 0 of length 3",
+            ),
+            ErrorSample(
+                (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
+            ),
+            ErrorSample(
+                (np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"
+            ),
+            ErrorSample(
+                (np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"
+            ),
+        ],
+        "reference": _segment_reference,
+    },
+)
+def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
+    """Sums of the rows of a tensor that have the same number.
+
+    ``segment_ids`` is a tensor of integers from 0, in any order, with the sizes of the first
+    axes of ``x``; the result has ``num_segments`` rows, and those without a number are 0.
+    Raises IndexRangeError for numbers outside of ``num_segments``, ShapeError for shapes
+    that do not fit.
+
+    >>> ef.segment_sum(ef.tensor([1.0, 2.0, 4.0]), [0, 1, 0], 3)
+    Tensor([5., 2., 0.], float32, cpu:0)
+    """
+    check_values(xp, segment_ids, 0, num_segments, low=0)
+    shape = (num_segments, *x.shape[segment_ids.ndim :])
+    return summed_at(xp, shape, (segment_ids,), x)
+
+
+# Marking and finding ------------------------------------------------------------------------------
+
+
+def _one_hot_spec(x: TensorSpec, num_classes: Any, axis: int = -1, dtype: Any = None) -> TensorSpec:
+    at = normalize_axis(axis, x.ndim + 1)
+    if isinstance(num_classes, tuple | list | bool):
+        raise ShapeError(
+            f"{num_classes!r} is not a number of classes",
+            argument="num_classes",
+            expected="an integer from 0",
+        )
+    made = default_dtype(float) if dtype is None else as_dtype(dtype)
+    return x.like(sized((*x.shape[:at], num_classes, *x.shape[at:]), "num_classes"), made)
+
+
+def _batched_one_hot(
+    args: Any, batched: Any, size: Any, num_classes: Any, axis: int, dtype: Any
+) -> Any:
+    at = normalize_axis(axis, args[0].ndim) + 1
+    return one_hot(args[0], num_classes, at, dtype)
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": INTEGERS,
+        "arrange": integer_argument("one_hot", 0, "x"),
+        "infer": _one_hot_spec,
+        "vjp": Missing("the argument holds integers"),
+        "jvp": Missing("the argument holds integers"),
+        "batch": _batched_one_hot,
+        "onnx": Missing("exported as OneHot and Cast"),
+        "samples": lambda rng, dtype: [
+            Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
+            for shape, more in (
+                ((), {}),
+                ((4,), {}),
+                ((2, 3), {"axis": 1}),
+                ((2, 3), {"axis": 0}),
+                ((0, 2), {}),
+                ((2, 2), {"axis": -2, "dtype": "int32"}),
+                ((3,), {"dtype": "bool"}),
+                ((3,), {"num_classes": 7}),
+            )
+        ],
+        "errors": lambda rng: [
+            ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
+            ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
+            ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
+            ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
+            ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
+        ],
+        "reference": lambda x, num_classes, axis, dtype: np.moveaxis(
+            np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
+            .reshape(*x.shape, num_classes)
+            .astype(dtype or "float32"),
+            -1,
+            axis,
+        ),
+    },
+)
+def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
+    """Class numbers as rows of zeros with a one at the place of the class.
+
+    ``x`` holds integers from 0 to ``num_classes - 1``; the new axis of size ``num_classes``
+    stands at ``axis`` of the result, whose ``dtype`` defaults to float32. Raises
+    IndexRangeError for numbers that are no class.
+
+    >>> ef.one_hot([0, 2], 3)
+    Tensor([[1., 0., 0.],
+            [0., 0., 1.]], shape=(2, 3), float32, cpu:0)
+    """
+    at = normalize_axis(axis, x.ndim + 1)
+    check_values(xp, x, at, num_classes, low=0)
+    line = (1,) * at + (num_classes,) + (1,) * (x.ndim - at)
+    marked = xp.expand_dims(x, axis=at) == xp.reshape(xp.arange(num_classes, dtype=x.dtype), line)
+    return xp.astype(marked, dtype or default_dtype(float))
+
+
+def _nonzero_spec(x: TensorSpec) -> Any:
+    if not x.ndim:
+        raise ShapeError(
+            "a tensor without axes has no positions",
+            argument="x",
+            expected="at least one axis",
+            hint="ef.reshape(x, (1,))",
+        )
+    raise CaptureError(
+        "how many elements are nonzero depends on the values",
+        argument="x",
+        received=str(x),
+        hint="ef.where(x != 0, a, b) keeps the shape",
+    )
+
+
+@define(
+    "indexing",
+    {
+        "dtypes": STANDARD,
+        "infer": _nonzero_spec,
+        "trusted": True,
+        "outputs": 0,  # one for each axis
+        "vjp": Missing("the results are positions"),
+        "jvp": Missing("the results are positions"),
+        "batch": Missing("the examples of a batch have results of different lengths"),
+        "onnx": Onnx("NonZero"),
+        "samples": lambda rng, dtype: [
+            Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
+            for x in values(rng, dtype)
+            if x.ndim
+        ],
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
+        ],
+        "reference": lambda x: tuple(
+            np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
+            for i in range(x.ndim)
+        ),
+    },
+)
+def nonzero(xp: Any, x: Any, /) -> Any:
+    """The positions of all elements that are not 0: a tuple of one tensor of integers per axis.
+
+    ``x`` is a tensor with at least one axis. Raises ShapeError if it has none, CaptureError
+    under capture, where the values are not known.
+
+    >>> ef.nonzero(ef.tensor([0.0, 2.0, 3.0]))
+    (Tensor([1, 2], int64, cpu:0),)
+    """
+    if not x.ndim:
+        raise ValueError("no axes")
+    return tuple(xp.nonzero(x))
+
+
+# Compositions -------------------------------------------------------------------------------------
+
+
+def masked_select(x: Any, mask: Any) -> Any:
+    """The elements of a tensor where a mask is true, in row-major order: ``x[mask]``.
+
+    ``mask`` is a tensor of bools that broadcasts with ``x``. Raises ShapeError where the
+    shapes do not fit, DTypeError for a mask of another dtype, CaptureError under capture.
+
+    >>> x = ef.tensor([1.0, 2.0, 3.0])
+    >>> ef.masked_select(x, x > 1.5)
+    Tensor([2., 3.], float32, cpu:0)
+    """
+    x, mask = as_tensor(x), as_tensor(mask)
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            f"{mask.dtype.name} values are no mask",
+            op="masked_select",
+            argument="mask",
+            received=f"{mask.dtype.name}{mask.shape}",
+            expected="bools",
+            hint="mask != 0",
+        )
+    shape = np.broadcast_shapes(x.shape, mask.shape)
+    return getitem(broadcast_to(x, shape), broadcast_to(mask, shape))
+
+
+def embedding_lookup(params: Any, ids: Any) -> Any:
+    """The rows of a table that belong to numbers.
+
+    ``params`` is a tensor of rows, one for each number, ``ids`` a tensor of integers from 0
+    of any shape; the result has the shape ``ids.shape + params.shape[1:]``. Raises
+    IndexRangeError for numbers that have no row.
+
+    >>> ef.embedding_lookup(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 1]).shape
+    (2, 2)
+    """
+    return gather(params, ids, 0)

@@ -1,0 +1,609 @@
+"""Contractions: matrix products and what reduces to them.
+
+A product with a matrix that all examples share is one product of two matrices, in the
+kernel and in the gradient; NumPy alone would call BLAS once for each example.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import is_complex
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.ops.elementwise.arithmetic import multiply
+from eagerflow.ops.elementwise.complexes import conj
+from eagerflow.ops.family import NUMERIC, as_operands, batch_elementwise, define, refused_objects
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.runtime import threads
+from eagerflow.spec import TensorSpec, broadcast, normalize_axes
+
+__all__ = ["matmul", "outer", "tensordot", "vecdot"]
+
+
+# Pieces that the gradient rules of all contractions share ----------------------------------------
+
+
+def conjugate(x: Any) -> Any:
+    """The complex conjugate; real values as they are, without an op."""
+    return conj(x) if is_complex(x.dtype) else x
+
+
+def transposed(x: Any) -> Any:
+    """``x`` with its last two axes exchanged."""
+    last = len(x.shape) - 1
+    return permute_dims(x, (*range(last - 1), last, last - 1))
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate of ``x`` with its last two axes exchanged."""
+    return transposed(conjugate(x))
+
+
+def sum_to(g: Any, shape: tuple[Any, ...]) -> Any:
+    """``g`` summed over the axes along which a tensor of ``shape`` was broadcast."""
+    extra = len(g.shape) - len(shape)
+    axes = [i for i, size in enumerate(g.shape) if i < extra or shape[i - extra] != size]
+    return reshape(sum(g, axis=tuple(axes)), shape) if axes else g
+
+
+# matmul ------------------------------------------------------------------------------------------
+
+
+def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
+    for name, x in (("x1", x1), ("x2", x2)):
+        if x.ndim == 0:
+            raise ShapeError(
+                "a tensor without axes cannot be multiplied as a matrix",
+                argument=name,
+                expected="at least one axis",
+                hint="ef.multiply(x1, x2), or x1 * x2",
+            )
+    inner1, inner2 = x1.shape[-1], x2.shape[-2 if x2.ndim > 1 else 0]
+    if inner1 != inner2:
+        axis = "second to last" if x2.ndim > 1 else "only"
+        raise ShapeError(
+            f"the inner dimensions differ: the last axis of x1 has size {inner1}, "
+            f"the {axis} axis of x2 has size {inner2}",
+            expected=f"x2 of shape (..., {inner1}, n) or ({inner1},)",
+            hint="ef.matmul(x1, x2.mT)" if x2.shape[-1] == inner1 else None,
+        )
+    try:
+        batch = broadcast(x1.shape[:-2], x2.shape[:-2])
+    except ShapeError:
+        raise ShapeError(
+            f"the axes before the last two do not broadcast: {x1.shape[:-2]} and {x2.shape[:-2]}",
+            expected="sizes that are equal or 1, counted from the last axis",
+        ) from None
+    rows = x1.shape[-2:-1]
+    columns = x2.shape[-1:] if x2.ndim > 1 else ()
+    return x1.like((*batch, *rows, *columns))
+
+
+# So many multiplications are worth waking other threads (measured: about 0.2 ms of them). Smaller
+# products are left to one thread, so that their bits do not depend on how many BLAS has.
+WORTH_SHARING = 2**23
+# From here on OpenBLAS shares the work among threads in a way that changes the bits:
+SMALLEST_SHARED = 2**18
+SMALLEST_SHARED_VECTOR = 2**13  # of two vectors, and of complex matrices and vectors
+# A matrix product of this size keeps all cores busy by itself.
+LARGE_PRODUCT = 256**3
+# Stacks are shared in this many parts, whatever the number of threads.
+PARTS = 8
+
+
+def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
+    if a.ndim == 2 == b.ndim:
+        return matrix_product(a, b)
+    if not a.ndim or not b.ndim:
+        return np.matmul(a, b)
+    if b.ndim > 2:
+        return _stacked(a, b) if a.ndim > 1 else _stacked(a[None], b)[..., 0, :]
+    if a.ndim < 3:
+        work = max(a.size, b.size)
+        return _product_of(np.dot, work, a, b, a.ndim == b.ndim)
+    rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+    return _matmul_numpy(xp, rows, b).reshape(a.shape[:-1] + b.shape[1:])
+
+
+def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
+    """Product of two matrices; ``dot`` needs a third of np.matmul's time before it computes.
+
+    ``out`` is C-contiguous memory for it, of its dtype.
+    """
+    work = a.size * b.shape[1]
+    if work <= SMALLEST_SHARED_VECTOR or work >= WORTH_SHARING:
+        return a.dot(b, out)
+    if work <= SMALLEST_SHARED and a.dtype.kind != "c":
+        return a.dot(b, out)
+    return _product_of(np.dot, work, a, b, False, out)
+
+
+def _product_of(
+    multiply: Any, work: int, a: Any, b: Any, vectors: bool = False, out: Any = None
+) -> Any:
+    """A product of so many multiplications, with bits that depend on the shapes alone.
+
+    Where BLAS computes several, ``work`` is that of each.
+    """
+    least = SMALLEST_SHARED_VECTOR if vectors or a.dtype.kind == "c" else SMALLEST_SHARED
+    if least < work < WORTH_SHARING:
+        with threads.single_threaded_blas():
+            return multiply(a, b, out)
+    return multiply(a, b, out)
+
+
+def _stacked(a: Any, b: Any) -> Any:
+    """Products of two stacks of matrices, on all cores where BLAS would use one."""
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    if min(m, n) >= 16:
+        a, b = _compact(a), _compact(b)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    count, each = math.prod(batch), m * k * n
+    if each >= LARGE_PRODUCT or (each >= WORTH_SHARING and count < PARTS):
+        return np.matmul(a, b)
+    if count * each < WORTH_SHARING:
+        return _product_of(np.matmul, each, a, b)
+    out = np.empty((*batch, m, n), a.dtype)
+    a, b = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b))
+    axis = batch.index(max(batch))
+    before, length = (slice(None),) * axis, batch[axis]
+    parts = min(PARTS, length)
+
+    def multiply_part(i: int) -> None:
+        at = (*before, slice(length * i // parts, length * (i + 1) // parts))
+        np.matmul(a[at], b[at], out=out[at])
+
+    threads.run(multiply_part, parts)
+    return out
+
+
+def _compact(a: Any) -> Any:
+    """``a`` with each of its matrices in one piece of memory, as BLAS reads them fastest."""
+    rows, columns = a.strides[-2:]
+    item, (m, n) = a.itemsize, a.shape[-2:]
+    if (columns == item and rows == n * item) or (rows == item and columns == m * item):
+        return a
+    if 0 in a.strides:
+        return a  # repeated values take no room as they are
+    if abs(rows) < abs(columns):
+        return np.ascontiguousarray(a.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return np.ascontiguousarray(a)
+
+
+def _matmul_vjp1(g: Any, y: Any, a: Any, b: Any) -> Any:
+    b = conjugate(b)
+    if b.ndim == 1:  # y = sum over the last axis of a
+        return multiply(reshape(g, (*g.shape, 1)), b)
+    if a.ndim == 1:
+        part = matmul(b, reshape(g, (*g.shape, 1)))
+        return sum_to(reshape(part, part.shape[:-1]), a.shape)
+    if a.ndim == 2 < b.ndim:
+        # One product over examples and columns at once: the sum over examples comes with it.
+        return matmul(_rows_first(g), transposed(_rows_first(b)))
+    return sum_to(matmul(g, transposed(b)), a.shape)
+
+
+def _rows_first(x: Any) -> Any:
+    """A stack of matrices side by side, as one matrix with their rows."""
+    last = x.ndim - 1
+    moved = permute_dims(x, (last - 1, *range(last - 1), last))
+    return reshape(moved, (moved.shape[0], product(moved.shape[1:])))
+
+
+def _matmul_vjp2(g: Any, y: Any, a: Any, b: Any) -> Any:
+    a = conjugate(a)
+    if a.ndim == 1:
+        if b.ndim == 1:
+            return multiply(g, a)
+        g = reshape(g, (*g.shape[:-1], 1, g.shape[-1]))
+        return multiply(reshape(a, (a.shape[0], 1)), g)
+    if b.ndim == 1:
+        part = matmul(transposed(a), reshape(g, (*g.shape, 1)))
+        return sum_to(reshape(part, part.shape[:-1]), b.shape)
+    if b.ndim == 2 < a.ndim:
+        rows = product(a.shape[:-1])
+        return matmul(transposed(reshape(a, (rows, a.shape[-1]))), reshape(g, (rows, g.shape[-1])))
+    return sum_to(matmul(transposed(a), g), b.shape)
+
+
+def _matmul_batch(args: Any, batched: Any, size: Any) -> Any:
+    a, b = args
+    rank1, rank2 = a.ndim - batched[0], b.ndim - batched[1]
+    if not batched[1] and rank2 <= 2:
+        return matmul(a, b)  # the weight of all examples stays whole
+    if not batched[0] and rank1 <= 2 <= rank2:
+        return matmul(a, b)
+    if not batched[0] and rank1 <= 2:
+        return matmul(b, transposed(a) if rank1 == 2 else a)
+    rank = max(rank1, rank2, 2)
+    left = _aligned(a, rank1, batched[0], rank, before=True)
+    right = _aligned(b, rank2, batched[1], rank, before=False)
+    out = matmul(left, right)
+    shape = list(out.shape)
+    if rank2 == 1:
+        del shape[-1]
+    if rank1 == 1:
+        del shape[-1 if rank2 == 1 else -2]
+    return reshape(out, tuple(shape))
+
+
+def _aligned(x: Any, own: int, is_batched: bool, rank: int, before: bool) -> Any:
+    """Vectors as matrices, and axes of size 1 so that the batch axes of both meet in front."""
+    front = x.shape[:1] if is_batched else ()
+    shape = x.shape[len(front) :]
+    if own == 1:
+        shape = (1, *shape) if before else (*shape, 1)
+    return reshape(x, (*front, *(1,) * (rank - len(shape)), *shape))
+
+
+def _matmul_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
+    y = _matmul_spec(x1, x2)
+    batch = y.ndim - (x1.ndim > 1) - (x2.ndim > 1)
+    found = []
+    for axis in range(batch):
+        cuts = []
+        for x in (x1, x2):
+            own = axis - batch + max(x.ndim - 2, 0)
+            cuts.append(own if own >= 0 and x.shape[own] == y.shape[axis] else None)
+        found.append(Split(tuple(cuts), axis))
+    if x1.ndim > 1:
+        found.append(Split((x1.ndim - 2, None), batch))
+    if x2.ndim > 1:
+        found.append(Split((None, x2.ndim - 1), y.ndim - 1))
+    found.append(Split((x1.ndim - 1, max(x2.ndim - 2, 0)), None, "add"))
+    return found
+
+
+def _matmul_cost(x1: TensorSpec, x2: TensorSpec) -> Cost:
+    y = _matmul_spec(x1, x2)
+    width = x1.dtype.itemsize
+    return Cost(2 * y.size * x1.shape[-1], (x1.size + x2.size + y.size) * width)
+
+
+_PRODUCTS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((2, 3), (3, 4)),
+    ((3,), (3,)),
+    ((3,), (3, 2)),
+    ((2, 3), (3,)),
+    ((2, 4, 3), (3, 5)),
+    ((2, 4, 3), (3,)),
+    ((3,), (2, 3, 4)),
+    ((4, 3), (2, 3, 2)),
+    ((2, 1, 2, 3), (4, 3, 2)),
+    ((2, 2, 3), (2, 3, 2)),
+    ((0, 3), (3, 2)),
+    ((2, 0), (0, 3)),
+    ((0, 2, 3), (3, 2)),
+    ((2, 3, 0), (0, 4)),
+    ((1, 1), (1, 1)),
+    ((1, 2, 3), (4, 3, 1)),
+)
+
+
+def _matmul_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in _PRODUCTS]
+    x, stack = make(rng, dtype, (4, 6)), make(rng, dtype, (2, 20, 18))
+    found.append(Sample((x.T, x)))
+    found.append(Sample((x[::2, ::-1], x.T[:, ::3])))
+    found.append(Sample((stack.transpose(0, 2, 1), stack)))
+    found.append(Sample((stack[:, :, ::2], np.broadcast_to(stack[:1, ::2, :9].mT, (2, 9, 10)))))
+    found.append(Sample((np.broadcast_to(x[0], (3, 6)), x.T)))
+    return found
+
+
+def _matmul_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *(e._replace(args=(*e.args, x)) for e in refused_objects(rng)),
+        ErrorSample((x, x), {}, ShapeError, "inner dimensions differ"),
+        ErrorSample((x, x[0, :2]), {}, ShapeError, "the only axis of x2 has size 2"),
+        ErrorSample((x, 2.0), {}, ShapeError, "without axes"),
+        ErrorSample((x[0, 0], x), {}, ShapeError, "without axes"),
+        ErrorSample((np.ones((2, 3, 4)), np.ones((5, 4, 3))), {}, ShapeError, "(2,) and (5,)"),
+    ]
+
+
+def _matmul_reference(x1: Any, x2: Any) -> Any:
+    """The definition, one row and column at a time."""
+    left = x1[None] if x1.ndim == 1 else x1
+    right = x2[:, None] if x2.ndim == 1 else x2
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left = np.broadcast_to(left, batch + left.shape[-2:])
+    right = np.broadcast_to(right, batch + right.shape[-2:])
+    out = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.result_type(x1, x2))
+    for at in np.ndindex(*out.shape):
+        row, column = left[at[:-1]], right[(*at[:-2], slice(None), at[-1])]
+        terms = [a * b for a, b in zip(row.tolist(), column.tolist(), strict=True)]
+        out[at] = complex_sum(terms) if out.dtype.kind == "c" else math.fsum(terms)
+    if x1.ndim == 1:
+        out = out[..., 0, :]
+    return out[..., 0] if x2.ndim == 1 else out
+
+
+def complex_sum(terms: list[complex]) -> complex:
+    """The sum of complex numbers, each part rounded once."""
+    return complex(math.fsum(z.real for z in terms), math.fsum(z.imag for z in terms))
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": NUMERIC,
+        "infer": _matmul_spec,
+        "trusted": True,
+        "overrides": {"numpy": _matmul_numpy},
+        "vjp": (_matmul_vjp1, _matmul_vjp2),
+        "saves": "x1 x2",
+        "jvp": "multilinear",
+        "batch": _matmul_batch,
+        "split": _matmul_split,
+        "cost": _matmul_cost,
+        "onnx": Onnx("MatMul"),
+        "samples": _matmul_samples,
+        "errors": _matmul_errors,
+        "reference": _matmul_reference,
+        "ulp": 16,
+    },
+    operator="matmul",
+)
+def matmul(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """Matrix product.
+
+    ``x1`` is a numeric tensor of shape (..., m, k) or (k,), ``x2`` one of shape (..., k, n)
+    or (k,). Leading axes are stacks of matrices and broadcast; the axis of a vector is
+    summed away. Integers are summed in their own dtype. Raises ShapeError where the inner
+    dimensions differ or a tensor has no axes.
+
+    >>> ef.matmul(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), ef.tensor([1.0, 10.0]))
+    Tensor([21., 43.], float32, cpu:0)
+    """
+    return xp.matmul(x1, x2)
+
+
+# vecdot ------------------------------------------------------------------------------------------
+
+
+def _vecdot_axis(x1: Any, x2: Any, axis: int) -> int:
+    """The summed axis, counted from the last one of both arguments."""
+    if isinstance(axis, bool) or not isinstance(axis, int):
+        raise ShapeError(f"{axis!r} is not an axis", argument="axis", expected="an integer")
+    for name, x in (("x1", x1), ("x2", x2)):
+        if not -x.ndim <= axis < x.ndim:
+            raise ShapeError(
+                f"axis {axis} does not exist in {name}",
+                argument="axis",
+                expected="an axis of both, such as -1",
+            )
+    if axis >= 0 and x1.ndim != x2.ndim:
+        raise ShapeError(
+            f"axis {axis} is not the same in tensors with {x1.ndim} and {x2.ndim} axes",
+            argument="axis",
+            expected="a negative number",
+        )
+    return axis - x1.ndim if axis >= 0 else axis
+
+
+def _vecdot_spec(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> TensorSpec:
+    at = _vecdot_axis(x1, x2, axis)
+    if x1.shape[at] != x2.shape[at]:
+        raise ShapeError(
+            f"the vectors have {x1.shape[at]} and {x2.shape[at]} elements",
+            expected=f"equal sizes along axis {axis}",
+        )
+    shape = broadcast(x1.shape, x2.shape)
+    return x1.like(shape[:at] + shape[len(shape) + at + 1 :])
+
+
+def _vecdot_rule(g: Any, x1: Any, x2: Any, axis: int) -> tuple[Any, int]:
+    """The gradient with the summed axis back as size 1, and that axis."""
+    at = _vecdot_axis(x1, x2, axis)
+    cut = g.ndim + 1 + at
+    return reshape(g, (*g.shape[:cut], 1, *g.shape[cut:])), at
+
+
+def _vecdot_vjp1(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
+    wide, _ = _vecdot_rule(g, x1, x2, axis)
+    return sum_to(multiply(conjugate(wide), x2), x1.shape)
+
+
+def _vecdot_vjp2(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
+    wide, _ = _vecdot_rule(g, x1, x2, axis)
+    return sum_to(multiply(wide, x1), x2.shape)
+
+
+def _vecdot_batch(args: Any, batched: Any, size: Any, axis: int) -> Any:
+    x1, x2 = (x.ndim - is_batched for x, is_batched in zip(args, batched, strict=True))
+    at = axis - x1 if axis >= 0 and x1 == x2 else axis
+    return batch_elementwise(vecdot, args, batched, size, axis=at)
+
+
+def _vecdot_split(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> list[Split]:
+    at, whole = _vecdot_axis(x1, x2, axis), broadcast(x1.shape, x2.shape)
+    found = []
+    for i in range(-len(whole), 0):
+        cuts = tuple(
+            x.ndim + i if x.ndim + i >= 0 and x.shape[i] == whole[i] else None for x in (x1, x2)
+        )
+        if i == at:
+            found.append(Split(cuts, None, "add"))
+        else:
+            found.append(Split(cuts, len(whole) + i - (i > at)))
+    return found
+
+
+def _vecdot_samples(rng: Any, dtype: Any) -> list[Sample]:
+    shapes: Any = (
+        ((3,), (3,), -1),
+        ((2, 3), (3,), -1),
+        ((3,), (2, 3), -1),
+        ((2, 3), (2, 3), 0),
+        ((2, 3), (2, 3), 1),
+        ((2, 1, 3), (4, 3), -1),
+        ((2, 3, 1), (3, 4), -2),
+        ((0,), (0,), -1),
+        ((0, 3), (3,), -1),
+        ((3, 0), (3, 0), 0),
+        ((1,), (1,), 0),
+        ((1, 3), (2, 3), -1),
+    )
+    found = [
+        Sample((make(rng, dtype, a), make(rng, dtype, b)), {"axis": axis}) for a, b, axis in shapes
+    ]
+    x = make(rng, dtype, (4, 6))
+    return [
+        *found,
+        Sample((x.T, x[::-1].T)),
+        Sample((x[:, ::2], np.broadcast_to(x[0, :3], (4, 3)))),
+    ]
+
+
+def _vecdot_numpy(xp: Any, a: Any, b: Any, axis: int) -> Any:
+    along = max(a.shape[axis], b.shape[axis])
+    return _product_of(lambda a, b, out: xp.vecdot(a, b, axis=axis), along, a, b, True)
+
+
+def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
+    a, b = np.broadcast_arrays(x1, x2)
+    at = axis if axis < 0 else axis - x1.ndim
+    a, b = np.moveaxis(a, at, -1), np.moveaxis(b, at, -1)
+    out = np.zeros(a.shape[:-1], a.dtype)
+    for where in np.ndindex(*out.shape):
+        pairs = zip(a[where].tolist(), b[where].tolist(), strict=True)
+        terms = [p.conjugate() * q for p, q in pairs]
+        out[where] = complex_sum(terms) if out.dtype.kind == "c" else math.fsum(terms)
+    return out
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": NUMERIC,
+        "infer": _vecdot_spec,
+        "vjp": (_vecdot_vjp1, _vecdot_vjp2),
+        "saves": "x1 x2",
+        # Conjugate-linear in x1, and the tangent is conjugated as x1 is.
+        "jvp": "multilinear",
+        "batch": _vecdot_batch,
+        "split": _vecdot_split,
+        "cost": lambda x1, x2, axis=-1: Cost(
+            2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
+        ),
+        "samples": _vecdot_samples,
+        "errors": lambda rng: [
+            *(e._replace(args=(*e.args, np.ones(3))) for e in refused_objects(rng)),
+            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
+            ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
+            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
+            ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
+            ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
+        ],
+        # CuPy has no vecdot of its own.
+        "overrides": {"numpy": _vecdot_numpy},
+        "reference": _vecdot_reference,
+        "ulp": 16,
+    },
+)
+def vecdot(xp: Any, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """Dot products of the vectors along one axis of two tensors.
+
+    ``x1`` and ``x2`` are numeric tensors of shapes that broadcast and agree along ``axis``,
+    which is counted from the last axis if the ranks differ. Complex values of ``x1`` are
+    conjugated. Raises ShapeError where the vectors differ in size or ``axis`` does not exist.
+
+    >>> ef.vecdot(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), ef.tensor([1.0, 10.0]))
+    Tensor([21., 43.], float32, cpu:0)
+    """
+    products = (xp.conj(x1) if is_complex(x1.dtype) else x1) * x2
+    return xp.sum(products, axis=axis, dtype=products.dtype)
+
+
+# Compositions ------------------------------------------------------------------------------------
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """Product of each element of one vector with each element of another.
+
+    ``x1`` and ``x2`` are tensors of shapes (n,) and (m,); the result has shape (n, m).
+    Raises ShapeError for tensors of another rank.
+
+    >>> ef.outer(ef.tensor([1.0, 2.0]), ef.tensor([1.0, 10.0]))
+    Tensor([[ 1., 10.],
+            [ 2., 20.]], shape=(2, 2), float32, cpu:0)
+    """
+    a, b = as_operands(x1, x2)
+    for name, x in (("x1", a), ("x2", b)):
+        if x.ndim != 1:
+            raise ShapeError(
+                f"{name} has {x.ndim} axes",
+                op="outer",
+                argument=name,
+                expected="a vector",
+                hint=f"{name}.reshape(-1)",
+            )
+    return multiply(reshape(a, (a.shape[0], 1)), b)
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    """Sum of products over axes of two tensors.
+
+    ``x1`` and ``x2`` are numeric tensors; ``axes`` is the number of last axes of ``x1`` that
+    are summed with as many first axes of ``x2``, or a pair of tuples that name the axes of
+    each. The result has the other axes of ``x1``, then those of ``x2``. Raises ShapeError
+    where the axes do not exist or differ in size.
+
+    >>> ef.tensordot(ef.ones((2, 3, 4)), ef.ones((4, 3)), axes=((2, 1), (0, 1)))
+    Tensor([12., 12.], float32, cpu:0)
+    """
+    a, b = as_operands(x1, x2)
+    summed1, summed2 = _contracted(a, b, axes)
+    free1 = [i for i in range(a.ndim) if i not in summed1]
+    free2 = [i for i in range(b.ndim) if i not in summed2]
+    rows, columns = (tuple(x.shape[i] for i in free) for x, free in ((a, free1), (b, free2)))
+    inner = product(a.shape[i] for i in summed1)
+    left = reshape(_permuted(a, (*free1, *summed1)), (product(rows), inner))
+    right = reshape(_permuted(b, (*summed2, *free2)), (inner, product(columns)))
+    return reshape(matmul(left, right), (*rows, *columns))
+
+
+def _permuted(x: Any, axes: tuple[int, ...]) -> Any:
+    return x if axes == tuple(range(len(axes))) else permute_dims(x, axes)
+
+
+def _contracted(a: Any, b: Any, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of each argument that ``tensordot`` sums over."""
+    if hasattr(axes, "__index__"):
+        count = int(axes)
+        if not 0 <= count <= min(a.ndim, b.ndim):
+            raise ShapeError(
+                f"{count} axes cannot be summed",
+                op="tensordot",
+                argument="axes",
+                received=f"x1 with {a.ndim} axes, x2 with {b.ndim}",
+                expected=f"0 to {min(a.ndim, b.ndim)}, or a pair of tuples of axes",
+            )
+        axes = (tuple(range(a.ndim - count, a.ndim)), tuple(range(count)))
+    if not isinstance(axes, tuple | list) or len(axes) != 2:
+        raise ShapeError(
+            f"{axes!r} does not name axes",
+            op="tensordot",
+            argument="axes",
+            expected="an integer, or a pair of tuples of axes",
+        )
+    first = normalize_axes(axes[0] if isinstance(axes[0], int) else tuple(axes[0]), a.ndim, "axes")
+    second = normalize_axes(axes[1] if isinstance(axes[1], int) else tuple(axes[1]), b.ndim, "axes")
+    sizes1, sizes2 = [a.shape[i] for i in first], [b.shape[i] for i in second]
+    if sizes1 != sizes2:
+        raise ShapeError(
+            f"the summed axes have sizes {tuple(sizes1)} in x1 and {tuple(sizes2)} in x2",
+            op="tensordot",
+            argument="axes",
+            expected="equal sizes, pair by pair",
+        )
+    return first, second

@@ -1,0 +1,487 @@
+"""Factorisations of stacks of matrices: Cholesky, QR and eigenvalues.
+
+Vectors that are determined up to a factor get one: the element of the largest magnitude is
+real and positive. So results are the same on all devices, and derivatives are unique.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from eagerflow.dtypes import is_complex, real_dtype
+from eagerflow.errors import EagerflowError, GradientError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import abs as magnitude
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import INEXACT, define, refused_objects
+from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, vecdot
+from eagerflow.ops.linear_algebra.systems import (
+    along_stack,
+    as_column,
+    cubic,
+    identity_like,
+    matrices,
+    on_each,
+    solve,
+    square,
+    square_errors,
+    square_samples,
+)
+from eagerflow.ops.reductions.cumulative import cumulative_sum
+from eagerflow.ops.reductions.sums import max as largest
+from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.spec import TensorSpec
+
+__all__ = ["cholesky", "eigh", "eigvalsh", "qr"]
+
+_NO_ONNX = Missing("ONNX has no operator for it")
+
+
+# Pieces of the gradient rules --------------------------------------------------------------------
+
+
+def _lower(x: Any) -> Any:
+    """Ones on and below the diagonal, for square matrices like ``x``."""
+    return cumulative_sum(identity_like(x, real_dtype(x.dtype)), axis=0)
+
+
+def as_row(x: Any) -> Any:
+    return reshape(x, (*x.shape[:-1], 1, x.shape[-1]))
+
+
+def symmetric(x: Any) -> Any:
+    return multiply(add(x, adjoint(x)), 0.5)
+
+
+def hermitian(xp: Any, x: Any) -> Any:
+    """The part of ``x`` that equals its own adjoint, so that both triangles count."""
+    star = xp.conj(x).mT if x.dtype.kind == "c" else x.mT
+    return (x + star) / 2
+
+
+def safe_reciprocal(x: Any) -> Any:
+    """1 / x, and 0 where x is 0."""
+    zero = equal(x, 0)
+    return where(zero, 0, divide(1, where(zero, 1, x)))
+
+
+def with_positive_tops(xp: Any, x: Any) -> tuple[Any, Any]:
+    """``x`` with the largest element of each column real and positive, and the factors."""
+    if x.size == 0:
+        return x, xp.ones((*x.shape[:-2], 1, x.shape[-1]), dtype=x.dtype)
+    size = xp.abs(x)
+    at = xp.argmax(size, axis=-2, keepdims=True)
+    top = xp.take_along_axis(x, at, axis=-2)
+    factor = (xp.conj(top) if x.dtype.kind == "c" else top) / xp.abs(top)
+    return x * factor, factor
+
+
+def phase_rule(g: Any, v: Any, turning: Any) -> Any:
+    """``g`` less what the choice of the columns' phases takes from it.
+
+    If columns turn by small angles t, the target moves by -Im(turning) t; the angles keep the
+    largest element of each column of ``v`` real.
+    """
+    if v.shape[-1] == 0:
+        return g
+    size = magnitude(v)
+    top = astype(equal(size, largest(size, axis=-2, keepdims=True)), v.dtype)
+    lengths = total(multiply(top, v), axis=-2)
+    turn = divide(subtract(turning, conjugate(turning)), multiply(lengths, 2))
+    return add(g, multiply(top, as_row(turn)))
+
+
+# Cholesky ----------------------------------------------------------------------------------------
+
+
+def _cholesky_vjp(g: Any, y: Any, x: Any, upper: bool) -> Any:
+    """I. Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527."""
+    low, g = (adjoint(y), adjoint(g)) if upper else (y, g)
+    weights = subtract(_lower(low), multiply(identity_like(low, real_dtype(x.dtype)), 0.5))
+    half = multiply(matmul(adjoint(low), g), weights)
+    star = adjoint(low)
+    return multiply(adjoint(solve(star, adjoint(solve(star, add(half, adjoint(half)))))), 0.5)
+
+
+def positive_definite(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Random Hermitian matrices with positive eigenvalues."""
+    a = make(rng, "complex128" if np.dtype(dtype).kind == "c" else "float64", shape, -1, 1)
+    return (a @ np.conj(a.swapaxes(-1, -2)) + np.eye(shape[-1])).astype(dtype)
+
+
+def _cholesky_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = square_samples(rng, dtype, positive_definite)
+    found += square_samples(rng, dtype, positive_definite, upper=True)[1:5]
+    return found
+
+
+def _rooted(rows: list[list[Any]], upper: bool) -> Any:
+    """The factor row by row, after Banachiewicz."""
+    n = len(rows)
+    low: list[list[Any]] = [[0.0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1):
+            value = (rows[i][j] + rows[j][i].conjugate()) / 2
+            for k in range(j):
+                value -= low[i][k] * low[j][k].conjugate()
+            low[i][j] = math.sqrt(value.real) if i == j else value / low[j][j]
+    found = np.reshape(low, (n, n))
+    return np.conj(found.T) if upper else found
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x, upper=False: square(x).like(),
+        "vjp": (in_float32(_cholesky_vjp),),
+        "saves": "y",
+        "batch": lambda args, batched, size, **more: cholesky(args[0], **more),
+        "split": along_stack,
+        "cost": cubic,
+        "onnx": _NO_ONNX,
+        "samples": _cholesky_samples,
+        "errors": lambda rng: [
+            *square_errors(rng),
+            ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
+        ],
+        "reference": on_each(_rooted),
+        "ulp": 256,
+    },
+)
+def cholesky(xp: Any, x: Any, /, *, upper: bool = False) -> Any:
+    """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
+    part ``(x + x^H) / 2`` is taken; ``upper=True`` gives ``l^H``. Raises ShapeError for
+    matrices that are not square, EagerflowError for one that is not positive definite.
+
+    >>> ef.linalg.cholesky(ef.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    Tensor([[2., 0.],
+            [1., 2.]], shape=(2, 2), float32, cpu:0)
+    """
+    try:
+        return xp.linalg.cholesky(hermitian(xp, square(x)), upper=upper)
+    except np.linalg.LinAlgError as error:
+        raise EagerflowError(
+            "a matrix is not positive definite",
+            argument="x",
+            hint="add a small multiple of ef.eye(n)",
+        ) from error
+
+
+# QR ----------------------------------------------------------------------------------------------
+
+
+class QRResult(NamedTuple):
+    """Orthonormal columns and an upper triangle whose product is the matrix."""
+
+    Q: Any
+    R: Any
+
+
+def _qr_spec(x: TensorSpec, mode: str = "reduced") -> tuple[TensorSpec, TensorSpec]:
+    *stack, m, n = matrices(x).shape
+    if mode not in ("reduced", "complete"):
+        raise ShapeError(
+            f"{mode!r} is not a mode", argument="mode", expected="'reduced' or 'complete'"
+        )
+    k = m if mode == "complete" or m == n else min(m, n)
+    return x.like((*stack, m, k)), x.like((*stack, k, n))
+
+
+def _qr_vjp(g: Any, y: Any, x: Any, mode: str) -> tuple[Any]:
+    """S. F. Walter and L. Lehmann, arXiv:1009.6112; for wide matrices H. Liao et al., PRX 2019."""
+    (g_q, g_r), (q, r) = g, y
+    m, n = x.shape[-2:]
+    if m != n and m > n and mode == "complete":
+        raise GradientError(
+            "the columns of Q that complete the basis are not determined, so they have no gradient",
+            op="qr",
+            argument="mode",
+            hint="mode='reduced'",
+        )
+    if m == n or m > n:
+        return (_qr_tall(g_q, g_r, q, r),)
+    rest, g_rest = x[..., m:], g_r[..., m:]
+    moved = add(g_q, matmul(rest, adjoint(g_rest)))
+    g_left = _qr_tall(moved, g_r[..., :m], q, r[..., :m])
+    return (concat((g_left, matmul(q, g_rest)), axis=-1),)
+
+
+def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
+    inner = subtract(matmul(r, adjoint(g_r)), matmul(adjoint(g_q), q))
+    weights = subtract(_lower(r), multiply(identity_like(r, real_dtype(r.dtype)), 0.5))
+    half = multiply(inner, weights)
+    moved = add(g_q, matmul(q, add(half, adjoint(half))))
+    return adjoint(solve(r, adjoint(moved)))
+
+
+def _qr_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = square_samples(rng, dtype)
+    for shape in ((4, 2), (2, 3), (2, 3, 2), (2, 2, 4), (0, 3), (3, 0), (1, 4)):
+        found.append(Sample((full_rank(rng, dtype, shape),)))
+    found.append(Sample((full_rank(rng, dtype, (2, 3)),), {"mode": "complete"}))
+    return found
+
+
+def full_rank(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-2], shape[-1])).astype(dtype)
+
+
+def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
+    """Householder's reflections, with the signs that LAPACK takes."""
+    r = np.array(rows)
+    m, n = r.shape
+    q: Any = np.eye(m, dtype=r.dtype)
+    for i in range(min(m - (r.dtype.kind != "c"), n)):
+        a, tail = r[i, i], math.sqrt(math.fsum(abs(z) ** 2 for z in r[i + 1 :, i]))
+        if not tail and not a.imag:
+            continue
+        beta = -math.copysign(math.hypot(abs(a), tail), a.real)
+        v = np.zeros(m, r.dtype)
+        v[i], v[i + 1 :] = 1, r[i + 1 :, i] / (a - beta)
+        tau = (beta - a) / beta
+        r = r - np.conj(tau) * np.multiply.outer(v, np.conj(v) @ r)
+        q = q - tau * np.multiply.outer(q @ v, np.conj(v))
+    k = m if mode == "complete" else min(m, n)
+    return q[:, :k], np.triu(r[:k])
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": _qr_spec,
+        "vjp": in_float32(_qr_vjp),
+        "saves": "x y",
+        "outputs": 2,
+        "batch": lambda args, batched, size, **more: tuple(qr(args[0], **more)),
+        "cost": lambda x, **more: cubic(x, flops=4),
+        "onnx": _NO_ONNX,
+        "samples": _qr_samples,
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+            ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
+        ],
+        "reference": lambda x, mode: _qr_reference(x, mode),
+        "ulp": 256,
+    },
+)
+def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
+    """Orthonormal columns and an upper triangle whose product is the matrix."""
+    return tuple(xp.linalg.qr(x, mode=mode))
+
+
+def _qr_reference(x: Any, mode: str) -> Any:
+    if x.size:
+        return on_each(_reflected)(x, mode=mode)
+    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
+    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
+
+
+def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+    """Orthonormal columns ``Q`` and an upper triangle ``R`` whose product is the matrix.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
+    named tuple ``(Q, R)`` has shapes (..., m, k) and (..., k, n); ``mode="complete"`` gives
+    (..., m, m) and (..., m, n), without a gradient if m > n. The gradient needs a matrix
+    whose first k columns are independent. Raises ShapeError for tensors with less than two
+    axes or another mode.
+
+    >>> q, r = ef.linalg.qr(ef.tensor([[0.0, 2.0], [1.0, 1.0]]))
+    >>> bool(ef.max(ef.abs(q @ r - ef.tensor([[0.0, 2.0], [1.0, 1.0]]))) < 1e-6)
+    True
+    """
+    return QRResult(*_qr(x, mode=mode))
+
+
+qr.op = _qr.op  # type: ignore[attr-defined]
+
+
+# Eigenvalues -------------------------------------------------------------------------------------
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues in ascending order, and eigenvectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def not_converged() -> EagerflowError:
+    """The error of an iteration that found no values."""
+    return EagerflowError(
+        "the iteration did not converge",
+        argument="x",
+        expected="finite values",
+        hint="ef.isfinite(x) tells where they are not",
+    )
+
+
+def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    """The first-order perturbation of eigenvectors, transposed; see Giles.
+
+    Between equal eigenvalues nothing is moved: right for targets that do not depend on the
+    choice of a basis in their common space, the only ones that have a gradient.
+    """
+    (g_values, g_vectors), (values, vectors) = g, y
+    if is_complex(x.dtype):
+        g_vectors = phase_rule(g_vectors, vectors, vecdot(g_vectors, vectors, axis=-2))
+    gap = safe_reciprocal(subtract(as_row(values), as_column(values)))
+    inner = multiply(matmul(adjoint(vectors), g_vectors), gap)
+    diagonal = multiply(identity_like(x, values.dtype), as_row(g_values))
+    return (symmetric(matmul(matmul(vectors, add(inner, diagonal)), adjoint(vectors))),)
+
+
+def separated(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Random Hermitian matrices whose eigenvalues are about one apart."""
+    kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
+    a = make(rng, kind, shape, -0.3, 0.3)
+    return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
+
+
+def rotated(rows: list[list[Any]]) -> list[float]:
+    """Eigenvalues by Jacobi's rotations, each of which clears one pair of elements."""
+    a = np.array(rows).reshape(len(rows), len(rows))
+    a = (a + np.conj(a.T)) / 2
+    for _ in range(30):
+        for p in range(len(a)):
+            for q in range(p + 1, len(a)):
+                size = abs(a[p, q])
+                if size < 1e-300:
+                    continue
+                angle = math.atan2(2 * size, (a[q, q] - a[p, p]).real) / 2
+                turn = np.eye(len(a), dtype=a.dtype)
+                turn[p, p] = turn[q, q] = math.cos(angle)
+                turn[p, q] = math.sin(angle) * a[p, q] / size
+                turn[q, p] = -np.conj(turn[p, q])
+                a = np.conj(turn.T) @ a @ turn
+    return sorted(np.diag(a).real.tolist())
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
+        "vjp": in_float32(_eigh_vjp),
+        "saves": "y",
+        "outputs": 2,
+        "batch": lambda args, batched, size: tuple(eigh(args[0])),
+        "cost": lambda x: cubic(x, flops=9),
+        "onnx": _NO_ONNX,
+        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
+        "errors": lambda rng: [
+            *square_errors(rng),
+            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
+        ],
+        "reference": lambda x: _eigh_reference(x),
+        "ulp": 512,
+    },
+)
+def _eigh(xp: Any, x: Any, /) -> Any:
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
+    try:
+        values, vectors = xp.linalg.eigh(hermitian(xp, square(x)))
+    except np.linalg.LinAlgError as error:
+        raise not_converged() from error
+    if x.size and not xp.all(xp.isfinite(values)):
+        raise not_converged()
+    return values, with_positive_tops(xp, vectors)[0]
+
+
+def _eigh_reference(x: Any) -> Any:
+    """Eigenvalues by rotations; each vector as a column of the product of the other shifts."""
+    values = on_each(rotated)(x)
+    vectors = np.zeros(x.shape, x.dtype)
+    n = x.shape[-1]
+    for at in np.ndindex(*x.shape[:-2]):
+        a = (x[at] + np.conj(x[at].T)) / 2
+        for k in range(n):
+            # By Cayley and Hamilton, this product maps everything to the k-th eigenspace.
+            chosen = np.eye(n)
+            for j in range(n):
+                chosen = chosen if j == k else chosen @ (a - values[at][j] * np.eye(n))
+            column = chosen[:, np.argmax(np.abs(chosen).sum(0))]
+            top = column[np.argmax(np.abs(column))]
+            vectors[(*at, slice(None), k)] = (
+                column
+                * (np.conj(top) / abs(top))
+                / (math.sqrt(math.fsum((np.abs(column) ** 2).tolist())))
+            )
+    return values, vectors
+
+
+def eigh(x: Any, /) -> EighResult:
+    """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
+    part ``(x + x^H) / 2`` is taken. The named tuple ``(eigenvalues, eigenvectors)`` has real
+    values of shape (..., n) in ascending order, and unit vectors as columns, the largest
+    element of each real and positive. The gradient of the vectors grows as eigenvalues come
+    close; between equal ones it counts as 0. Raises ShapeError for matrices that are not
+    square, EagerflowError for values that are not finite.
+
+    >>> ef.linalg.eigh(ef.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return EighResult(*_eigh(x))
+
+
+eigh.op = _eigh.op  # type: ignore[attr-defined]
+
+
+def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
+    _, vectors = eigh(x)
+    return matmul(multiply(vectors, as_row(g)), adjoint(vectors))
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
+        "vjp": (in_float32(_eigvalsh_vjp),),
+        "saves": "x",
+        "batch": lambda args, batched, size: eigvalsh(args[0]),
+        "split": along_stack,
+        "cost": lambda x: cubic(x, flops=4),
+        "onnx": _NO_ONNX,
+        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
+        "errors": lambda rng: [
+            *square_errors(rng),
+            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
+        ],
+        "reference": on_each(rotated),
+        "ulp": 512,
+    },
+)
+def eigvalsh(xp: Any, x: Any, /) -> Any:
+    """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
+    part is taken; the result is real, of shape (..., n). Raises ShapeError for matrices that
+    are not square, EagerflowError for values that are not finite.
+
+    >>> ef.linalg.eigvalsh(ef.tensor([[2.0, 0.0], [0.0, 1.0]]))
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    try:
+        values = xp.linalg.eigvalsh(hermitian(xp, square(x)))
+    except np.linalg.LinAlgError as error:
+        raise not_converged() from error
+    if x.size and not xp.all(xp.isfinite(values)):
+        raise not_converged()
+    return values

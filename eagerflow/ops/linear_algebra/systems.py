@@ -1,0 +1,538 @@
+"""Linear systems: solve, inverses and determinants of stacks of matrices.
+
+The gradients are the standard ones; M. B. Giles, An extended collection of matrix derivative
+results for forward and reverse mode algorithmic differentiation, Oxford 2008, lists them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import real_dtype
+from eagerflow.errors import EagerflowError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.creation.filled import eye
+from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import INEXACT, define, refused_objects
+from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, sum_to, transposed
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.spec import TensorSpec, broadcast
+
+__all__ = ["det", "inv", "pinv", "slogdet", "solve"]
+
+_NO_ONNX = Missing("ONNX has no operator for it")
+_SINGULAR = "add a small multiple of ef.eye(n), or use ef.linalg.pinv"
+
+
+# What all ops on stacks of matrices share ---------------------------------------------------------
+
+
+def matrices(x: Any, argument: str = "x") -> Any:
+    """``x``, if it has the two axes of a matrix; else ShapeError."""
+    if len(x.shape) < 2:
+        raise ShapeError(
+            f"{len(x.shape)} axes are not enough for a matrix",
+            argument=argument,
+            expected="shape (..., m, n)",
+        )
+    return x
+
+
+def square(x: Any, argument: str = "x") -> Any:
+    """``x``, if it holds square matrices; else ShapeError."""
+    rows, columns = matrices(x, argument).shape[-2:]
+    if rows != columns:
+        raise ShapeError(
+            f"the matrices have {rows} rows and {columns} columns",
+            argument=argument,
+            expected="square matrices, shape (..., n, n)",
+        )
+    return x
+
+
+def along_stack(x: TensorSpec, **attributes: Any) -> list[Split]:
+    """The work can be cut along the axes in front of the matrices."""
+    return [Split((i,), i) for i in range(x.ndim - 2)]
+
+
+def cubic(*specs: TensorSpec, flops: int = 1, **attributes: Any) -> Cost:
+    """The cost of a factorisation: the size of the matrices times their width."""
+    x = specs[0]
+    moved = 2 * x.size * x.dtype.itemsize
+    return Cost(flops * x.size * x.shape[-1], moved)
+
+
+def as_column(x: Any) -> Any:
+    """``x`` with an axis of size 1 behind."""
+    return reshape(x, (*x.shape, 1))
+
+
+def as_matrix(x: Any) -> Any:
+    """Numbers as matrices of one element."""
+    return reshape(x, (*x.shape, 1, 1))
+
+
+def identity_like(x: Any, dtype: Any = None) -> Any:
+    """The identity matrix of the width, dtype and device of ``x``."""
+    return eye(x.shape[-1], dtype=dtype or x.dtype, device=str(x.device))
+
+
+def on_each(function: Any) -> Any:
+    """A reference that applies ``function`` of nested lists to each matrix of a stack."""
+
+    def reference(x: Any, **attributes: Any) -> Any:
+        stack = x.shape[:-2]
+        found = [function(x[at].tolist(), **attributes) for at in np.ndindex(*stack)]
+        if not found:
+            found = [function(np.eye(*x.shape[-2:]).tolist(), **attributes)]
+            several = isinstance(found[0], tuple)
+            shapes = [np.shape(part) for part in (found[0] if several else found)]
+            empty = tuple(np.zeros(stack + shape) for shape in shapes)
+            return empty if several else empty[0]
+        if isinstance(found[0], tuple):
+            parts = zip(*found, strict=True)
+            return tuple(np.reshape(p, stack + np.shape(p[0])) for p in map(list, parts))
+        return np.reshape(found, stack + np.shape(found[0]))
+
+    return reference
+
+
+def regular(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Random square matrices that are far from singular."""
+    return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-1])).astype(dtype)
+
+
+STACKS: tuple[tuple[int, ...], ...] = (
+    (1, 1),
+    (2, 2),
+    (3, 3),
+    (4, 4),
+    (2, 3, 3),
+    (2, 1, 2, 2),
+    (0, 2, 2),
+    (0, 0),
+    (1, 3, 3),
+)
+
+
+def square_samples(rng: Any, dtype: Any, draw: Any = regular, **attributes: Any) -> list[Sample]:
+    """Square matrices alone and in stacks, also transposed, strided and repeated ones."""
+    found = [Sample((draw(rng, dtype, shape),), dict(attributes)) for shape in STACKS]
+    wide = np.zeros((6, 6), dtype)
+    wide[::2, ::2] = draw(rng, dtype, (3, 3))
+    found.append(Sample((wide[::2, ::2],), dict(attributes)))
+    found.append(Sample((draw(rng, dtype, (2, 3, 3)).mT,), dict(attributes)))
+    found.append(Sample((np.broadcast_to(draw(rng, dtype, (2, 2)), (3, 2, 2)),), dict(attributes)))
+    return found
+
+
+def square_errors(rng: Any) -> list[ErrorSample]:
+    """What an op on square matrices refuses."""
+    return [
+        *refused_objects(rng),
+        ErrorSample((rng.random((2, 3)),), {}, ShapeError, "2 rows and 3 columns"),
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix"),
+    ]
+
+
+# solve -------------------------------------------------------------------------------------------
+
+
+def _solve_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
+    return x1.like(_solve_shape(x1, x2))
+
+
+def _solve_shape(x1: Any, x2: Any) -> tuple[Any, ...]:
+    square(x1, "x1")
+    if x2.ndim == 0:
+        raise ShapeError(
+            "the right side has no axes", argument="x2", expected="shape (n,) or (..., n, k)"
+        )
+    rows = x2.shape[-2 if x2.ndim > 1 else 0]
+    if rows != x1.shape[-1]:
+        raise ShapeError(
+            f"the matrices have {x1.shape[-1]} rows, the right side has {rows}",
+            argument="x2",
+            expected=f"shape ({x1.shape[-1]},) or (..., {x1.shape[-1]}, k)",
+            hint="ef.linalg.solve(a, b.reshape((*b.shape, 1))) for a stack of vectors",
+        )
+    batch = broadcast(x1.shape[:-2], x2.shape[:-2])
+    return (*batch, rows, *x2.shape[-1:]) if x2.ndim > 1 else (*batch, rows)
+
+
+def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    shape = b if isinstance(b, tuple) else b.shape  # the tape keeps no more of it
+    vector = len(shape) == 1
+    if vector:
+        g, y = as_column(g), as_column(y)
+    right = solve(adjoint(a), g)
+    left = sum_to(negative(matmul(right, adjoint(y))), a.shape)
+    if vector:
+        right = reshape(right, right.shape[:-1])
+    return left, sum_to(right, shape)
+
+
+def _solve_batch(args: Any, batched: Any, size: Any) -> Any:
+    a, b = args
+    vector = b.ndim - batched[1] == 1
+    if not batched[0] and a.ndim == 2:  # one factorisation for the right sides of all examples
+        last = b.ndim - 1
+        if vector:
+            return transposed(solve(a, transposed(b)))
+        rows_first = permute_dims(b, (last - 1, *range(last - 1), last))
+        out = solve(a, reshape(rows_first, (a.shape[0], product(rows_first.shape[1:]))))
+        return permute_dims(reshape(out, rows_first.shape), (*range(1, last), 0, last))
+    if vector:
+        b = as_column(b)
+    rank = max(a.ndim - batched[0], b.ndim - batched[1])
+    a, b = (
+        reshape(x, (*x.shape[:1], *(1,) * (rank + 1 - x.ndim), *x.shape[1:])) if own else x
+        for x, own in zip((a, b), batched, strict=True)
+    )
+    out = solve(a, b)
+    return reshape(out, out.shape[:-1]) if vector else out
+
+
+def _solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
+    y = _solve_spec(x1, x2)
+    if x2.ndim == 1:
+        return [Split((i, None), i) for i in range(x1.ndim - 2)]
+    found = []
+    for axis in range(y.ndim - 2):
+        own = [axis - y.ndim + x.ndim for x in (x1, x2)]
+        cuts = tuple(
+            i if i >= 0 and x.shape[i] == y.shape[axis] else None
+            for i, x in zip(own, (x1, x2), strict=True)
+        )
+        found.append(Split(cuts, axis))
+    return [*found, Split((None, x2.ndim - 1), y.ndim - 1)]
+
+
+def _solve_samples(rng: Any, dtype: Any) -> list[Sample]:
+    shapes: Any = (
+        ((2, 2), (2,)),
+        ((3, 3), (3, 2)),
+        ((1, 1), (1,)),
+        ((2, 3, 3), (3,)),
+        ((2, 3, 3), (3, 2)),
+        ((3, 3), (2, 3, 2)),
+        ((2, 1, 2, 2), (3, 2, 1)),
+        ((0, 2, 2), (2, 1)),
+        ((0, 0), (0, 2)),
+        ((2, 2), (2, 0)),
+        ((2, 2, 2), (2, 2, 3)),
+    )
+    found = [Sample((regular(rng, dtype, a), make(rng, dtype, b))) for a, b in shapes]
+    x = regular(rng, dtype, (3, 3))
+    return [*found, Sample((x.T, x[::2].T)), Sample((x, np.broadcast_to(x[0, 0], (3, 2))))]
+
+
+def eliminated(rows: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]:
+    """The solution of a system by Gaussian elimination with pivots, in Python numbers."""
+    n = len(rows)
+    work = [[*row, *more] for row, more in zip(rows, right, strict=True)]
+    for i in range(n):
+        pivot = max(range(i, n), key=lambda r: abs(work[r][i]))
+        work[i], work[pivot] = work[pivot], work[i]
+        work[i] = [value / work[i][i] for value in work[i]]
+        for r in range(n):
+            if r != i:
+                factor = work[r][i]
+                work[r] = [u - factor * v for u, v in zip(work[r], work[i], strict=True)]
+    return [row[n:] for row in work]
+
+
+def _solve_reference(x1: Any, x2: Any) -> Any:
+    right = x2[:, None] if x2.ndim == 1 else x2
+    batch = np.broadcast_shapes(x1.shape[:-2], right.shape[:-2])
+    a = np.broadcast_to(x1, batch + x1.shape[-2:])
+    b = np.broadcast_to(right, batch + right.shape[-2:])
+    out = np.zeros(b.shape, np.result_type(x1, x2))
+    for at in np.ndindex(*batch):
+        out[at] = np.reshape(eliminated(a[at].tolist(), b[at].tolist()), b.shape[-2:])
+    return out[..., 0] if x2.ndim == 1 else out
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": _solve_spec,
+        "vjp": in_float32(_solve_vjp),
+        "saves": "x1 y",
+        "batch": _solve_batch,
+        "split": _solve_split,
+        "cost": cubic,
+        "onnx": _NO_ONNX,
+        "samples": _solve_samples,
+        "errors": lambda rng: [
+            *(e._replace(args=(*e.args, np.ones(3))) for e in square_errors(rng)),
+            ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
+            ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
+            ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
+            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
+        ],
+        "reference": _solve_reference,
+        "ulp": 256,
+    },
+)
+def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
+    """The ``x`` for which ``x1 @ x`` is ``x2``.
+
+    ``x1`` is a tensor of square matrices, shape (..., n, n), ``x2`` one of shape (n,) or
+    (..., n, k), both of floats or complex numbers; leading axes broadcast. Raises ShapeError
+    where the shapes do not fit, and EagerflowError for a matrix that is exactly singular.
+
+    >>> ef.linalg.solve(ef.tensor([[2.0, 0.0], [0.0, 4.0]]), ef.tensor([1.0, 2.0]))
+    Tensor([0.5, 0.5], float32, cpu:0)
+    """
+    try:
+        return xp.linalg.solve(x1, x2)
+    except np.linalg.LinAlgError as error:
+        _solve_shape(x1, x2)  # which may be what is wrong
+        raise EagerflowError("a matrix is singular", argument="x1", hint=_SINGULAR) from error
+
+
+# Inverses ----------------------------------------------------------------------------------------
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x: square(x).like(),
+        "vjp": (in_float32(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y)))),),
+        "saves": "y",
+        "jvp": lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
+        "batch": lambda args, batched, size: inv(args[0]),
+        "split": along_stack,
+        "cost": lambda x: cubic(x, flops=2),
+        "onnx": _NO_ONNX,
+        "samples": square_samples,
+        "errors": lambda rng: [
+            *square_errors(rng),
+            ErrorSample((np.zeros((2, 2)),), {}, EagerflowError, "singular"),
+        ],
+        "reference": on_each(
+            lambda rows: np.reshape(
+                eliminated(rows, np.eye(len(rows)).tolist()), (len(rows), len(rows))
+            )
+        ),
+        "ulp": 256,
+    },
+)
+def inv(xp: Any, x: Any, /) -> Any:
+    """Inverse of square matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n). ``solve`` is faster and
+    more accurate where the inverse would only be multiplied. Raises ShapeError for matrices
+    that are not square, EagerflowError for one that is exactly singular.
+
+    >>> ef.linalg.inv(ef.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    Tensor([[0.5 , 0.  ],
+            [0.  , 0.25]], shape=(2, 2), float32, cpu:0)
+    """
+    try:
+        return xp.linalg.inv(x)
+    except np.linalg.LinAlgError as error:
+        square(x)  # which may be what is wrong
+        raise EagerflowError("a matrix is singular", argument="x", hint=_SINGULAR) from error
+
+
+def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> tuple[Any]:
+    """Adjoint of the differential of G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10, 1973."""
+    left = subtract(eye(x.shape[-2], dtype=x.dtype, device=str(x.device)), matmul(x, y))
+    right = subtract(identity_like(x), matmul(y, x))
+    back = adjoint(y)
+    first = matmul(matmul(back, g), back)
+    second = matmul(matmul(left, adjoint(g)), matmul(y, back))
+    third = matmul(matmul(back, y), matmul(adjoint(g), right))
+    return (subtract(second + third, first),)
+
+
+def _pinv_spec(x: TensorSpec, rtol: Any = None) -> TensorSpec:
+    *stack, rows, columns = matrices(x).shape
+    return x.like((*stack, columns, rows))
+
+
+def _pinv_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = square_samples(rng, dtype)
+    for shape in ((3, 2), (2, 3), (2, 4, 2), (1, 3)):
+        found.append(Sample((make(rng, dtype, shape, -1, 1) + np.eye(*shape[-2:], dtype=dtype),)))
+    found.append(Sample((regular(rng, dtype, (2, 2)),), {"rtol": 1e-3}))
+    return found
+
+
+def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
+    """The pseudo-inverse of a matrix of full rank."""
+    a = [list(row) for row in rows]
+    m, n = len(a), len(a[0]) if a else 0
+    if not m or not n:
+        return np.zeros((n, m))
+    if m < n:
+        flipped = _normal_equations(
+            [[a[i][j].conjugate() for i in range(m)] for j in range(n)], rtol
+        )
+        return [[flipped[i][j].conjugate() for i in range(m)] for j in range(n)]
+    star = [[a[i][j].conjugate() for i in range(m)] for j in range(n)]
+    gram = [[sum(u * a[i][k] for i, u in enumerate(row)) for k in range(n)] for row in star]
+    return eliminated(gram, star)
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": _pinv_spec,
+        "vjp": in_float32(_pinv_vjp),
+        "saves": "x y",
+        "batch": lambda args, batched, size, **more: pinv(args[0], **more),
+        "split": along_stack,
+        "cost": lambda x, **more: cubic(x, flops=20),
+        "onnx": _NO_ONNX,
+        "samples": _pinv_samples,
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ],
+        "reference": on_each(_normal_equations),
+        "ulp": 1024,
+    },
+)
+def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
+    """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape
+    (..., n, m). Singular values below ``rtol`` times the largest one count as 0; ``rtol`` is a
+    number, by default ``max(m, n)`` times the precision of the dtype. The gradient is that
+    for a fixed rank. Raises ShapeError for tensors with less than two axes.
+
+    >>> ef.linalg.pinv(ef.tensor([[2.0, 0.0], [0.0, 0.0]]))
+    Tensor([[0.5, 0. ],
+            [0. , 0. ]], shape=(2, 2), float32, cpu:0)
+    """
+    if rtol is None:
+        rtol = max(matrices(x).shape[-2:]) * float(xp.finfo(x.dtype).eps)
+    if x.size == 0:
+        return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
+    return xp.linalg.pinv(x, rtol=rtol)
+
+
+# Determinants ------------------------------------------------------------------------------------
+
+
+def _expanded(rows: list[list[Any]]) -> Any:
+    """The determinant as Leibniz wrote it: a sum over permutations."""
+    n = len(rows)
+    total: Any = 0.0
+    for order in itertools.permutations(range(n)):
+        swaps = sum(order[i] > order[j] for i in range(n) for j in range(i + 1, n))
+        total += (-1) ** swaps * math.prod(rows[i][j] for i, j in enumerate(order))
+    return total
+
+
+def _det_vjp(g: Any, y: Any, x: Any) -> Any:
+    return multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x: square(x).like(x.shape[:-2]),
+        "vjp": (in_float32(_det_vjp),),
+        "saves": "x y",
+        "batch": lambda args, batched, size: det(args[0]),
+        "split": along_stack,
+        "cost": cubic,
+        "onnx": Onnx("Det"),
+        "samples": square_samples,
+        "errors": square_errors,
+        "reference": on_each(_expanded),
+        "ulp": 256,
+    },
+)
+def det(xp: Any, x: Any, /) -> Any:
+    """Determinant of square matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n); the result has shape
+    (...). It soon overflows for large matrices, where ``slogdet`` does not. The gradient
+    needs matrices that are not singular. Raises ShapeError for matrices that are not square.
+
+    >>> ef.linalg.det(ef.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    Tensor(8., float32, cpu:0)
+    """
+    return xp.linalg.det(square(x))
+
+
+class SlogdetResult(NamedTuple):
+    """Sign and logarithm of the absolute value of determinants."""
+
+    sign: Any
+    logabsdet: Any
+
+
+def _slogdet_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    (g_sign, g_log), (sign, _) = g, y
+    factor = g_log
+    if x.dtype.kind == "c":
+        # With t = tr(inv(x) dx), the logarithm moves by the real part of t, and the sign
+        # turns by its imaginary part.
+        turn = multiply(conjugate(g_sign), sign)
+        factor = subtract(g_log, multiply(subtract(turn, conjugate(turn)), 0.5))
+    return (multiply(as_matrix(factor), adjoint(inv(x))),)
+
+
+def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
+    value = _expanded(rows)
+    return value / abs(value), math.log(abs(value))
+
+
+@define(
+    "contraction",
+    {
+        "dtypes": INEXACT,
+        "infer": lambda x: (
+            square(x).like(x.shape[:-2]),
+            x.like(x.shape[:-2], real_dtype(x.dtype)),
+        ),
+        "vjp": in_float32(_slogdet_vjp),
+        "saves": "x y",
+        "outputs": 2,
+        "batch": lambda args, batched, size: tuple(slogdet(args[0])),
+        "cost": cubic,
+        "onnx": _NO_ONNX,
+        "samples": square_samples,
+        "errors": square_errors,
+        "reference": on_each(_slogdet_reference),
+        "ulp": 256,
+    },
+)
+def _slogdet(xp: Any, x: Any, /) -> Any:
+    """Sign, and logarithm of the absolute value, of the determinant of square matrices."""
+    return tuple(xp.linalg.slogdet(square(x)))
+
+
+def slogdet(x: Any, /) -> SlogdetResult:
+    """Sign, and logarithm of the absolute value, of the determinant of square matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n). The result is a named
+    tuple ``(sign, logabsdet)`` of shape (...); for a singular matrix it is (0, -inf), and
+    there is no gradient. The sign of a complex determinant has absolute value 1. Raises
+    ShapeError for matrices that are not square.
+
+    >>> ef.linalg.slogdet(ef.tensor([[1.0, 0.0], [0.0, -1.0]]))
+    SlogdetResult(sign=Tensor(-1., float32, cpu:0), logabsdet=Tensor(0., float32, cpu:0))
+    """
+    return SlogdetResult(*_slogdet(x))
+
+
+slogdet.op = _slogdet.op  # type: ignore[attr-defined]

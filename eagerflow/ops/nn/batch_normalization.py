@@ -1,0 +1,437 @@
+"""Batch normalization: with the statistics of the batch, or with given ones."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS
+from eagerflow.errors import ShapeError
+from eagerflow.library import batch_normalization as kernels
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
+from eagerflow.ops.nn.normalization import check_epsilon, projected, second_order, standardized
+from eagerflow.ops.reductions.statistics import mean as mean_over
+from eagerflow.ops.reductions.statistics import reduced_count
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["batch_norm"]
+
+
+def batch_norm(
+    x: Any,
+    scale: Any = None,
+    offset: Any = None,
+    mean: Any = None,
+    variance: Any = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> tuple[Any, Any, Any]:
+    """Each channel brought to mean 0 and variance 1, then scaled and shifted.
+
+    ``x`` is a real tensor with channels along ``axis`` (default: the last); all others have
+    one element for each channel, and ``scale`` and ``offset`` may be left out. Without
+    ``mean`` and ``variance``, as in training, those of the batch are used: the mean and the
+    biased variance over all other axes, through which gradients pass. The result is
+    ``(y, mean, variance)`` with y = (x - mean) / sqrt(variance + epsilon) * scale + offset.
+    Raises ShapeError where a shape does not fit, or only one statistic is given. Source:
+    Ioffe and Szegedy, "Batch normalization", 2015.
+
+    >>> y, mean, variance = ef.batch_norm(ef.tensor([[1.0, 10.0], [3.0, 30.0]]), epsilon=0.0)
+    >>> y, mean
+    (Tensor([[-1., -1.],
+            [ 1.,  1.]], shape=(2, 2), float32, cpu:0), Tensor([ 2., 20.], float32, cpu:0))
+    """
+    if mean is None and variance is None:
+        found: tuple[Any, Any, Any] = batch_norm_training(
+            x, scale, offset, axis=axis, epsilon=epsilon
+        )
+        return found
+    if mean is None or variance is None:
+        raise ShapeError(
+            "one statistic is given without the other",
+            op="batch_norm",
+            argument="variance" if variance is None else "mean",
+            expected="both mean and variance, or neither",
+        )
+    return _with_given(x, scale, offset, mean, variance, axis, epsilon)
+
+
+def _with_given(
+    x: Any, scale: Any, offset: Any, mean: Any, variance: Any, axis: int, epsilon: float
+) -> tuple[Any, Any, Any]:
+    x, mean, variance = as_operands(x, mean, variance)
+    at = normalize_axis(axis, x.ndim)
+    check_epsilon(epsilon)
+    parameters = {"mean": mean, "variance": variance}
+    if scale is not None:
+        parameters["scale"] = as_operand(scale, x)
+    if offset is not None:
+        parameters["offset"] = as_operand(offset, x)
+    for name, value in parameters.items():
+        _check_parameter(name, value, x, at, "batch_norm")
+    factor = (variance + epsilon) ** -0.5
+    if scale is not None:
+        factor = factor * parameters["scale"]
+    shift = -mean * factor
+    if offset is not None:
+        shift = shift + parameters["offset"]
+    return x * _spread(factor, x, at) + _spread(shift, x, at), mean, variance
+
+
+def _spread(parameter: Any, x: Any, at: int) -> Any:
+    """One element per channel in a shape that broadcasts to ``x``."""
+    if at == x.ndim - 1:
+        return parameter
+    return parameter.reshape(tuple(n if i == at else 1 for i, n in enumerate(x.shape)))
+
+
+def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None = None) -> None:
+    if parameter.shape != (x.shape[at],):
+        raise ShapeError(
+            f"{name} has shape {parameter.shape}",
+            op=op,
+            argument=name,
+            expected=f"shape {(x.shape[at],)}, an element for each channel",
+        )
+
+
+# Training ----------------------------------------------------------------------------------------
+
+
+def _channel_spec(x: TensorSpec, axis: int, epsilon: float, **parameters: Any) -> TensorSpec:
+    at = normalize_axis(axis, x.ndim)
+    for name, parameter in parameters.items():
+        if parameter is not None:
+            _check_parameter(name, parameter, x, at)
+    check_epsilon(epsilon)
+    return x.like((x.shape[at],))
+
+
+def _training_spec(
+    x: TensorSpec,
+    scale: TensorSpec | None = None,
+    offset: TensorSpec | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> tuple[TensorSpec, ...]:
+    channel = _channel_spec(x, axis, epsilon, scale=scale, offset=offset)
+    return x, channel, channel
+
+
+def _training_rules(
+    g: Any, y: Any, x: Any, scale: Any, offset: Any, axis: int, epsilon: float
+) -> tuple[Any, ...]:
+    of_x, of_scale, of_offset = batch_norm_gradient(x, *g, scale, axis=axis, epsilon=epsilon)
+    return (
+        of_x,
+        None if scale is None else of_scale,
+        None if offset is None else of_offset,
+    )
+
+
+def _samples(parameters: int) -> Any:
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = []
+        for shape, axis in (
+            ((4, 3), -1),
+            ((2, 2, 3), -1),
+            ((2, 3, 2), 1),
+            ((3, 4), 0),
+            ((5,), 0),
+            ((2, 2, 2, 3), 3),
+            ((6, 1), 1),
+            ((8, 2), -1),
+        ):
+            x = make(rng, dtype, shape)
+            more = [make(rng, dtype, (shape[axis],), 0.5, 1.5) for _ in range(parameters)]
+            found.append(Sample((x, *more), {"axis": axis, "epsilon": 0.25}))
+        x = make(rng, dtype, (4, 6))
+        found.append(Sample((x[::2, ::-1],), {"epsilon": 0.1}))
+        found.append(Sample((x.T,), {"axis": 0}))
+        found.append(Sample((x, make(rng, dtype, (6,))), {}))
+        found.append(Sample((x[:, :0],), {}))
+        return found
+
+    return samples
+
+
+def _errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, np.ones(2)), {}, ShapeError, "an element for each channel"),
+        ErrorSample((x,), {"epsilon": "small"}, ShapeError, "is not a small number"),
+    ]
+
+
+def _training_reference(
+    x: Any, scale: Any = None, offset: Any = None, *, axis: int, epsilon: float
+) -> Any:
+    out = np.empty(x.shape)
+    source, target = np.moveaxis(x, axis, 0), np.moveaxis(out, axis, 0)
+    centers, variances = [], []
+    for channel, values in enumerate(source):
+        row = values.ravel().tolist()
+        center = math.fsum(row) / len(row)
+        variance = math.fsum((v - center) ** 2 for v in row) / len(row)
+        factor = (1 if scale is None else scale[channel]) / math.sqrt(variance + epsilon)
+        target[channel] = (values.astype(float) - center) * factor
+        target[channel] += 0 if offset is None else offset[channel]
+        centers.append(center)
+        variances.append(variance)
+    return out, np.array(centers), np.array(variances)
+
+
+class _Merged:
+    """A batch of examples as more channels, since channels are independent of each other."""
+
+    def __init__(self, rank: int, size: int, axis: int) -> None:
+        self.size = size
+        at = normalize_axis(axis, rank) + 1
+        self.order = (*(i for i in range(1, rank + 1) if i != at), 0, at)
+
+    def whole(self, x: Any, batched: bool) -> Any:
+        """``x`` with the channels of all examples along its last axis."""
+        if not batched:
+            x = broadcast_to(x, (self.size, *x.shape))
+        moved = permute_dims(x, self.order)
+        return moved.reshape((*moved.shape[:-2], moved.shape[-2] * moved.shape[-1]))
+
+    def channels(self, parameter: Any, batched: bool) -> Any:
+        """A parameter for all these channels."""
+        if parameter is None:
+            return None
+        if not batched:
+            parameter = broadcast_to(parameter, (self.size, *parameter.shape))
+        return parameter.reshape((self.size * parameter.shape[1],))
+
+    def apart(self, x: Any, *parameters: Any) -> tuple[Any, ...]:
+        """Results of the op with the batch along the first axis again."""
+        channels = parameters[0].shape[0] // self.size
+        back = tuple(self.order.index(i) for i in range(len(self.order)))
+        return (
+            permute_dims(x.reshape((*x.shape[:-1], self.size, channels)), back),
+            *(p.reshape((self.size, channels)) for p in parameters),
+        )
+
+
+def _batched(whole: int) -> Any:
+    """The batching rule of an op whose first ``whole`` arguments have the shape of x."""
+
+    def batch(args: Any, batched: Any, size: int, axis: int, epsilon: float) -> Any:
+        merged = _Merged(args[0].ndim - batched[0], size, axis)
+        form = [merged.whole] * whole + [merged.channels] * (len(args) - whole)
+        moved = [f(x, own) for f, x, own in zip(form, args, batched, strict=True)]
+        call = batch_norm_training if whole == 1 else batch_norm_gradient
+        return merged.apart(*call(*moved, axis=-1, epsilon=epsilon))
+
+    return batch
+
+
+@define(
+    "rows",
+    {
+        "dtypes": FLOATS,
+        "infer": _training_spec,
+        "outputs": 3,
+        "overrides": {
+            "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
+                x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+            )
+        },
+        "vjp": _training_rules,
+        "saves": "x scale",
+        "batch": _batched(1),
+        "split": Missing("mean and variance have the channels along another axis than y"),
+        "cost": lambda *specs, **attributes: elements(*specs, flops=8),
+        "onnx": Missing("exported as its steps; with given statistics as BatchNormalization"),
+        "samples": _samples(2),
+        "errors": _errors,
+        "reference": _training_reference,
+    },
+)
+def batch_norm_training(
+    xp: Any,
+    x: Any,
+    scale: Any = None,
+    offset: Any = None,
+    /,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> Any:
+    """Batch normalization with the statistics of the batch: ``(y, mean, variance)``.
+
+    ``x`` is a real tensor with channels along ``axis``, ``scale`` and ``offset`` (default:
+    none) have one element for each. Raises ShapeError where a shape does not fit.
+
+    >>> float(ef.batch_norm(ef.tensor([[1.0], [3.0]]))[2][0])
+    1.0
+    """
+    at = normalize_axis(axis, x.ndim)
+    axes = tuple(i for i in range(x.ndim) if i != at)
+    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    center = xp.mean(x, axis=axes)
+    moved = x - xp.reshape(center, shape)
+    variance = xp.mean(moved * moved, axis=axes)
+    factor = 1 / xp.sqrt(variance + epsilon)
+    y = moved * xp.reshape(factor if scale is None else factor * scale, shape)
+    return y if offset is None else y + xp.reshape(offset, shape), center, variance
+
+
+# The gradient ------------------------------------------------------------------------------------
+
+
+def _gradient_spec(
+    x: TensorSpec,
+    g: TensorSpec,
+    g_mean: TensorSpec,
+    g_variance: TensorSpec,
+    scale: TensorSpec | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> tuple[TensorSpec, ...]:
+    if g.shape != x.shape:
+        raise ShapeError("the shapes of x and g differ", expected="equal shapes")
+    channel = _channel_spec(x, axis, epsilon, g_mean=g_mean, g_variance=g_variance, scale=scale)
+    return x, channel, channel
+
+
+def _gradient_rules(
+    c: Any,
+    _: Any,
+    x: Any,
+    g: Any,
+    g_mean: Any,
+    g_variance: Any,
+    scale: Any,
+    axis: int,
+    epsilon: float,
+) -> tuple[Any, ...]:
+    at = normalize_axis(axis, x.ndim)
+    axes = tuple(i for i in range(x.ndim) if i != at)
+    c_x, c_scale, c_offset = c[0], _spread(c[1], x, at), _spread(c[2], x, at)
+    h, factor = standardized(x, axes, epsilon, True)
+    pulled = factor * projected(h, c_x, axes, True)
+    placed = None if scale is None else _spread(scale, x, at)
+    u = g if placed is None else g * placed
+    count = reduced_count(x, axes)
+    level = mean_over(c_x, axis=axes, keepdims=True)
+    of_x = second_order(h, factor, u, c_x, axes, True)
+    of_x = of_x + factor * projected(h, g * c_scale, axes, True)
+    of_x = of_x + _spread(g_variance, x, at) * (c_x - level) * 2 / count
+    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
+    deviation = x - mean_over(x, axis=axes, keepdims=True)
+    return (
+        of_x,
+        of_g,
+        mean_over(c_x, axis=axes),
+        mean_over(c_x * deviation, axis=axes) * 2,
+        None if scale is None else sum(g * pulled, axis=axes),
+    )
+
+
+def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for args, attributes in _samples(1)(rng, dtype):
+        x, *scale = args
+        channels = x.shape[attributes.get("axis", -1)]
+        g = make(rng, dtype, x.shape)
+        of_moments = [make(rng, dtype, (channels,)) for _ in range(2)]
+        found.append(Sample((x, g, *of_moments, *scale), attributes))
+    return found
+
+
+def _gradient_reference(
+    x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any = None, *, axis: int, epsilon: float
+) -> Any:
+    """The projection by matrices, channel by channel."""
+    out = np.empty(x.shape)
+    source, above, target = (np.moveaxis(a, axis, 0) for a in (x, g, out))
+    of_scale, of_offset = np.zeros((2, len(source)))
+    for channel, values in enumerate(source):
+        row = values.ravel().astype(float)
+        v = above[channel].ravel().astype(float)
+        center = np.eye(row.size) - 1 / row.size
+        moved = center @ row
+        spread = np.sqrt(moved @ moved / row.size + epsilon)
+        jacobian = (center - np.outer(moved, moved) / (row.size * spread**2)) / spread
+        weighted = v * (1 if scale is None else float(scale[channel]))
+        slope = float(g_mean[channel]) + 2 * float(g_variance[channel]) * moved
+        target[channel] = (jacobian @ weighted + slope / row.size).reshape(values.shape)
+        of_scale[channel], of_offset[channel] = v @ moved / spread, v.sum()
+    return out, of_scale, of_offset
+
+
+@define(
+    "rows",
+    {
+        "dtypes": FLOATS,
+        "infer": _gradient_spec,
+        "outputs": 3,
+        "overrides": {
+            "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
+                *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
+            )
+        },
+        "vjp": in_float32(_gradient_rules),
+        "saves": "x g g_variance scale",
+        "batch": _batched(2),
+        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
+        "onnx": Missing("exported as the steps of the projection"),
+        "samples": _gradient_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
+            ErrorSample(
+                (*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"
+            ),
+            ErrorSample(
+                (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
+            ),
+        ],
+        "reference": _gradient_reference,
+    },
+)
+def batch_norm_gradient(
+    xp: Any,
+    x: Any,
+    g: Any,
+    g_mean: Any,
+    g_variance: Any,
+    scale: Any = None,
+    /,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> Any:
+    """The gradients of batch_norm_training, from those of its three results.
+
+    ``x`` and ``g`` are real tensors of one shape, all others have one element for each channel
+    along ``axis``. There are three results: the gradients with respect to x, scale and offset.
+    Raises ShapeError where a shape does not fit.
+
+    >>> ef.grad(lambda x: ef.batch_norm(x, epsilon=1.0)[0][0, 0])(ef.tensor([[1.0], [-1.0]]))
+    Tensor([[ 0.1768],
+            [-0.1768]], shape=(2, 1), float32, cpu:0)
+    """
+    at = normalize_axis(axis, x.ndim)
+    axes = tuple(i for i in range(x.ndim) if i != at)
+    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    count = x.size // (x.shape[at] or 1) or 1
+    moved = x - xp.mean(x, axis=axes, keepdims=True)
+    factor = 1 / xp.sqrt(xp.mean(moved * moved, axis=axes, keepdims=True) + epsilon)
+    h = moved * factor
+    u = g if scale is None else g * xp.reshape(scale, shape)
+    of_x = u - h * xp.mean(u * h, axis=axes, keepdims=True) - xp.mean(u, axis=axes, keepdims=True)
+    slope = moved * xp.reshape(g_variance, shape) * (2 / count)
+    of_x = of_x * factor + slope + xp.reshape(g_mean, shape) / count
+    return of_x, xp.sum(g * h, axis=axes), xp.sum(g, axis=axes)

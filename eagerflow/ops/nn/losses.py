@@ -1,0 +1,515 @@
+"""Cross-entropies of logits: one loss for each example, computed without overflow."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS, INTEGERS
+from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.library import cross_entropy
+from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.arithmetic import negative
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.sigmoids import sigmoid
+from eagerflow.ops.family import Rows, define, pointwise
+from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import each, make, pairs
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
+
+
+def _without(shape: tuple[Any, ...], at: int) -> tuple[Any, ...]:
+    return (*shape[:at], *shape[at + 1 :])
+
+
+def _with_one(g: Any, at: int) -> Any:
+    """A value per example with an axis of size 1 for the classes."""
+    return g.reshape((*g.shape[:at], 1, *g.shape[at:]))
+
+
+def _check_classes(classes: Any) -> None:
+    if classes == 0:
+        raise ShapeError("there are no classes", argument="logits", expected="a class or more")
+
+
+# Probabilities as labels -------------------------------------------------------------------------
+
+
+def _dense_spec(
+    logits: TensorSpec, labels: TensorSpec, *rest: TensorSpec, axis: int = -1
+) -> TensorSpec:
+    at = normalize_axis(axis, logits.ndim)
+    if labels.shape != logits.shape:
+        raise ShapeError(
+            "the shapes of logits and labels differ",
+            expected="a probability for each logit",
+            hint="ef.sparse_softmax_cross_entropy takes the numbers of classes",
+        )
+    _check_classes(logits.shape[at])
+    return logits.like(_without(logits.shape, at))
+
+
+def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
+    return cross_entropy.dense(logits, labels, normalize_axis(axis, logits.ndim))
+
+
+def _whole(args: Any, batched: Any, size: int) -> list[Any]:
+    return [
+        x if own else broadcast_to(x, (size, *x.shape))
+        for x, own in zip(args, batched, strict=True)
+    ]
+
+
+def _batched_dense(args: Any, batched: Any, size: int, axis: int) -> Any:
+    whole = _whole(args, batched, size)
+    call = softmax_cross_entropy if len(args) == 2 else softmax_cross_entropy_gradient
+    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
+
+
+def _dense_split(logits: TensorSpec, labels: TensorSpec, *g: TensorSpec, axis: int = -1) -> Any:
+    at = normalize_axis(axis, logits.ndim)
+    found = []
+    for i in range(logits.ndim):
+        if i != at:  # losses and their gradients lack the axis of classes
+            own = i - (i > at)
+            found.append(Split((i, i, own) if g else (i, i), i if g else own))
+    return found
+
+
+def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
+    values = rng.uniform(0.1, 1, shape)
+    return (values / values.sum(axis, keepdims=True)).astype(dtype)
+
+
+def _dense_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, axis in (
+        ((4,), 0),
+        ((1,), -1),
+        ((2, 3), -1),
+        ((2, 3), 0),
+        ((0, 3), -1),
+        ((2, 3, 2), 1),
+        ((3, 2, 2), -3),
+        ((5, 1), 1),
+    ):
+        args = make(rng, dtype, shape), _probabilities(rng, dtype, shape, axis)
+        found.append(Sample(args, {"axis": axis}))
+    logits, labels = make(rng, dtype, (4, 6)), _probabilities(rng, dtype, (4, 6), 1)
+    found.append(Sample((logits[::2, ::-1], labels[::2]), {}))
+    found.append(Sample((logits.T, labels.T), {"axis": 0}))
+    found.append(Sample((logits, 2 * labels), {}))
+    found.append(Sample((logits[0], np.eye(6, dtype=dtype)[2]), {}))
+    return found
+
+
+def _dense_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample(("a string", x), {}, DTypeError, "str"),
+        ErrorSample((x, x[:1]), {}, ShapeError, "differ"),
+        ErrorSample((x, x), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x[:, :0], x[:, :0]), {}, ShapeError, "there are no classes"),
+    ]
+
+
+def _dense_reference(logits: Any, labels: Any, axis: int) -> Any:
+    x, p = np.moveaxis(logits, axis, -1), np.moveaxis(labels, axis, -1)
+    out = np.empty(x.shape[:-1])
+    for at in np.ndindex(out.shape):
+        row = x[at].tolist()
+        total = max(row) + math.log(math.fsum(math.exp(v - max(row)) for v in row))
+        out[at] = math.fsum(q * (total - v) for q, v in zip(p[at].tolist(), row, strict=True))
+    return out
+
+
+def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
+    powers, weight, given = cross_entropy.dense_body(s, logits, labels)
+    return s.subtract(s.multiply(s.log(powers), weight), given)
+
+
+@define(
+    "rows",
+    {
+        "scalar": Rows(_dense_body, ("mn", "mn")),
+        "dtypes": FLOATS,
+        "infer": _dense_spec,
+        "overrides": {"numpy": _dense_numpy},
+        "vjp": (
+            lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
+                logits, labels, g, axis=axis
+            ),
+            lambda g, y, logits, labels, axis: (
+                -(_with_one(g, normalize_axis(axis, logits.ndim)) * log_softmax(logits, axis))
+            ),
+        ),
+        "saves": "logits labels",
+        "batch": _batched_dense,
+        "split": _dense_split,
+        "cost": exponentials,
+        "onnx": Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
+        "samples": _dense_samples,
+        "errors": _dense_errors,
+        "reference": _dense_reference,
+    },
+)
+def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
+    """Cross-entropy between probabilities and the softmax of logits, for each example.
+
+    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` holds a probability
+    for each logit. The result is -sum(labels * log_softmax(logits)) along the axis, in nats;
+    a class of probability 0 adds nothing, even where its logit is -inf. Raises ShapeError
+    where the shapes differ.
+
+    >>> ef.softmax_cross_entropy(ef.tensor([[0.0, 0.0]]), ef.tensor([[0.5, 0.5]]))
+    Tensor([0.6931], float32, cpu:0)
+    """
+    at = normalize_axis(axis, logits.ndim)
+    shifted = logits - xp.max(logits, axis=at, keepdims=True)
+    lost = xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True)) - shifted
+    products = xp.where(labels == 0, xp.zeros_like(lost), lost * labels)
+    return xp.sum(products, axis=at)
+
+
+def _dense_gradient_spec(
+    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
+) -> TensorSpec:
+    if g.shape != _dense_spec(logits, labels, axis=axis).shape:
+        raise ShapeError("g does not have a value for each example", argument="g")
+    return logits
+
+
+def _dense_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
+    return cross_entropy.dense_gradient(logits, labels, g, normalize_axis(axis, logits.ndim))
+
+
+def _dense_gradient_rules(
+    c: Any, _: Any, logits: Any, labels: Any, g: Any, axis: int
+) -> tuple[Any, ...]:
+    at = normalize_axis(axis, logits.ndim)
+    p = softmax(logits, at)
+    total = sum(labels, axis=at, keepdims=True)
+    weighted = c * _with_one(g, at)
+    return (
+        softmax_gradient(p, weighted * total, axis=at),
+        sum(weighted * p, axis=at, keepdims=True) - weighted,
+        sum(c * (p * total - labels), axis=at),
+    )
+
+
+def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> Any:
+    at = axis % logits.ndim
+    powers = np.exp(logits.astype(float))
+    p = powers / powers.sum(at, keepdims=True)
+    return np.expand_dims(g, at) * (p * labels.sum(at, keepdims=True) - labels)
+
+
+@define(
+    "rows",
+    {
+        "scalar": Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
+        "dtypes": FLOATS,
+        "infer": _dense_gradient_spec,
+        "overrides": {"numpy": _dense_gradient_numpy},
+        "vjp": in_float32(_dense_gradient_rules),
+        "saves": "logits labels g",
+        "batch": _batched_dense,
+        "split": _dense_split,
+        "cost": exponentials,
+        "onnx": Missing("exported as Softmax, Mul and Sub"),
+        "samples": lambda rng, dtype: [
+            Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
+            for (x, p), attributes in _dense_samples(rng, dtype)
+        ],
+        "errors": lambda rng: [
+            *(
+                ErrorSample((*args, np.ones(2)), attributes, error, words)
+                for args, attributes, error, words in _dense_errors(rng)
+            ),
+            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
+        ],
+        "reference": _dense_gradient_reference,
+    },
+)
+def softmax_cross_entropy_gradient(
+    xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
+) -> Any:
+    """The gradient of softmax_cross_entropy with respect to its logits.
+
+    ``g`` holds the gradient of each loss. The result is
+    g (softmax(logits) sum(labels) - labels). Raises ShapeError where a shape does not fit.
+
+    >>> loss = lambda x: ef.softmax_cross_entropy(x, ef.tensor([1.0, 0.0]))
+    >>> ef.grad(loss)(ef.tensor([0.0, 0.0]))
+    Tensor([-0.5,  0.5], float32, cpu:0)
+    """
+    at = normalize_axis(axis, logits.ndim)
+    powers = xp.exp(logits - xp.max(logits, axis=at, keepdims=True))
+    p = powers / xp.sum(powers, axis=at, keepdims=True)
+    difference = p * xp.sum(labels, axis=at, keepdims=True) - labels
+    return difference * xp.expand_dims(g, axis=at)
+
+
+# Numbers of classes as labels --------------------------------------------------------------------
+
+
+def _sparse_spec(logits: TensorSpec, labels: TensorSpec, axis: int = -1) -> TensorSpec:
+    at = normalize_axis(axis, logits.ndim)
+    shape = _without(logits.shape, at)
+    if labels.shape != shape:
+        raise ShapeError(
+            "labels do not have a class for each example",
+            argument="labels",
+            expected=f"shape {shape}",
+            hint="ef.softmax_cross_entropy takes probabilities",
+        )
+    _check_classes(logits.shape[at])
+    return labels.like(dtype=logits.dtype)
+
+
+def _check_labels(xp: Any, labels: Any, classes: int) -> None:
+    if math.prod(labels.shape) == 0:
+        return
+    low, high = int(xp.min(labels)), int(xp.max(labels))
+    if low < 0 or high >= classes:
+        raise IndexRangeError(
+            f"class {low if low < 0 else high} is out of range",
+            argument="labels",
+            expected=f"integers from 0 to {classes - 1}",
+        )
+
+
+def _sparse_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
+    at = normalize_axis(axis, logits.ndim)
+    _check_labels(np, labels, logits.shape[at])
+    return cross_entropy.sparse(logits, labels, at)
+
+
+def _batched_sparse(args: Any, batched: Any, size: int, axis: int) -> Any:
+    whole = _whole(args, batched, size)
+    call = sparse_softmax_cross_entropy if len(args) == 2 else sparse_softmax_cross_entropy_gradient
+    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
+
+
+def _sparse_split(*specs: TensorSpec, axis: int = -1) -> list[Split]:
+    at = normalize_axis(axis, specs[0].ndim)
+    found = []
+    for i in range(specs[0].ndim):
+        if i != at:  # labels, losses and their gradients lack the axis of classes
+            own = i - (i > at)
+            found.append(Split((i, *(own,) * (len(specs) - 1)), own if len(specs) == 2 else i))
+    return found
+
+
+def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, axis in (
+        ((4,), 0),
+        ((1,), -1),
+        ((2, 3), -1),
+        ((2, 3), 0),
+        ((0, 3), 1),
+        ((2, 2, 3), -1),
+        ((2, 3, 2), 1),
+        ((5, 1), 1),
+        ((70, 4), 1),
+    ):
+        size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
+        labels = rng.integers(0, size[axis], _without(size, axis % len(size)))
+        found.append(Sample((make(rng, dtype, size), np.asarray(labels)), {"axis": axis}))
+    logits = make(rng, dtype, (4, 6))
+    found.append(Sample((logits[::2, ::-1], np.array([3, 3])), {}))
+    found.append(Sample((logits, np.array([5, 0, 1, 5], np.int32)), {}))
+    found.append(Sample((logits.T, np.array([0, 3, 1, 2, 0, 3], np.uint8)[::-1]), {}))
+    return found
+
+
+def _sparse_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample(("a string", np.array([0, 1])), {}, DTypeError, "str"),
+        ErrorSample((x, np.array([0, 3])), {}, IndexRangeError, "class 3 is out of range"),
+        ErrorSample((x, np.array([-1, 0])), {}, IndexRangeError, "class -1 is out of range"),
+        ErrorSample((x, np.array([0, 1, 2])), {}, ShapeError, "a class for each example"),
+        ErrorSample((x, np.array([0.0, 1.0])), {}, DTypeError, "is not taken"),
+    ]
+
+
+def _one_hot(logits: Any, labels: Any, axis: int) -> Any:
+    return np.moveaxis(np.eye(logits.shape[axis])[labels], -1, axis)
+
+
+_SPARSE = {
+    "dtypes": (FLOATS, INTEGERS),
+    "together": (0,),
+    "cost": exponentials,
+    "batch": _batched_sparse,
+    "split": _sparse_split,
+}
+
+
+def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
+    powers, chosen = cross_entropy.sparse_body(s, logits, s.convert(labels, "int64"))
+    return s.subtract(s.log(powers), chosen)
+
+
+def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
+    return cross_entropy.sparse_gradient_body(s, logits, s.convert(labels, "int64"), g)
+
+
+@define(
+    "rows",
+    _SPARSE
+    | {
+        "scalar": Rows(_sparse_body, ("mn", "m")),
+        "infer": _sparse_spec,
+        "overrides": {"numpy": _sparse_numpy},
+        "vjp": (
+            lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
+                logits, labels, g, axis=axis
+            ),
+            None,
+        ),
+        "saves": "logits labels",
+        "onnx": Missing("exported as LogSoftmax, GatherElements and Neg"),
+        "samples": _sparse_samples,
+        "errors": _sparse_errors,
+        "reference": lambda logits, labels, axis: _dense_reference(
+            logits, _one_hot(logits, labels, axis), axis
+        ),
+    },
+)
+def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
+    """Cross-entropy between classes and the softmax of logits, for each example.
+
+    ``logits`` is a real tensor with the classes along ``axis``, ``labels`` an integer tensor
+    with the class of each example, in the shape of ``logits`` without that axis. The result
+    is -log_softmax(logits) at the labels, in nats. Raises IndexRangeError for a class that
+    does not exist, ShapeError where there is not one for each example.
+
+    >>> ef.sparse_softmax_cross_entropy(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]), [1, 0])
+    Tensor([0.6931, 0.    ], float32, cpu:0)
+    """
+    at = normalize_axis(axis, logits.ndim)
+    _check_labels(xp, labels, logits.shape[at])
+    shifted = logits - xp.max(logits, axis=at, keepdims=True)
+    chosen = xp.take_along_axis(shifted, xp.expand_dims(labels, axis=at), axis=at)
+    total = xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True))
+    return xp.reshape(total - chosen, labels.shape)
+
+
+def _sparse_gradient_spec(
+    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
+) -> TensorSpec:
+    if g.shape != _sparse_spec(logits, labels, axis).shape:
+        raise ShapeError("g does not have a value for each example", argument="g")
+    return logits
+
+
+def _sparse_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
+    at = normalize_axis(axis, logits.ndim)
+    _check_labels(np, labels, logits.shape[at])
+    return cross_entropy.sparse_gradient(logits, labels, g, at)
+
+
+def _sparse_gradient_rules(
+    c: Any, _: Any, logits: Any, labels: Any, g: Any, axis: int
+) -> tuple[Any, ...]:
+    at = normalize_axis(axis, logits.ndim)
+    unit = sparse_softmax_cross_entropy_gradient(logits, labels, ones_like(g), axis=at)
+    of_logits = softmax_gradient(softmax(logits, at), c * _with_one(g, at), axis=at)
+    return of_logits, None, sum(c * unit, axis=at)
+
+
+@define(
+    "rows",
+    _SPARSE
+    | {
+        "dtypes": (FLOATS, INTEGERS, FLOATS),
+        "together": (0, 2),
+        "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
+        "infer": _sparse_gradient_spec,
+        "overrides": {"numpy": _sparse_gradient_numpy},
+        "vjp": in_float32(_sparse_gradient_rules),
+        "saves": "logits labels g",
+        "onnx": Missing("exported as Softmax, OneHot, Sub and Mul"),
+        "samples": lambda rng, dtype: [
+            Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
+            for (x, labels), attributes in _sparse_samples(rng, dtype)
+        ],
+        "errors": lambda rng: [
+            *(
+                ErrorSample((*args, np.ones(2)), attributes, error, words)
+                for args, attributes, error, words in _sparse_errors(rng)
+            ),
+            ErrorSample(
+                (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
+            ),
+        ],
+        "reference": lambda logits, labels, g, axis: _dense_gradient_reference(
+            logits, _one_hot(logits, labels, axis), g, axis
+        ),
+    },
+)
+def sparse_softmax_cross_entropy_gradient(
+    xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
+) -> Any:
+    """The gradient of sparse_softmax_cross_entropy with respect to its logits.
+
+    ``g`` holds the gradient of each loss. The result is g (softmax(logits) - one_hot(labels)).
+    Raises as the op does.
+
+    >>> ef.grad(lambda x: ef.sparse_softmax_cross_entropy(x, 0))(ef.tensor([0.0, 0.0]))
+    Tensor([-0.5,  0.5], float32, cpu:0)
+    """
+    at = normalize_axis(axis, logits.ndim)
+    classes = logits.shape[at]
+    _check_labels(xp, labels, classes)
+    powers = xp.exp(logits - xp.max(logits, axis=at, keepdims=True))
+    p = powers / xp.sum(powers, axis=at, keepdims=True)
+    shape = tuple(classes if i == at else 1 for i in range(logits.ndim))
+    numbers = xp.reshape(xp.arange(classes, dtype=labels.dtype), shape)
+    difference = xp.where(xp.expand_dims(labels, axis=at) == numbers, p - 1, p)
+    return difference * xp.expand_dims(g, axis=at)
+
+
+# Independent classes -----------------------------------------------------------------------------
+
+
+def _loss_of(x: float, z: float) -> float:
+    return abs(x) * (1 - z if x > 0 else z) + math.log1p(math.exp(-abs(x)))
+
+
+@pointwise(
+    partials=(
+        in_float32(lambda y, logits, labels: sigmoid(logits) - labels),
+        lambda y, logits, labels: negative(logits),
+    ),
+    saves="logits labels",
+    onnx=Missing("exported as Softplus, Mul and Sub"),
+    cost=exponentials,
+    samples=pairs(-3, 3, 0, 1),
+    reference=each(_loss_of),
+)
+def sigmoid_cross_entropy(s: Any, logits: Any, labels: Any, /) -> Any:
+    """Cross-entropy between probabilities and the sigmoid of logits, element by element.
+
+    ``logits`` and ``labels`` are real tensors of shapes that broadcast; each label is the
+    probability of a class that others do not exclude. The result is
+    -z log(sigmoid(x)) - (1 - z) log(1 - sigmoid(x)), in nats, computed as
+    |x| (1 - z or, where x <= 0, z) + log(1 + exp(-|x|)), which neither overflows nor cancels.
+    Raises ShapeError where shapes do not broadcast.
+
+    >>> ef.sigmoid_cross_entropy(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1.0]))
+    Tensor([0.6931, 0.    ], float32, cpu:0)
+    """
+    size = s.abs(logits)
+    wrong = s.select(s.greater(logits, 0), s.subtract(1, labels), labels)
+    return s.add(s.multiply(size, wrong), s.log1p(s.exp(s.negative(size))))

@@ -1,0 +1,508 @@
+"""Normalization over the last axes or other ones: layer, RMS and group normalization."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import FLOATS
+from eagerflow.errors import ShapeError
+from eagerflow.library.normalization import gradient_body, norm, norm_body
+from eagerflow.library.normalization import norm_gradient as gradient_on_numpy
+from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Axes
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
+from eagerflow.ops.reductions.statistics import mean
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.spec import TensorSpec, normalize_axes
+
+__all__ = ["group_norm", "layer_norm", "rms_norm"]
+
+# Normalization in public ops, for the gradients of gradients -------------------------------------
+
+
+def standardized(x: Any, axes: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
+    """``x`` with mean 0 (where ``center``) and mean square 1 over ``axes``, and the factor."""
+    if center:
+        x = x - mean(x, axis=axes, keepdims=True)
+    factor = (mean(x * x, axis=axes, keepdims=True) + epsilon) ** -0.5
+    return x * factor, factor
+
+
+def projected(h: Any, v: Any, axes: Any, center: bool) -> Any:
+    """``v`` without its parts along 1 (where ``center``) and along ``h``.
+
+    Times the factor, this is the derivative of ``standardized``, which is symmetric.
+    """
+    rest = v - h * mean(v * h, axis=axes, keepdims=True)
+    return rest - mean(v, axis=axes, keepdims=True) if center else rest
+
+
+def second_order(h: Any, factor: Any, u: Any, c: Any, axes: Any, center: bool) -> Any:
+    """Gradient with respect to x of the sum of c times factor times projected(h, u).
+
+    With m for the mean over the axes: the factor r depends on x as dr/dx = -r^2 h / n, and h
+    as the projection says, so it is -r^2 (h q + P(m(u h) c + m(c h) u)), where
+    q = m(c u) - m(c) m(u) - m(c h) m(u h) and P is the projection.
+    """
+
+    def average(v: Any) -> Any:
+        return mean(v, axis=axes, keepdims=True)
+
+    uh, ch = average(u * h), average(c * h)
+    q = average(c * u) - ch * uh
+    if center:
+        q = q - average(c) * average(u)
+    return -(factor * factor) * (h * q + projected(h, uh * c + ch * u, axes, center))
+
+
+# Facts -------------------------------------------------------------------------------------------
+
+
+def _sizes(x: Any, axis: Any) -> tuple[Any, ...]:
+    return tuple(x.shape[i] for i in normalize_axes(axis, x.ndim))
+
+
+def aligned(parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """A parameter with one axis for each of ``axes``, so that it broadcasts to ``x``."""
+    trailing = range(x.ndim - len(axes), x.ndim)
+    if axes == tuple(trailing):
+        return parameter
+    if list(axes) != sorted(axes):
+        parameter = permute_dims(parameter, tuple(np.argsort(axes).tolist()))
+    return parameter.reshape(tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+
+
+def _norm_spec(
+    x: TensorSpec,
+    scale: TensorSpec | None = None,
+    offset: TensorSpec | None = None,
+    axis: Any = -1,
+    epsilon: float = 1e-5,
+) -> TensorSpec:
+    sizes = _sizes(x, axis)
+    for name, parameter in (("scale", scale), ("offset", offset)):
+        if parameter is not None and parameter.shape != sizes:
+            raise ShapeError(
+                f"{name} has shape {parameter.shape}",
+                argument=name,
+                expected=f"shape {sizes}, the sizes of the normalized axes",
+            )
+    check_epsilon(epsilon)
+    return x
+
+
+def check_epsilon(epsilon: Any) -> None:
+    """Raise unless ``epsilon`` is a number of at least 0."""
+    if type(epsilon) not in (int, float) or not epsilon >= 0:
+        raise ShapeError(
+            f"{epsilon!r} is not a small number", argument="epsilon", expected="at least 0.0"
+        )
+
+
+def _norm_rules(center: bool) -> Callable[..., Any]:
+    def rules(
+        g: Any, y: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
+    ) -> tuple[Any, ...]:
+        of_x, of_scale, of_offset = norm_gradient(
+            x, g, scale, axis=axis, epsilon=epsilon, center=center
+        )
+        found = (of_x, None if scale is None else of_scale, None if offset is None else of_offset)
+        return found if center else found[:2]
+
+    return rules
+
+
+def _kept_split(*specs: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
+    """Every axis that is not normalized can be cut; scale and offset stay whole."""
+    x = specs[0]
+    axes = normalize_axes(axis, x.ndim)
+    rest = (None,) * (len(specs) - 1)
+    return [Split((i, *rest), i) for i in range(x.ndim) if i not in axes]
+
+
+def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = []
+        for shape, axis in (
+            ((4,), 0),
+            ((2, 5), -1),
+            ((3, 4), 0),
+            ((2, 3, 2), (1, 2)),
+            ((2, 3, 2), (-3, -1)),
+            ((0, 3), 1),
+            ((2, 2, 3), (2, 0)),
+            ((3, 2, 4), None),
+        ):
+            x = make(rng, dtype, shape)
+            own = _sizes(x, axis)
+            more = [make(rng, dtype, own, 0.5, 1.5) for _ in range(parameters)]
+            found.append(Sample((x, *more), {"axis": axis}))
+        x = make(rng, dtype, (4, 6))
+        found.append(Sample((x[::2, ::-1],), {"epsilon": 0.1}))
+        found.append(Sample((x.T,), {"axis": (0,)}))
+        found.append(Sample((x, make(rng, dtype, (6,))), {}))
+        found.append(Sample((x[:0],), {}))
+        return found
+
+    return samples
+
+
+def _norm_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, np.ones(2)), {}, ShapeError, "the sizes of the normalized axes"),
+        ErrorSample((x,), {"epsilon": -1.0}, ShapeError, "is not a small number"),
+    ]
+
+
+def _norm_reference(center: bool) -> Callable[..., Any]:
+    def reference(
+        x: Any, scale: Any = None, offset: Any = None, *, axis: Any, epsilon: float
+    ) -> Any:
+        axes = normalize_axes(axis, x.ndim)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        out = np.empty(x.shape)
+        for at in np.ndindex(*(x.shape[i] for i in kept)):
+            where: list[Any] = [slice(None)] * x.ndim
+            for i, position in zip(kept, at, strict=True):
+                where[i] = position
+            values = x[tuple(where)].ravel().tolist()
+            middle = math.fsum(values) / len(values) if center else 0.0
+            square = math.fsum((v - middle) ** 2 for v in values) / len(values)
+            scaled = np.array([(v - middle) / math.sqrt(square + epsilon) for v in values])
+            out[tuple(where)] = scaled.reshape(x[tuple(where)].shape)
+        for parameter, combine in ((scale, np.multiply), (offset, np.add)):
+            if parameter is not None:
+                order = sorted(range(len(axes)), key=axes.__getitem__)
+                spread = [x.shape[i] if i in axes else 1 for i in range(x.ndim)]
+                out = combine(out, parameter.transpose(order).reshape(spread))
+        return out
+
+    return reference
+
+
+def _batched_norm(call: Callable[[], Any]) -> Callable[..., Any]:
+    """Parameters that differ between the examples are applied after the normalization."""
+
+    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+        x = args[0] if batched[0] else broadcast_to(args[0], (size, *args[0].shape))
+        axes = tuple(i + 1 for i in normalize_axes(attributes.pop("axis"), x.ndim - 1))
+        if not any(batched[1:]):
+            return call()(x, *args[1:], axis=axes, **attributes)
+        y = call()(x, axis=axes, **attributes)
+        for i, (parameter, own) in enumerate(zip(args[1:], batched[1:], strict=True)):
+            if parameter is not None:
+                placed = aligned(parameter, x, (0, *axes) if own else axes)
+                y = y + placed if i else y * placed
+        return y
+
+    return batch
+
+
+def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: Any) -> Any:
+    def on_numpy(
+        xp: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
+    ) -> Any:
+        return norm(x, scale, offset, normalize_axes(axis, x.ndim), epsilon, center)
+
+    def body(s: Any, x: Any, scale: Any = None, offset: Any = None, *, epsilon: float) -> Any:
+        given = [p for p in (scale, offset) if p is not None]
+        scaled, shifted = scale is not None, offset is not None
+        return norm_body(
+            s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
+        )
+
+    own = {
+        "scalar": Rows(body, ("mn", *("n",) * parameters), ("mn",)),
+        "dtypes": FLOATS,
+        "infer": _norm_spec,
+        "overrides": {"numpy": on_numpy},
+        "vjp": _norm_rules(center),
+        "saves": "x scale",
+        "batch": _batched_norm(call),
+        "split": _kept_split,
+        "cost": lambda *specs, **attributes: elements(*specs, flops=8),
+        "samples": _norm_samples(parameters),
+        "errors": _norm_errors,
+        "reference": _norm_reference(center),
+    } | facts
+    return define("rows", own)
+
+
+def _norm(xp: Any, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool) -> Any:
+    axes = normalize_axes(axis, x.ndim)
+    if center:
+        x = x - xp.mean(x, axis=axes, keepdims=True)
+    y = x / xp.sqrt(xp.mean(x * x, axis=axes, keepdims=True) + epsilon)
+    if scale is not None:
+        y = y * _placed(xp, scale, x, axes)
+    return y if offset is None else y + _placed(xp, offset, x, axes)
+
+
+def _placed(xp: Any, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    moved = xp.permute_dims(parameter, tuple(order))
+    return xp.reshape(moved, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+
+
+# The ops -----------------------------------------------------------------------------------------
+
+
+@_norm_op(
+    True,
+    lambda: layer_norm,
+    2,
+    onnx=Missing("exported as LayerNormalization over the last axes, else as its steps"),
+)
+def layer_norm(
+    xp: Any,
+    x: Any,
+    scale: Any = None,
+    offset: Any = None,
+    /,
+    *,
+    axis: Axes = -1,
+    epsilon: float = 1e-5,
+) -> Any:
+    """Each example brought to mean 0 and variance 1 over axes, then scaled and shifted.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``scale`` and ``offset`` (default: none) have the sizes of these axes as their shape.
+    The result is (x - mean) / sqrt(variance + epsilon) * scale + offset. Raises ShapeError
+    where a shape does not fit. Source: Ba and others, "Layer normalization", 2016.
+
+    >>> ef.layer_norm(ef.tensor([[1.0, 3.0], [10.0, 30.0]]), epsilon=0.0)
+    Tensor([[-1.,  1.],
+            [-1.,  1.]], shape=(2, 2), float32, cpu:0)
+    """
+    return _norm(xp, x, scale, offset, axis, epsilon, True)
+
+
+@_norm_op(
+    False,
+    lambda: rms_norm,
+    1,
+    onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
+)
+def rms_norm(
+    xp: Any, x: Any, scale: Any = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
+) -> Any:
+    """Each example divided by the root of its mean square over axes, then scaled.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``scale`` (default: none) has the sizes of these axes as its shape. The result is
+    x / sqrt(mean(x^2) + epsilon) * scale. Raises ShapeError where a shape does not fit.
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+
+    >>> ef.rms_norm(ef.tensor([3.0, 3.0, 3.0, -3.0]), epsilon=0.0)
+    Tensor([ 1.,  1.,  1., -1.], float32, cpu:0)
+    """
+    return _norm(xp, x, scale, None, axis, epsilon, False)
+
+
+def group_norm(
+    x: Any,
+    groups: int,
+    scale: Any = None,
+    offset: Any = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+) -> Any:
+    """Each example brought to mean 0 and variance 1 over space and groups of channels.
+
+    ``x`` has examples along its first axis and channels along ``axis`` (default: the last);
+    ``groups`` divides the number of channels; ``scale`` and ``offset`` (default: none) have
+    one element for each channel. One group is layer normalization over all but the first
+    axis, as many as channels are instance normalization. Raises ShapeError where the channels
+    cannot be divided. Source: Wu and He, "Group normalization", 2018.
+
+    >>> ef.group_norm(ef.tensor([[1.0, 3.0, 10.0, 30.0]]), groups=2, epsilon=0.0)
+    Tensor([[-1.,  1., -1.,  1.]], shape=(1, 4), float32, cpu:0)
+    """
+    x = as_tensor(x)
+    (at,) = normalize_axes((axis,), x.ndim)
+    channels = x.shape[at]
+    fits = isinstance(groups, int) and groups > 0 and channels % groups == 0
+    if at == 0 or not fits:
+        raise ShapeError(
+            f"{groups!r} groups cannot share {channels} channels" if at else "axis 0 has examples",
+            op="group_norm",
+            argument="groups" if at else "axis",
+            expected=f"a divisor of {channels}" if at else "the axis of channels",
+        )
+    apart = x.reshape((*x.shape[:at], groups, channels // groups, *x.shape[at + 1 :]))
+    axes = tuple(i for i in range(1, apart.ndim) if i != at)
+    y = layer_norm(apart, axis=axes, epsilon=epsilon).reshape(x.shape)
+    if scale is not None:
+        y = y * aligned(as_operand(scale, x), x, (at,))
+    return y if offset is None else y + aligned(as_operand(offset, x), x, (at,))
+
+
+# The gradient ------------------------------------------------------------------------------------
+
+
+def _gradient_spec(
+    x: TensorSpec,
+    g: TensorSpec,
+    scale: TensorSpec | None = None,
+    axis: Any = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+) -> tuple[TensorSpec, ...]:
+    if g.shape != x.shape:
+        raise ShapeError("the shapes of x and g differ", expected="equal shapes")
+    _norm_spec(x, scale, None, axis, epsilon)
+    parameter = x.like(_sizes(x, axis))
+    return x, parameter, parameter
+
+
+def _numpy_gradient(
+    xp: Any, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
+) -> tuple[Any, Any, Any]:
+    return gradient_on_numpy(x, g, scale, normalize_axes(axis, x.ndim), epsilon, center)
+
+
+def _gradient_rules(
+    c: Any, _: Any, x: Any, g: Any, scale: Any, axis: Any, epsilon: float, center: bool
+) -> tuple[Any, ...]:
+    c_x, c_scale, c_offset = c
+    axes = normalize_axes(axis, x.ndim)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    h, factor = standardized(x, axes, epsilon, center)
+    pulled = factor * projected(h, c_x, axes, center)
+    c_scale, c_offset = aligned(c_scale, x, axes), aligned(c_offset, x, axes)
+    placed = None if scale is None else aligned(scale, x, axes)
+    u = g if placed is None else g * placed
+    of_x = second_order(h, factor, u, c_x, axes, center)
+    of_x = of_x + factor * projected(h, g * c_scale, axes, center)
+    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
+    of_scale = None
+    if scale is not None:
+        of_scale = sum(g * pulled, axis=kept)
+        if list(axes) != sorted(axes):  # the axes that are left stand in their own order
+            order = tuple(sorted(axes).index(i) for i in axes)
+            of_scale = of_scale.permute_dims(order)
+    return of_x, of_g, of_scale
+
+
+def _gradient_reference(
+    x: Any, g: Any, scale: Any = None, *, axis: Any, epsilon: float, center: bool
+) -> Any:
+    """The projection by matrices, example by example."""
+    axes = normalize_axes(axis, x.ndim)
+    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
+    width = math.prod(x.shape[i] for i in axes)
+    x_rows, g_rows = (
+        a.astype(np.float64).transpose(order).reshape(x.size // (width or 1), width) for a in (x, g)
+    )
+    weights = np.ones(width) if scale is None else scale.ravel().astype(np.float64)
+    out, of_scale = np.zeros(x_rows.shape), np.zeros(width)
+    ones = np.eye(width) - (np.full((width, width), 1 / width) if center else 0)
+    for i, row in enumerate(x_rows):
+        middle = ones @ row
+        spread = np.sqrt(middle @ middle / width + epsilon)
+        jacobian = (ones - np.outer(middle, middle) / (width * spread**2)) / spread
+        out[i] = jacobian.T @ (g_rows[i] * weights)
+        of_scale += g_rows[i] * middle / spread
+    shape = [x.shape[i] for i in axes]
+    of_x = out.reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
+    return of_x, of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
+
+
+def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for i, (args, attributes) in enumerate(_norm_samples(1)(rng, dtype)):
+        g = make(rng, dtype, args[0].shape)
+        found.append(Sample((args[0], g, *args[1:]), {**attributes, "center": i % 2 == 0}))
+    return found
+
+
+def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    x, g = (
+        v if own else broadcast_to(v, (size, *v.shape))
+        for v, own in zip(args[:2], batched[:2], strict=True)
+    )
+    axes = tuple(i + 1 for i in normalize_axes(attributes["axis"], x.ndim - 1))
+    h, factor = standardized(x, axes, attributes["epsilon"], attributes["center"])
+    u = g
+    if args[2] is not None:
+        u = g * aligned(args[2], x, (0, *axes) if batched[2] else axes)
+    of_x = factor * projected(h, u, axes, attributes["center"])
+    kept = tuple(i for i in range(1, x.ndim) if i not in axes)
+    order = tuple(sorted(axes).index(i) for i in axes)
+    of_scale, of_offset = (
+        sum(v, axis=kept).permute_dims((0, *(i + 1 for i in order))) for v in (g * h, g)
+    )
+    return of_x, of_scale, of_offset
+
+
+def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center: bool) -> Any:
+    given = () if scale is None else (scale,)
+    return gradient_body(s, x, g, float(epsilon), *given, center=center)
+
+
+@define(
+    "rows",
+    {
+        "scalar": Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
+        "dtypes": FLOATS,
+        "infer": _gradient_spec,
+        "outputs": 3,
+        "overrides": {"numpy": _numpy_gradient},
+        "vjp": in_float32(_gradient_rules),
+        "saves": "x g scale",
+        "batch": _batched_gradient,
+        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
+        "onnx": Missing("exported as the steps of the projection"),
+        "samples": _gradient_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
+            ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
+        ],
+        "reference": _gradient_reference,
+    },
+)
+def norm_gradient(
+    xp: Any,
+    x: Any,
+    g: Any,
+    scale: Any = None,
+    /,
+    *,
+    axis: Axes = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+) -> Any:
+    """The gradients of layer_norm (``center``) or rms_norm, from the gradient of the result.
+
+    ``x`` and ``g`` are real tensors of one shape; ``scale`` and the attributes are those of
+    the op. There are three results: the gradients with respect to x, scale and offset.
+    Raises ShapeError where a shape does not fit.
+
+    >>> ef.grad(lambda x: ef.layer_norm(x, epsilon=1.0)[0])(ef.tensor([1.0, -1.0]))
+    Tensor([ 0.1768, -0.1768], float32, cpu:0)
+    """
+    axes = normalize_axes(axis, x.ndim)
+    moved = x - xp.mean(x, axis=axes, keepdims=True) if center else x
+    factor = 1 / xp.sqrt(xp.mean(moved * moved, axis=axes, keepdims=True) + epsilon)
+    h = moved * factor
+    u = g if scale is None else g * _placed(xp, scale, x, axes)
+    of_x = u - h * xp.mean(u * h, axis=axes, keepdims=True)
+    if center:
+        of_x = of_x - xp.mean(u, axis=axes, keepdims=True)
+    kept = tuple(i for i in range(x.ndim) if i not in axes)
+    order = tuple(sorted(axes).index(i) for i in axes)
+    of_scale, of_offset = (xp.permute_dims(xp.sum(v, axis=kept), order) for v in (g * h, g))
+    return of_x * factor, of_scale, of_offset

@@ -1,0 +1,430 @@
+"""Running sums and products along an axis, and the recurrence that their gradients are made of."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import INEXACT, STANDARD
+from eagerflow.errors import ShapeError
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axis, DTypeLike
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.reductions.accumulation import (
+    accumulator,
+    cast_first,
+    conjugate,
+    part_of,
+    wide_dtype,
+)
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["cumulative_prod", "cumulative_sum", "linear_recurrence"]
+
+
+def _scan_axis(rank: int, axis: Any) -> int:
+    """The axis of a running total; it may be left out where there is only one."""
+    if axis is None and rank != 1:
+        raise ShapeError(
+            f"axis is needed, since x has {rank} axes",
+            argument="axis",
+            expected="an integer" if rank else "x with at least one axis",
+        )
+    return normalize_axis(0 if axis is None else axis, rank)
+
+
+def _scan_spec(
+    x: TensorSpec,
+    axis: Any = None,
+    include_initial: bool = False,
+    reverse: bool = False,
+    dtype: Any = None,
+) -> TensorSpec:
+    at = _scan_axis(x.ndim, axis)
+    size = x.shape[at] + 1 if include_initial else x.shape[at]
+    return x.like((*x.shape[:at], size, *x.shape[at + 1 :]), dtype or wide_dtype(x.dtype))
+
+
+def along_axis(axis_of: Callable[..., int]) -> Callable[..., list[Split]]:
+    """Work along one axis of all arguments: it can be cut along every other one."""
+
+    def split(*specs: Any, **attributes: Any) -> list[Split]:
+        x = specs[0]
+        at = axis_of(x.ndim, attributes.get("axis"))
+        return [Split((i,) * len(specs), i) for i in range(x.ndim) if i != at]
+
+    return split
+
+
+def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
+    """A kernel that also goes backwards and puts ``first`` in front."""
+
+    def kernel(xp: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
+        at = _scan_axis(x.ndim, axis)
+        there = (slice(None),) * at
+        backwards = (*there, slice(None, None, -1))
+        total = getattr(xp, name, None) or getattr(xp, name.replace("ulative_", ""))
+        source = x[backwards] if reverse else x
+        if dtype == "bool":  # the standard's functions add numbers alone
+            ones = xp.astype(xp.astype(source, xp.bool), xp.int64)
+            result = xp.astype(total(ones, axis=at), xp.bool)
+        else:
+            result = total(source, axis=at, dtype=accumulator(dtype))
+        if include_initial:
+            one = (*x.shape[:at], 1, *x.shape[at + 1 :])
+            result = xp.concat([xp.full(one, first, dtype=result.dtype), result], axis=at)
+        return result[backwards] if reverse else result
+
+    return kernel
+
+
+def _numpy_scan(ufunc: Any, first: int) -> Callable[..., Any]:
+    """The same with NumPy's ufunc, which writes straight into the result."""
+
+    def kernel(
+        x: Any,
+        axis: Any = None,
+        include_initial: bool = False,
+        reverse: bool = False,
+        dtype: Any = None,
+    ) -> Any:
+        at = _scan_axis(x.ndim, axis)
+        if not include_initial and not reverse:
+            return ufunc.accumulate(x, at, accumulator(dtype) or _wide[x.dtype])
+        shape = list(x.shape)
+        shape[at] += include_initial
+        out = np.empty(shape, accumulator(dtype) or _wide[x.dtype])
+        there = (slice(None),) * at
+        rest = out
+        if include_initial:
+            out[(*there, -1 if reverse else 0)] = first
+            rest = out[(*there, slice(None, -1) if reverse else slice(1, None))]
+        if reverse:
+            backwards = (*there, slice(None, None, -1))
+            x, rest = x[backwards], rest[backwards]
+        ufunc.accumulate(x, at, out.dtype, rest)
+        return out
+
+    return kernel
+
+
+_wide = {dtype: wide_dtype(dtype) for dtype in STANDARD}
+
+
+def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        x = make(rng, dtype, (2, 3, 4), low, high)
+        wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
+        found = [
+            Sample((x,), {"axis": axis, "include_initial": initial, "reverse": reverse})
+            for axis in (0, 1, -1)
+            for initial in (False, True)
+            for reverse in (False, True)
+        ]
+        found.append(Sample((x[0, 0],), {}))
+        found.append(Sample((x[:, ::-2].T,), {"axis": 1}))
+        found.append(Sample((x[:0],), {"axis": 0, "include_initial": True}))
+        found.append(Sample((x[:0],), {"axis": 2}))
+        found.append(Sample((x[1],), {"axis": -2, "dtype": wide}))
+        found.append(Sample((x[1].real > 0,), {"axis": 1, "dtype": "bool"}))
+        return found
+
+    return samples
+
+
+def _scan_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {}, ShapeError, "axis is needed"),
+        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
+        ErrorSample((x[0, 0],), {}, ShapeError, "axis is needed"),
+    ]
+
+
+def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
+    def reference(x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
+        rows = np.moveaxis(x if dtype is None else x.astype(dtype), axis or 0, -1)
+        size = rows.shape[-1] + include_initial
+        out = np.empty((*rows.shape[:-1], size), wide_dtype(rows.dtype) if dtype is None else dtype)
+        for at in np.ndindex(rows.shape[:-1]):
+            row = rows[at].tolist()[:: -1 if reverse else 1]
+            initial = first if include_initial else None
+            out[at] = list(itertools.accumulate(row, function, initial=initial))[
+                :: -1 if reverse else 1
+            ]
+        return np.moveaxis(out, -1, axis or 0)
+
+    return reference
+
+
+def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
+    fast = _numpy_scan(ufunc, first)
+
+    def own_dtype(
+        x: Any, axis: Any = None, include_initial: bool = False, reverse: bool = False
+    ) -> Any:
+        # A call with dtype goes the long way, through cast_first.
+        return fast(x, axis, include_initial, reverse)
+
+    own = {
+        "dtypes": STANDARD,
+        "infer": _scan_spec,
+        "trusted": True,  # the kernels look at the axis themselves
+        "arrange": cast_first,
+        "direct": lambda xp: own_dtype if xp is np else None,
+        "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
+        "batch": lambda args, batched, size, axis, **more: _SCANS[name](
+            args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+        ),
+        "split": along_axis(_scan_axis),
+        "samples": _scan_samples(-2, 2),
+        "errors": _scan_errors,
+        "reference": _scan_reference(function, first),
+    } | facts
+    return define("scan", own)
+
+
+def _inner_gradient(g: Any, at: int, include_initial: bool, reverse: bool) -> Any:
+    """The gradient without that of the initial element, which is constant."""
+    if not include_initial:
+        return g
+    return part_of(g, at, None, -1) if reverse else part_of(g, at, 1, None)
+
+
+def _sum_rule(
+    g: Any, y: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+) -> Any:
+    at = _scan_axis(x.ndim, axis)
+    g = _inner_gradient(g, at, include_initial, reverse)
+    return cumulative_sum(g, axis=at, reverse=not reverse)
+
+
+@_scan(
+    "cumulative_sum",
+    np.add,
+    0,
+    operator.add,
+    vjp=(_sum_rule,),
+    jvp="linear",
+    onnx=Onnx("CumSum"),
+)
+def cumulative_sum(
+    xp: Any,
+    x: Any,
+    /,
+    *,
+    axis: Axis = None,
+    include_initial: bool = False,
+    reverse: bool = False,
+    dtype: DTypeLike = None,
+) -> Any:
+    """Sums of all elements up to each one, along an axis.
+
+    ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
+    there is only one. ``include_initial`` puts a 0 in front, which makes the result one
+    element longer; ``reverse`` sums from the end. Integers and bools are summed in 64 bits;
+    with ``dtype`` the elements are cast to it first. Raises ShapeError for an axis that does
+    not exist.
+
+    >>> ef.cumulative_sum(ef.tensor([1.0, 2.0, 3.0]), include_initial=True)
+    Tensor([0., 1., 3., 6.], float32, cpu:0)
+    """
+    return _scan_kernel("cumulative_sum", 0)(xp, x, axis, include_initial, reverse, dtype)
+
+
+def _prod_rule(
+    g: Any, y: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+) -> Any:
+    """For each element, the product of those before it times a recurrence over those after.
+
+    d/dx[j] of the running products is before[j] * s[j], where s[j] = g[j] + x[j+1] s[j+1].
+    Nothing is divided, so zeros do no harm.
+    """
+    at = _scan_axis(x.ndim, axis)
+    g = _inner_gradient(g, at, include_initial, reverse)
+    others = cumulative_prod(x, axis=at, include_initial=True, reverse=reverse)
+    if reverse:
+        rest = linear_recurrence(conjugate(_delayed(x, at)), g, axis=at)
+        return conjugate(part_of(others, at, 1, None)) * rest
+    rest = linear_recurrence(conjugate(x), g, axis=at, reverse=True)
+    return conjugate(part_of(others, at, None, -1)) * rest
+
+
+def _delayed(x: Any, axis: int) -> Any:
+    """Each element's predecessor, 0 for the first."""
+    first = zeros_like(part_of(x, axis, None, 1))
+    return concat([first, part_of(x, axis, None, -1)], axis=axis)
+
+
+@_scan(
+    "cumulative_prod",
+    np.multiply,
+    1,
+    operator.mul,
+    vjp=(in_float32(_prod_rule),),
+    saves="x",
+    onnx=Missing("ONNX has no running product"),
+)
+def cumulative_prod(
+    xp: Any,
+    x: Any,
+    /,
+    *,
+    axis: Axis = None,
+    include_initial: bool = False,
+    reverse: bool = False,
+    dtype: DTypeLike = None,
+) -> Any:
+    """Products of all elements up to each one, along an axis.
+
+    ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
+    there is only one. ``include_initial`` puts a 1 in front, which makes the result one
+    element longer; ``reverse`` multiplies from the end. Integers and bools are multiplied in
+    64 bits; with ``dtype`` the elements are cast to it first. Gradients are right where
+    elements are zero. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.cumulative_prod(ef.tensor([1.0, 2.0, 3.0]), reverse=True)
+    Tensor([6., 6., 3.], float32, cpu:0)
+    """
+    return _scan_kernel("cumulative_prod", 1)(xp, x, axis, include_initial, reverse, dtype)
+
+
+_SCANS = {"cumulative_sum": cumulative_sum, "cumulative_prod": cumulative_prod}
+
+
+# The recurrence ----------------------------------------------------------------------------------
+
+
+def _recurrence_spec(
+    a: TensorSpec, b: TensorSpec, axis: int = -1, reverse: bool = False
+) -> TensorSpec:
+    normalize_axis(axis, b.ndim)
+    if a.shape != b.shape:
+        raise ShapeError("the shapes of a and b differ", expected="equal shapes")
+    return b
+
+
+def _by_doubling(xp: Any, a: Any, b: Any) -> Any:
+    """Along axis 0: spans of doubled length joined in each pass (Blelloch 1990)."""
+    span = 1
+    while span < b.shape[0]:
+        b = xp.concat([b[:span, ...], b[span:, ...] + a[span:, ...] * b[:-span, ...]], axis=0)
+        a = xp.concat([a[:span, ...], a[span:, ...] * a[:-span, ...]], axis=0)
+        span *= 2
+    return b
+
+
+def _step_by_step(xp: Any, a: Any, b: Any) -> Any:
+    """Along axis 0: one step after the other, which costs least where each step is long."""
+    if b[:1].size < 32:  # then the calls would cost more than the passes of doubling
+        return _by_doubling(xp, a, b)
+    out = np.array(b)
+    for step in range(1, out.shape[0]):
+        out[step] += a[step] * out[step - 1]
+    return out
+
+
+def _recur(solve: Any, xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    a, b = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
+    if b.shape[0] < 2:
+        out = xp.asarray(b, copy=True)
+    elif reverse:
+        a, b = xp.flip(a, axis=0), xp.flip(b, axis=0)
+        out = xp.flip(solve(xp, xp.concat([a[:1, ...], a[:-1, ...]], axis=0), b), axis=0)
+    else:
+        out = solve(xp, a, b)
+    return xp.moveaxis(out, 0, axis)
+
+
+def _recurrence_rules(g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
+    at = normalize_axis(axis, b.ndim)
+    moved = linear_recurrence(conjugate(a), g, axis=at, reverse=not reverse)
+    y = conjugate(y)
+    of_a = _delayed(moved, at) * y if reverse else moved * _delayed(y, at)
+    return of_a, moved
+
+
+def _batched_recurrence(args: Any, batched: Any, size: int, axis: int, reverse: bool) -> Any:
+    a, b = (
+        x if own else broadcast_to(x, (size, *x.shape))
+        for x, own in zip(args, batched, strict=True)
+    )
+    return linear_recurrence(a, b, axis=normalize_axis(axis, b.ndim - 1) + 1, reverse=reverse)
+
+
+def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    out = np.empty(b.shape, b.dtype)
+    rows = [np.moveaxis(x, axis, -1) for x in (a, b, out)]
+    for at in np.ndindex(rows[0].shape[:-1]):
+        factors, terms, total = rows[0][at].tolist(), rows[1][at].tolist(), 0.0
+        steps = range(len(terms))
+        for i in reversed(steps) if reverse else steps:
+            factor = factors[i + reverse] if i + reverse < len(factors) else 0.0
+            total = terms[i] + factor * total
+            rows[2][at][i] = total
+    return out
+
+
+def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, axis in (
+        ((5,), 0),
+        ((1,), -1),
+        ((0,), 0),
+        ((2, 3), 0),
+        ((2, 3), -1),
+        ((4, 40), 0),
+        ((2, 0, 3), 2),
+    ):
+        a, b = (make(rng, dtype, shape, -1, 1) for _ in range(2))
+        found += [
+            Sample((a, b), {"axis": axis, "reverse": False}),
+            Sample((a.T[::-1].T, b), {"axis": axis, "reverse": True}),
+        ]
+    return found
+
+
+@define(
+    "scan",
+    {
+        "dtypes": INEXACT,
+        "infer": _recurrence_spec,
+        "vjp": _recurrence_rules,
+        "saves": "a y",
+        "batch": _batched_recurrence,
+        "split": along_axis(lambda rank, axis: normalize_axis(-1 if axis is None else axis, rank)),
+        "overrides": {
+            "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
+        },
+        "samples": _recurrence_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
+            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+            ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
+        ],
+        "reference": _recurrence_reference,
+    },
+)
+def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False) -> Any:
+    """The sequence y[t] = a[t] y[t-1] + b[t] along an axis, starting from 0.
+
+    ``a`` and ``b`` are floating-point tensors of one shape, ``axis`` is the axis of time.
+    ``reverse`` runs the transposed recurrence y[t] = a[t+1] y[t+1] + b[t] from the end.
+    Exponential averages and linear state spaces are such sequences. Raises ShapeError where
+    the shapes differ. (G. Blelloch, "Prefix sums and their applications", 1990.)
+
+    >>> ef.linear_recurrence(ef.tensor([0.5, 0.5, 0.5]), ef.tensor([1.0, 1.0, 1.0]))
+    Tensor([1.  , 1.5 , 1.75], float32, cpu:0)
+    """
+    return _recur(_by_doubling, xp, a, b, axis, reverse)

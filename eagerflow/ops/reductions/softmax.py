@@ -1,0 +1,403 @@
+"""Softmax, its logarithm, and the logarithm of a sum of exponentials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.dtypes import FLOATS, NARROW, float32
+from eagerflow.errors import ShapeError
+from eagerflow.library.cross_entropy import softmax_body
+from eagerflow.library.rows import add_up, along_rows, maximum_of, scratch, split_rows
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.comparison import isfinite
+from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import (
+    Cost,
+    Rows,
+    define,
+    elements,
+    expand_reduced,
+    reduction,
+    refused_objects,
+)
+from eagerflow.ops.reductions.sums import along, sum
+from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.runtime import buffers
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
+
+# What the row-wise ops here share ----------------------------------------------------------------
+
+
+def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
+    """A result like ``x``; further arguments must have its shape."""
+    normalize_axis(axis, x.ndim)
+    if any(other.shape != x.shape for other in more):
+        raise ShapeError("the shapes of the arguments differ", expected="equal shapes")
+    return x
+
+
+def fill_rows(step: Callable[..., None], body: generated.Body, axis: Any, *arrays: Any) -> Any:
+    """A new array like the first one: a kernel of ``body`` where it pays, else by ``step``s."""
+    x = arrays[0]
+    if generated.pays(x.size):
+        return generated.rows(body, normalize_axis(axis, x.ndim), *arrays)
+    out = (np if x.nbytes < buffers.BORDER else buffers).empty(x.shape, x.dtype)
+    along_rows(step, normalize_axis(axis, out.ndim), arrays, (out,))
+    return out
+
+
+def batched_rows(call: Callable[[], Any]) -> Callable[..., Any]:
+    """The batching rule of an op along ``axis`` of arguments of one shape."""
+
+    def batch(args: Any, batched: Any, size: int, axis: int = -1) -> Any:
+        whole = [
+            x if own else broadcast_to(x, (size, *x.shape))
+            for x, own in zip(args, batched, strict=True)
+        ]
+        return call()(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
+
+    return batch
+
+
+def exponentials(*specs: Any, **attributes: Any) -> Cost:
+    """An exponential counts as ten operations, and a few more go with it."""
+    return elements(*specs, flops=14)
+
+
+def row_samples(count: int) -> Callable[..., list[Sample]]:
+    """Samples of ``count`` arrays of one shape and an axis."""
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = []
+        for shape, axis in (
+            ((4,), 0),
+            ((1,), -1),
+            ((0,), 0),
+            ((2, 3), -1),
+            ((2, 3), 0),
+            ((3, 0), 1),
+            ((0, 3), -1),
+            ((2, 3, 4), 1),
+            ((2, 3, 4), -3),
+            ((70, 4), 1),
+        ):
+            size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
+            arrays = tuple(make(rng, dtype, size) for _ in range(count))
+            found.append(Sample(arrays, {"axis": axis}))
+        found.append(Sample(tuple(make(rng, dtype, (4, 6))[::2, ::-1] for _ in range(count))))
+        found.append(Sample(tuple(make(rng, dtype, (4, 3)).T for _ in range(count))))
+        return found
+
+    return samples
+
+
+def row_errors(count: int) -> Callable[[Any], list[ErrorSample]]:
+    """What an op along one axis refuses."""
+
+    def errors(rng: Any) -> list[ErrorSample]:
+        args = tuple(rng.standard_normal((2, 3)) for _ in range(count))
+        found = [e._replace(args=e.args + args[1:]) for e in refused_objects(rng)]
+        found += [
+            ErrorSample(args, {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"),
+        ]
+        if count > 1:
+            found.append(ErrorSample((args[0][:1], *args[1:]), {}, ShapeError, "differ"))
+        return found
+
+    return errors
+
+
+def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
+    """A reference that maps rows along ``axis``, as lists of Python numbers, to rows."""
+
+    def reference(*arrays: Any, axis: int) -> Any:
+        moved = [np.moveaxis(a, axis, -1) for a in arrays]
+        out = np.empty(moved[0].shape)
+        for at in np.ndindex(out.shape[:-1]):
+            out[at] = function(*(a[at].tolist() for a in moved))
+        return np.moveaxis(out, -1, axis)
+
+    return reference
+
+
+def _row_op(
+    step: Callable[..., None],
+    body: generated.Body,
+    count: int,
+    call: Callable[[], Any],
+    **facts: Any,
+) -> Any:
+    own = {
+        "scalar": body,
+        "dtypes": FLOATS,
+        "infer": row_spec,
+        "trusted": count == 1,
+        "overrides": {"numpy": lambda xp, *arrays, axis: fill_rows(step, body, axis, *arrays)},
+        "batch": batched_rows(call),
+        "split": split_rows,
+        "cost": exponentials,
+        "samples": row_samples(count),
+        "errors": row_errors(count),
+    } | facts
+    if count == 1:
+        own["direct"] = lambda xp: (
+            (lambda array, axis=-1: fill_rows(step, body, axis, array)) if xp is np else None
+        )
+    return define("rows", own)
+
+
+# Softmax -----------------------------------------------------------------------------------------
+
+
+def _softmax_step(axis: int, x: Any, out: Any) -> None:
+    np.subtract(x, maximum_of(x, axis, None, None, True), out)
+    np.exp(out, out)
+    np.divide(out, add_up(out, axis, None, None, True), out)
+
+
+def _softmax_of(row: list[float]) -> list[float]:
+    top = max(row, default=0.0)
+    powers = [math.exp(value - top) for value in row]
+    total = math.fsum(powers)
+    return [power / total for power in powers]
+
+
+@_row_op(
+    _softmax_step,
+    softmax_body,
+    1,
+    lambda: softmax,
+    vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),
+    saves="y",
+    onnx=Onnx("Softmax"),
+    reference=by_row(_softmax_of),
+)
+def softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
+    """Positive numbers that sum to 1 along an axis, in proportion to exp(x).
+
+    ``x`` is a real tensor of any shape with at least one axis. The largest element is
+    subtracted first, so large values do not overflow; a row of which all elements are
+    -inf gives NaN. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.softmax(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]))
+    Tensor([[0.5, 0.5],
+            [1. , 0. ]], shape=(2, 2), float32, cpu:0)
+    """
+    at = normalize_axis(axis, x.ndim)
+    if not x.size:
+        return xp.zeros(x.shape, dtype=x.dtype)
+    powers = xp.exp(x - xp.max(x, axis=at, keepdims=True))
+    return powers / xp.sum(powers, axis=at, keepdims=True)
+
+
+def _softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
+    np.multiply(y, g, out)
+    np.subtract(g, add_up(out, axis, None, None, True), out)
+    np.multiply(out, y, out)
+
+
+def _softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
+    return s.multiply(y, s.subtract(g, s.sum(s.multiply(y, g), "n")))
+
+
+def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
+    inner = sum(g * y, axis=axis, keepdims=True)
+    return c * (g - inner) - g * sum(c * y, axis=axis, keepdims=True)
+
+
+@_row_op(
+    _softmax_gradient_step,
+    _softmax_gradient_body,
+    2,
+    lambda: softmax_gradient,
+    vjp=(
+        in_float32(_softmax_gradient_rule),
+        lambda c, _, y, g, axis: softmax_gradient(y, c, axis=axis),
+    ),
+    saves="y g",
+    onnx=Missing("exported as Mul, ReduceSum and Sub"),
+    reference=by_row(
+        lambda y, g: [
+            a * (b - math.fsum(map(float.__mul__, y, g))) for a, b in zip(y, g, strict=True)
+        ]
+    ),
+)
+def softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
+    """The gradient with respect to x of a softmax with result ``y``: y (g - sum(g y)).
+
+    ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
+    ShapeError where the shapes differ.
+
+    >>> ef.grad(lambda x: ef.softmax(x)[0])(ef.tensor([0.0, 0.0]))
+    Tensor([ 0.25, -0.25], float32, cpu:0)
+    """
+    return y * (g - xp.sum(g * y, axis=axis, keepdims=True))
+
+
+# The logarithm of softmax ------------------------------------------------------------------------
+
+
+def _log_softmax_step(axis: int, x: Any, out: Any) -> None:
+    np.subtract(x, maximum_of(x, axis, None, None, True), out)
+    powers = np.exp(out, scratch("powers", out.shape, out.dtype))
+    total = add_up(powers, axis, None, None, True)
+    np.subtract(out, np.log(total), out)
+
+
+def _log_softmax_body(s: Any, x: Any) -> Any:
+    shifted = s.subtract(x, s.max(x, "n"))
+    return s.subtract(shifted, s.log(s.sum(s.exp(shifted), "n")))
+
+
+def _log_softmax_of(row: list[float]) -> list[float]:
+    top = max(row, default=0.0)
+    total = top + math.log(math.fsum(math.exp(v - top) for v in row)) if row else 0.0
+    return [value - total for value in row]
+
+
+@_row_op(
+    _log_softmax_step,
+    _log_softmax_body,
+    1,
+    lambda: log_softmax,
+    vjp=(lambda g, y, x, axis: log_softmax_gradient(y, g, axis=axis),),
+    saves="y",
+    onnx=Onnx("LogSoftmax"),
+    reference=by_row(_log_softmax_of),
+)
+def log_softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
+    """The logarithm of softmax along an axis: x - logsumexp(x).
+
+    ``x`` is a real tensor of any shape with at least one axis. It neither overflows nor
+    gives log(0), where ``log(softmax(x))`` would. Raises ShapeError for an axis that does
+    not exist.
+
+    >>> ef.log_softmax(ef.tensor([1000.0, 0.0]))
+    Tensor([    0., -1000.], float32, cpu:0)
+    """
+    at = normalize_axis(axis, x.ndim)
+    if not x.size:
+        return xp.zeros(x.shape, dtype=x.dtype)
+    shifted = x - xp.max(x, axis=at, keepdims=True)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True))
+
+
+def _log_softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
+    np.exp(y, out)
+    np.multiply(out, add_up(g, axis, None, None, True), out)
+    np.subtract(g, out, out)
+
+
+def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
+    return s.subtract(g, s.multiply(s.exp(y), s.sum(g, "n")))
+
+
+@_row_op(
+    _log_softmax_gradient_step,
+    _log_softmax_gradient_body,
+    2,
+    lambda: log_softmax_gradient,
+    vjp=(
+        in_float32(lambda c, _, y, g, axis: -c * exp(y) * sum(g, axis=axis, keepdims=True)),
+        in_float32(lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True)),
+    ),
+    saves="y g",
+    onnx=Missing("exported as Exp, ReduceSum, Mul and Sub"),
+    reference=by_row(
+        lambda y, g: [b - math.exp(a) * math.fsum(g) for a, b in zip(y, g, strict=True)]
+    ),
+)
+def log_softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
+    """The gradient with respect to x of a log_softmax with result ``y``: g - exp(y) sum(g).
+
+    ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
+    ShapeError where the shapes differ.
+
+    >>> ef.grad(lambda x: ef.log_softmax(x)[0])(ef.tensor([0.0, 0.0]))
+    Tensor([ 0.5, -0.5], float32, cpu:0)
+    """
+    return g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True)
+
+
+# The logarithm of a sum of exponentials ----------------------------------------------------------
+
+
+def _logsumexp_body(s: Any, x: Any) -> Any:
+    top = s.max(x, "n")
+    # Of nothing but -inf, and of +inf, the differences would be NaN.
+    top = s.select(s.isfinite(top), top, 0.0)
+    return s.add(s.log(s.sum(s.exp(s.subtract(x, top)), "n")), top)
+
+
+def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    if generated.pays(array.size) and array.dtype.char in "fd":
+        return generated.reduced_rows(_logsumexp_body, axis, keepdims, array)
+    top = maximum_of(array, axis, None, None, True, -np.inf)
+    top = np.where(np.isfinite(top), top, 0).astype(array.dtype, copy=False)
+    powers = array - top
+    powers = np.exp(powers, powers if type(powers) is np.ndarray else None)
+    result = np.log(add_up(powers, axis, None, None, True)) + top
+    return result if keepdims else np.squeeze(result, axis)
+
+
+def _logsumexp_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    dtype = g.dtype
+    if dtype in NARROW:  # an error of half a unit of y would be that of all shares
+        x, g = astype(x, float32), astype(g, float32)
+        y = logsumexp(x, axis=axis, keepdims=keepdims)
+    y, g = expand_reduced(y, x, axis, keepdims), expand_reduced(g, x, axis, keepdims)
+    # Where y is -inf all of x is, and exp(x) is the right share: 0.
+    return astype(exp(x - where(isfinite(y), y, 0.0)) * g, dtype)
+
+
+def _logsumexp_of(row: list[float]) -> float:
+    top = max(row, default=-math.inf)
+    if math.isinf(top):
+        return top
+    return top + math.log(math.fsum(math.exp(value - top) for value in row))
+
+
+@reduction(
+    dtypes=FLOATS,
+    scalar=Rows(_logsumexp_body),
+    direct=lambda xp: _fast_logsumexp if xp is np else None,
+    overrides={"numpy": lambda xp, x, axis, keepdims: _fast_logsumexp(x, axis, keepdims)},
+    combine="logaddexp",
+    vjp=(_logsumexp_rule,),
+    saves="x y",
+    cost=exponentials,
+    onnx=Onnx("ReduceLogSumExp"),
+    samples=reduced(),
+    reference=along(_logsumexp_of),
+)
+def logsumexp(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The logarithm of the sum of exp(x) over axes, without overflow.
+
+    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
+    all axes; ``keepdims`` keeps reduced axes with size 1. Integers give float32. Of nothing,
+    and where all elements are -inf, it is -inf, with a gradient of 0. Raises ShapeError for
+    an axis that does not exist.
+
+    >>> ef.logsumexp(ef.tensor([[0.0, 0.0], [1000.0, -ef.inf]]), axis=1)
+    Tensor([6.9315e-01, 1.0000e+03], float32, cpu:0)
+    """
+    if x.size:
+        top = xp.max(x, axis=axis, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+    else:
+        top = 0 * xp.sum(x, axis=axis, keepdims=True)
+    result = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True)) + top
+    return result if keepdims else xp.reshape(result, xp.sum(x, axis=axis).shape)

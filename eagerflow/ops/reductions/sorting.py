@@ -1,0 +1,431 @@
+"""Sorting along an axis, the largest elements, and places in sorted values."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from eagerflow.dims import Dim
+from eagerflow.dtypes import BOOL, INTEGERS, REAL
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.library.rows import add_up, split_rows
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import make
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["argsort", "searchsorted", "sort", "top_k"]
+
+ORDERED = REAL | BOOL
+_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
+
+
+# Sorting -----------------------------------------------------------------------------------------
+
+
+def _backwards(at: int) -> tuple[slice, ...]:
+    return (*(slice(None),) * at, slice(None, None, -1))
+
+
+def _sort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    at = normalize_axis(axis, x.ndim)
+    if xp is not np:
+        return xp.sort(x, axis=at, descending=descending, stable=stable)
+    kind: Any = "stable" if stable and _distinguishable(x) else None
+    if not descending:
+        return np.sort(x, at, kind)
+    # Backwards before and after: equal elements keep their order.
+    flip = _backwards(at)
+    return np.sort(x[flip], at, kind)[flip]
+
+
+def _distinguishable(x: Any) -> bool:
+    """Whether some elements are equal and not the same, which takes the slower sort."""
+    return x.dtype.kind == "f" and bool(np.any(np.signbit(x) & (x == 0)))
+
+
+def _argsort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    at = normalize_axis(axis, x.ndim)
+    if xp is not np:
+        return xp.argsort(x, axis=at, descending=descending, stable=stable)
+    kind: Any = "stable" if stable else None
+    if not descending:
+        return np.argsort(x, at, kind)
+    flip = _backwards(at)
+    return (x.shape[at] - 1 - np.argsort(x[flip], at, kind))[flip]
+
+
+def _sort_spec(
+    x: TensorSpec, axis: int = -1, descending: bool = False, stable: bool = True
+) -> TensorSpec:
+    normalize_axis(axis, x.ndim)
+    for name, value in (("descending", descending), ("stable", stable)):
+        if type(value) is not bool:
+            raise DTypeError(f"{value!r} is not a bool", argument=name, expected="True or False")
+    return x
+
+
+def _unsorted(g: Any, y: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    places = argsort(x, axis=axis, descending=descending, stable=stable)
+    return scatter_along_axis(g, places, x.shape, axis)
+
+
+def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for shape, axis in (
+        ((5,), 0),
+        ((1,), -1),
+        ((0,), 0),
+        ((2, 3), -1),
+        ((3, 4), 0),
+        ((2, 3, 4), -2),
+    ):
+        for descending in (False, True):
+            x = _distinct(rng, dtype, shape)
+            found.append(Sample((x,), {"axis": axis, "descending": descending}))
+    x = _distinct(rng, dtype, (4, 6))
+    # The order of equal elements is free where it need not be stable.
+    found.append(Sample((x[::2, ::-1],), {"stable": dtype.kind in "bui"}))
+    found.append(Sample((x.T,), {"axis": 0, "descending": True}))
+    found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {}))
+    return found
+
+
+def _distinct(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Values that differ, since a difference quotient sees where two of them cross."""
+    if dtype.kind in "bui":
+        return make(rng, dtype, shape)
+    size = int(np.prod(shape))
+    return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
+
+
+def _sort_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": None}, ShapeError, "is not an axis"),
+        ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),
+        ErrorSample((x,), {"descending": "yes"}, DTypeError, "is not a bool"),
+    ]
+
+
+def _by_row(function: Callable[[list[Any], bool], list[Any]]) -> Callable[..., Any]:
+    def reference(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+        moved = np.moveaxis(x, axis, -1)
+        out = np.empty(moved.shape)
+        for at in np.ndindex(moved.shape[:-1]):
+            out[at] = function(moved[at].tolist(), descending)
+        return np.moveaxis(out, -1, axis)
+
+    return reference
+
+
+def _places(row: list[Any], descending: bool) -> list[int]:
+    return sorted(range(len(row)), key=row.__getitem__, reverse=descending)
+
+
+_SORT = {
+    "dtypes": ORDERED,
+    "split": split_rows,
+    "samples": _sort_samples,
+    "errors": _sort_errors,
+}
+
+
+def _batched(call: Callable[[], Any]) -> Callable[..., Any]:
+    def batch(args: Any, batched: Any, size: int, axis: int, **more: Any) -> Any:
+        (x,) = args
+        return call()(x, axis=normalize_axis(axis, x.ndim - 1) + 1, **more)
+
+    return batch
+
+
+@define(
+    "sorting",
+    _SORT
+    | {
+        "infer": _sort_spec,
+        "vjp": (_unsorted,),
+        "saves": "x",
+        "batch": _batched(lambda: sort),
+        "onnx": Missing("exported as TopK of all elements"),
+        "reference": _by_row(lambda row, descending: sorted(row, reverse=descending)),
+    },
+)
+def sort(
+    xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Any:
+    """The elements in order along an axis.
+
+    ``x`` is a real tensor with at least one axis; ``descending`` puts the largest first;
+    ``stable`` keeps the order of elements that are equal (0.0 and -0.0). NaN counts as
+    largest. Raises ShapeError for an axis that does not exist, DTypeError for complex
+    numbers.
+
+    >>> ef.sort(ef.tensor([3.0, 1.0, 2.0]), descending=True)
+    Tensor([3., 2., 1.], float32, cpu:0)
+    """
+    return _sort_kernel(xp, x, axis, descending, stable)
+
+
+@define(
+    "sorting",
+    _SORT
+    | {
+        "infer": lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
+        "vjp": _INDEX_RESULT,
+        "jvp": _INDEX_RESULT,
+        "batch": _batched(lambda: argsort),
+        "onnx": Missing("exported as TopK of all elements"),
+        "reference": _by_row(_places),
+    },
+)
+def argsort(
+    xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Any:
+    """The indices that bring the elements into order along an axis.
+
+    ``x`` is a real tensor with at least one axis; ``descending`` puts the largest first;
+    ``stable`` keeps the order of elements that are equal. NaN counts as largest. The result
+    is int64 and fits ``take_along_axis``. Raises ShapeError for an axis that does not exist,
+    DTypeError for complex numbers.
+
+    >>> ef.argsort(ef.tensor([3.0, 1.0, 2.0]))
+    Tensor([1, 2, 0], int64, cpu:0)
+    """
+    return _argsort_kernel(xp, x, axis, descending, stable)
+
+
+# The largest elements ----------------------------------------------------------------------------
+
+
+def _top_spec(x: TensorSpec, k: int, axis: int = -1) -> tuple[TensorSpec, TensorSpec]:
+    at = normalize_axis(axis, x.ndim)
+    size = x.shape[at]
+    known = not isinstance(size, Dim)
+    if type(k) is not int or k < 0 or (known and k > size):
+        raise ShapeError(
+            f"{k!r} elements cannot be taken",
+            argument="k",
+            expected=f"an integer from 0 to {size}" if known else "an integer of at least 0",
+        )
+    found = x.like((*x.shape[:at], k, *x.shape[at + 1 :]))
+    return found, found.like(dtype="int64")
+
+
+def _top_numpy(xp: Any, x: Any, k: int, axis: int) -> tuple[Any, Any]:
+    at = normalize_axis(axis, x.ndim)
+    rows = np.moveaxis(x, at, -1)
+    places = _top_places(rows, k) if 0 < k < rows.shape[-1] else _descending(rows)[..., :k]
+    values = np.take_along_axis(rows, places, -1)
+    return _moved_back(values, at), _moved_back(places, at)
+
+
+def _moved_back(rows: Any, at: int) -> Any:
+    return np.ascontiguousarray(np.moveaxis(rows, -1, at))
+
+
+def _descending(rows: Any) -> Any:
+    return _argsort_kernel(np, rows, -1, True, True)
+
+
+def _top_places(rows: Any, k: int) -> Any:
+    """Indices of the k largest: all above the k-th, and the first ones that equal it."""
+    size = rows.shape[-1]
+    if not rows.size or (rows.dtype.kind == "f" and np.isnan(rows).any()):
+        return _descending(rows)[..., :k]
+    bound = np.partition(rows, size - k, -1)[..., size - k, None]
+    above, equal = rows > bound, rows == bound
+    wanted = k - add_up(above, -1, None, None, True)
+    chosen = above | equal
+    if (add_up(equal, -1, None, None, True) > wanted).any():
+        chosen = above | (equal & (np.add.accumulate(equal, -1, np.int32) <= wanted))
+    places = np.nonzero(chosen)[-1].reshape(*rows.shape[:-1], k)
+    order = _descending(np.take_along_axis(rows, places, -1))
+    return np.take_along_axis(places, order, -1)
+
+
+def _top_rule(g: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any]:
+    return (scatter_along_axis(g[0], y[1], x.shape, axis),)
+
+
+def _top_tangent(tangents: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any, None]:
+    return take_along_axis(tangents[0], y[1], axis), None
+
+
+def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((_distinct(rng, dtype, shape),), {"k": k, "axis": axis})
+        for shape, k, axis in (
+            ((5,), 2, 0),
+            ((5,), 5, -1),
+            ((5,), 0, 0),
+            ((1,), 1, 0),
+            ((2, 4), 1, -1),
+            ((4, 2), 3, 0),
+            ((2, 3, 4), 2, 1),
+            ((0, 3), 2, 1),
+            ((0,), 0, 0),
+        )
+    ]
+    x = _distinct(rng, dtype, (4, 6))
+    found.append(Sample((x[::2, ::-1],), {"k": 3}))
+    found.append(Sample((x.T,), {"k": 4, "axis": 0}))
+    found.append(Sample((np.broadcast_to(x[:1], (2, 6)),), {"k": 2}))
+    return found
+
+
+def _top_reference(x: Any, k: int, axis: int) -> Any:
+    moved = np.moveaxis(x, axis, -1)
+    values, places = np.empty((*moved.shape[:-1], k)), np.empty((*moved.shape[:-1], k), np.int64)
+    for at in np.ndindex(moved.shape[:-1]):
+        row = moved[at].tolist()
+        places[at] = _places(row, True)[:k]
+        values[at] = [row[i] for i in places[at]]
+    return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis)
+
+
+@define(
+    "sorting",
+    {
+        "dtypes": ORDERED,
+        "outputs": 2,
+        "infer": _top_spec,
+        "vjp": _top_rule,
+        "jvp": _top_tangent,
+        "saves": "y",
+        "batch": lambda args, batched, size, k, axis: top_k(
+            args[0], k, axis=normalize_axis(axis, args[0].ndim - 1) + 1
+        ),
+        "overrides": {"numpy": _top_numpy},
+        "onnx": Onnx("TopK"),
+        "samples": _top_samples,
+        "errors": lambda rng: [
+            ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
+            ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
+            ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
+            ErrorSample((np.ones(3),), {"k": 1, "axis": 1}, ShapeError, "axis 1 does not exist"),
+        ],
+        "reference": _top_reference,
+    },
+)
+def top_k(xp: Any, x: Any, /, k: int, axis: int = -1) -> Any:
+    """The ``k`` largest elements along an axis, largest first, and their indices.
+
+    ``x`` is a real tensor with at least ``k`` elements along ``axis``. The results are
+    ``(values, indices)``; of equal elements the first come first; the indices are int64. NaN
+    counts as largest. Raises ShapeError where there are fewer than ``k`` elements.
+
+    >>> ef.top_k(ef.tensor([1.0, 5.0, 3.0, 5.0]), 3)
+    (Tensor([5., 5., 3.], float32, cpu:0), Tensor([1, 3, 2], int64, cpu:0))
+    """
+    at = normalize_axis(axis, x.ndim)
+    order = xp.argsort(x, axis=at, descending=True, stable=True)
+    places = order[(*(slice(None),) * at, slice(0, k), ...)]
+    return xp.take_along_axis(x, places, axis=at), places
+
+
+# Places in sorted values -------------------------------------------------------------------------
+
+
+def _places_spec(
+    x1: TensorSpec, x2: TensorSpec, sorter: TensorSpec | None = None, side: str = "left"
+) -> TensorSpec:
+    if x1.ndim != 1:
+        raise ShapeError(
+            f"x1 has {x1.ndim} axes", argument="x1", expected="one axis of sorted values"
+        )
+    if sorter is not None and sorter.shape != x1.shape:
+        raise ShapeError("sorter has another shape than x1", argument="sorter")
+    if side not in ("left", "right"):
+        raise ShapeError(f"{side!r} is not a side", argument="side", expected="'left' or 'right'")
+    return x2.like(dtype="int64")
+
+
+def _batched_places(args: Any, batched: Any, size: int, side: str) -> Any:
+    x1, x2, sorter = args
+    if not batched[0] and not (sorter is not None and batched[2]):
+        return searchsorted(x1, x2, sorter, side=side)
+    # Different sorted values for each example: count those that come before.
+    x1 = x1 if batched[0] else x1.reshape((1, *x1.shape))
+    if sorter is not None:
+        x1 = take_along_axis(x1, sorter if batched[2] else sorter.reshape((1, *sorter.shape)), 1)
+    x2 = x2 if batched[1] else x2.reshape((1, *x2.shape))
+    values = x1.reshape((x1.shape[0], *(1,) * (x2.ndim - 1), x1.shape[1]))
+    points = x2.reshape((*x2.shape, 1))
+    return sum(values < points if side == "left" else values <= points, axis=-1)
+
+
+def _places_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = []
+    for n, shape in ((5, (3,)), (5, ()), (1, (2, 2)), (0, (2,)), (4, (0, 2)), (6, (2, 3))):
+        for side in ("left", "right"):
+            x1 = np.sort(make(rng, dtype, (n,)))
+            found.append(Sample((x1, make(rng, dtype, shape)), {"side": side}))
+    x1 = np.sort(make(rng, dtype, (6,)))
+    backwards = np.arange(6)[::-1]
+    found.append(Sample((x1[::-1], np.repeat(x1[::2], 2), backwards), {"side": "right"}))
+    found.append(Sample((x1, x1[::-1].reshape(2, 3).T), {}))
+    return found
+
+
+def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any:
+    values = (x1 if sorter is None else x1[sorter]).tolist()
+    find = bisect.bisect_left if side == "left" else bisect.bisect_right
+    found = [find(values, point) for point in x2.ravel().tolist()]
+    return np.array(found, np.int64).reshape(x2.shape)
+
+
+def _check_sorter(xp: Any, sorter: Any) -> None:
+    size = sorter.shape[0]
+    if size and (int(xp.min(sorter)) < 0 or int(xp.max(sorter)) >= size):
+        raise ShapeError(
+            "sorter holds indices that x1 does not have",
+            argument="sorter",
+            expected="the result of ef.argsort(x1)",
+        )
+
+
+@define(
+    "sorting",
+    {
+        "dtypes": (ORDERED, ORDERED, INTEGERS),
+        "together": (0, 1),
+        "infer": _places_spec,
+        "vjp": _INDEX_RESULT,
+        "jvp": _INDEX_RESULT,
+        "batch": _batched_places,
+        "split": Missing("x1 may not be cut, and x2 is small"),
+        "samples": _places_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
+            ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
+            ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
+            ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
+        ],
+        "reference": _places_reference,
+    },
+)
+def searchsorted(
+    xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"
+) -> Any:
+    """Where values would have to be put to keep sorted values in order.
+
+    ``x1`` is a tensor with one axis in ascending order, or brought into it by the indices in
+    ``sorter``; ``x2`` holds the values and has any shape. ``side`` says which place among
+    equal ones: ``"left"`` of them or ``"right"``. The result is int64. Raises ShapeError
+    where ``x1`` does not have one axis.
+
+    >>> ef.searchsorted(ef.tensor([1.0, 2.0, 4.0]), ef.tensor([2.0, 9.0]))
+    Tensor([1, 3], int64, cpu:0)
+    """
+    if sorter is not None:
+        _check_sorter(xp, sorter)
+        x1 = xp.take(x1, sorter, axis=0)
+    return xp.searchsorted(x1, x2, side=side)

@@ -1,0 +1,236 @@
+"""Mean, variance and standard deviation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import FLOATS, INEXACT
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.library.rows import add_up
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes
+from eagerflow.ops.creation.filled import ones
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import Rows, expand_reduced, reduction
+from eagerflow.ops.reductions.sums import along, sum
+from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.spec import normalize_axes
+
+__all__ = ["mean", "std", "var"]
+
+
+def reduced_count(x: Any, axis: Any) -> Any:
+    """Number of elements in each reduced group: an integer, or a tensor where it is symbolic."""
+    sizes = [x.shape[i] for i in normalize_axes(axis, x.ndim)]
+    count = product(sizes)
+    return count if isinstance(count, int) else sum(ones((count,), x.dtype, str(x.device)))
+
+
+# Mean --------------------------------------------------------------------------------------------
+
+
+def _fast_mean(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    # np.mean does the same after several microseconds of preparations.
+    total = add_up(array, axis, None, None, keepdims)
+    return total / (array.size / (total.size or 1))
+
+
+def _mean_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    share = expand_reduced(g, x, axis, keepdims) / reduced_count(x, axis)
+    return broadcast_to(share, x.shape)
+
+
+def _mean_of(row: list[Any]) -> Any:
+    if not row:
+        return math.nan
+    if isinstance(row[0], complex):
+        return complex(_mean_of([z.real for z in row]), _mean_of([z.imag for z in row]))
+    return math.fsum(row) / len(row)
+
+
+@reduction(
+    dtypes=INEXACT,
+    scalar=Rows(lambda s, x: s.mean(x, "n"), columns=True),
+    direct=lambda xp: _fast_mean if xp is np else None,
+    overrides={"numpy": lambda xp, x, axis, keepdims: _fast_mean(x, axis, keepdims)},
+    vjp=(_mean_rule,),
+    jvp="linear",
+    onnx=Onnx("ReduceMean"),
+    samples=reduced(),
+    reference=along(_mean_of),
+)
+def mean(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Arithmetic mean of the elements over axes.
+
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools give float32. The
+    mean of nothing is NaN. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.mean(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    Tensor([2., 3.], float32, cpu:0)
+    """
+    total = xp.sum(x, axis=axis, keepdims=keepdims)
+    return total / (x.size / (total.size or 1))
+
+
+# Variance and standard deviation -----------------------------------------------------------------
+
+
+def _fast_var(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+    _check_correction(correction)
+    center = add_up(array, axis, None, None, True)
+    count = array.size / (center.size or 1)
+    deviation = array - center / count
+    squares = np.square(deviation, deviation if type(deviation) is np.ndarray else None)
+    total = add_up(squares, axis, None, None, keepdims)
+    # A Python float keeps float32; as an array operand it does not trip over 0.
+    return total / np.asarray(max(count - correction, 0.0), total.dtype)
+
+
+def _fast_std(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
+    return np.sqrt(_fast_var(array, axis, keepdims, correction))
+
+
+def _var(xp: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+    _check_correction(correction)
+    center = xp.mean(x, axis=axis, keepdims=True)
+    deviation = x - center
+    total = xp.sum(deviation * deviation, axis=axis, keepdims=keepdims)
+    return total / xp.asarray(max(x.size / (center.size or 1) - correction, 0.0), dtype=x.dtype)
+
+
+def _var_body(s: Any, x: Any, correction: float) -> Any:
+    squares = s.square(s.subtract(x, s.mean(x, "n")))
+    if correction == 0:
+        return s.mean(squares, "n")
+    free = s.maximum(s.subtract(s.extent("n", x.dtype), float(correction)), 0.0)
+    return s.divide(s.sum(squares, "n"), free)
+
+
+def _std_body(s: Any, x: Any, correction: float) -> Any:
+    return s.sqrt(_var_body(s, x, correction))
+
+
+def _check_correction(correction: Any) -> None:
+    if type(correction) not in (int, float):
+        raise DTypeError(
+            f"{correction!r} is not a number",
+            argument="correction",
+            expected="a Python number: 0 for a population, 1 for a sample",
+        )
+
+
+def _free(x: Any, axis: Any, correction: float) -> Any:
+    """What a sum of squared deviations is divided by."""
+    return reduced_count(x, axis) - correction
+
+
+def _var_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+    g = expand_reduced(g, x, axis, keepdims)
+    return (x - mean(x, axis=axis, keepdims=True)) * (g * 2 / _free(x, axis, correction))
+
+
+def _std_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+    g, y = expand_reduced(g, x, axis, keepdims), expand_reduced(y, x, axis, keepdims)
+    # Of a constant, y and all deviations are 0, and any divisor makes the gradient 0.
+    divisor = (y + (y == 0).astype(y.dtype)) * _free(x, axis, correction)
+    return (x - mean(x, axis=axis, keepdims=True)) * (g / divisor)
+
+
+def _spread_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        s
+        for s in reduced(empty=False)(rng, dtype)
+        if s.args[0].ndim and s.attributes.get("axis") != ()  # no kink at a spread of 0
+    ]
+    x = make(rng, dtype, (3, 4))
+    found.append(Sample((x,), {"axis": 1, "correction": 1}))
+    found.append(Sample((x,), {"axis": 0, "correction": 0.5, "keepdims": True}))
+    return found
+
+
+def _spread(function: Callable[..., Any], **facts: Any) -> Any:
+    """A measure of spread over axes; ``function`` computes it with NumPy."""
+
+    def of_row(row: list[float], correction: float) -> float:
+        center = math.fsum(row) / len(row) if row else 0.0
+        squares = math.fsum((value - center) ** 2 for value in row)
+        free = len(row) - correction
+        variance = squares / free if free > 0 else math.nan
+        return math.sqrt(variance) if function is _fast_std else variance
+
+    def reference(x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+        return along(lambda row: of_row(row, correction))(x, axis, keepdims)
+
+    def errors(rng: Any) -> list[ErrorSample]:
+        x = rng.standard_normal((2, 3))
+        return [
+            ErrorSample(("a string",), {}, DTypeError, "str"),
+            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((x,), {"axis": (1, -1)}, ShapeError, "repeat"),
+            ErrorSample((x,), {"correction": "one"}, DTypeError, "is not a number"),
+            ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),
+        ]
+
+    return reduction(
+        dtypes=FLOATS,
+        scalar=Rows(_std_body if function is _fast_std else _var_body),
+        direct=lambda xp: function if xp is np else None,
+        overrides={"numpy": lambda xp, x, **attributes: function(x, **attributes)},
+        samples=_spread_samples,
+        errors=errors,
+        reference=reference,
+        **facts,
+    )
+
+
+@_spread(
+    _fast_var,
+    vjp=(in_float32(_var_rule),),
+    saves="x",
+    onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
+)
+def var(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
+) -> Any:
+    """Variance of the elements over axes.
+
+    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
+    all axes; ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations is
+    divided by the number of elements less ``correction``: 0 for a population, 1 for a sample.
+    Integers and bools give float32. Raises ShapeError for an axis that does not exist,
+    DTypeError for complex numbers.
+
+    >>> ef.var(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
+    Tensor([1., 4.], float32, cpu:0)
+    """
+    return _var(xp, x, axis, keepdims, correction)
+
+
+@_spread(
+    _fast_std,
+    vjp=(in_float32(_std_rule),),
+    saves="x y",
+    onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
+)
+def std(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
+) -> Any:
+    """Standard deviation of the elements over axes: the square root of their variance.
+
+    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
+    all axes; ``keepdims`` keeps reduced axes with size 1; ``correction`` is 0 for a population
+    and 1 for a sample, as in ``var``. Integers and bools give float32. The gradient is 0 where
+    all elements are equal. Raises ShapeError for an axis that does not exist, DTypeError for
+    complex numbers.
+
+    >>> ef.std(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return xp.sqrt(_var(xp, x, axis, keepdims, correction))

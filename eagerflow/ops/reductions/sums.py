@@ -1,0 +1,440 @@
+"""Reductions: sum and its relatives, and where the largest element is."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import product
+from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD
+from eagerflow.errors import ShapeError
+from eagerflow.library.rows import add_up
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.ops.attributes import Axes, Axis, DTypeLike
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.reductions.accumulation import (
+    accumulator,
+    cast_first,
+    conjugate,
+    part_of,
+    wide_dtype,
+)
+from eagerflow.ops.reductions.cumulative import cumulative_prod
+from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "max",
+    "min",
+    "prod",
+    "sum",
+]
+
+_BOOL_RESULT = Missing("the result is true or false, which does not change smoothly")
+_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
+_COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
+
+
+def reduce_with(name: str) -> Callable[[Any], Any]:
+    """The hot path of most reductions: the ufunc's, over all axes unless told otherwise.
+
+    Were ``dtype`` handed through, NumPy would accumulate in it: 5,000 ones in bfloat16 make
+    256. The TypeError sends such calls the long way, through ``cast_first``.
+    """
+
+    def direct(xp: Any) -> Any:
+        reduce = getattr(xp, name).reduce
+
+        def reduce_array(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+            return reduce(array, axis, None, None, keepdims)
+
+        return reduce_array
+
+    return direct
+
+
+def along(function: Any, dtype: Any = None) -> Any:
+    """A reference that applies ``function`` of a list of Python numbers to each reduced row."""
+
+    def reference(x: Any, axis: Any, keepdims: bool, **more: Any) -> Any:
+        axes = normalize_axes(axis, x.ndim)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        rows = x.transpose(kept + list(axes)).reshape(
+            *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)
+        )
+        out = np.empty(rows.shape[:-1], object)
+        for at in np.ndindex(out.shape):
+            out[at] = function(rows[at].tolist())
+        if keepdims:
+            out = out.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+        found = np.result_type(*out.ravel().tolist()) if out.size else x.dtype
+        return out.astype(more.get("dtype") or dtype or found)
+
+    return reference
+
+
+# Sums and products -------------------------------------------------------------------------------
+
+
+def reduced_with_dtype(low: float = -2, high: float = 2) -> Any:
+    """Samples of a reduction that has ``dtype``."""
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = reduced(low, high)(rng, dtype)
+        wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
+        x = make(rng, dtype, (2, 3), low, high)
+        return [*found, Sample((x,), {"axis": 0, "dtype": wide}), Sample((x,), {"dtype": wide})]
+
+    return samples
+
+
+def _wide(s: Any, x: Any, dtype: Any = None) -> Any:
+    """A value of a region in the dtype that its sum has."""
+    wide = dtype if dtype in INTEGERS else wide_dtype(np.dtype(x.dtype))
+    return x if wide.name == x.dtype else s.convert(x, wide.name)
+
+
+def _sum_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.any(x, "n") if dtype in BOOL else s.sum(_wide(s, x, dtype), "n")
+
+
+def _product_body(s: Any, x: Any, dtype: Any = None) -> Any:
+    return s.all(x, "n") if dtype in BOOL else s.product(_wide(s, x, dtype), "n")
+
+
+@reduction(
+    dtypes=STANDARD,
+    result=wide_dtype,
+    combine="add",
+    scalar=Rows(_sum_body, columns=True),
+    direct=reduce_with("add"),
+    arrange=cast_first,
+    vjp=(
+        lambda g, y, x, axis, keepdims, dtype: broadcast_to(
+            expand_reduced(g, x, axis, keepdims), x.shape
+        ),
+    ),
+    jvp="linear",
+    onnx=Onnx("ReduceSum"),
+    samples=reduced_with_dtype(),
+    reference=along(builtins.sum),
+)
+def sum(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
+    """Sum of the elements over axes.
+
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are summed in 64
+    bits; with ``dtype`` the elements are cast to it first, and bools added as ``or`` does. The
+    sum of nothing is 0. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.sum(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=-1, keepdims=True)
+    Tensor([[3.],
+            [7.]], shape=(2, 1), float32, cpu:0)
+    """
+    return xp.sum(x, axis=axis, dtype=accumulator(dtype), keepdims=keepdims)
+
+
+def _prod_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
+    """The product of all other elements, from both sides, so that zeros need no division."""
+    axes = normalize_axes(axis, x.ndim)
+    g = expand_reduced(g, x, axis, keepdims)
+    if len(axes) == 1:
+        return g * _product_of_others(x, axes[0])
+    kept = [i for i in range(x.ndim) if i not in axes]
+    order = (*kept, *axes)
+    moved = permute_dims(x, order)
+    rows = moved.reshape((*(x.shape[i] for i in kept), product(x.shape[i] for i in axes)))
+    others = _product_of_others(rows, len(kept)).reshape(moved.shape)
+    back = tuple(order.index(i) for i in range(x.ndim))
+    return g * permute_dims(others, back)
+
+
+def _product_of_others(x: Any, axis: int) -> Any:
+    before = cumulative_prod(x, axis=axis, include_initial=True)
+    after = cumulative_prod(x, axis=axis, include_initial=True, reverse=True)
+    return conjugate(part_of(before, axis, None, -1) * part_of(after, axis, 1, None))
+
+
+@reduction(
+    dtypes=STANDARD,
+    result=wide_dtype,
+    combine="multiply",
+    scalar=Rows(_product_body, columns=True),
+    direct=reduce_with("multiply"),
+    arrange=cast_first,
+    vjp=(in_float32(_prod_rule),),
+    saves="x",
+    onnx=Onnx("ReduceProd"),
+    samples=reduced_with_dtype(),
+    reference=along(math.prod),
+)
+def prod(
+    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
+) -> Any:
+    """Product of the elements over axes.
+
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. Integers and bools are multiplied in
+    64 bits and wrap around; with ``dtype`` the elements are cast to it first. The product
+    of nothing is 1. Gradients are right where elements are zero. Raises ShapeError for an
+    axis that does not exist.
+
+    >>> ef.prod(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    Tensor([3., 8.], float32, cpu:0)
+    """
+    return xp.prod(x, axis=axis, dtype=accumulator(dtype), keepdims=keepdims)
+
+
+# Extremes ----------------------------------------------------------------------------------------
+
+
+def _shared_by_ties(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    """The gradient in equal shares to all elements that are the extreme one."""
+    hits = (x == expand_reduced(y, x, axis, keepdims)).astype(g.dtype)
+    share = expand_reduced(g, x, axis, keepdims) / sum(hits, axis=axis, keepdims=True)
+    return hits * share
+
+
+def _extreme(name: str, onnx: str, reference: Any) -> Any:
+    instruction = name[:3]
+    return reduction(
+        dtypes=REAL | BOOL,
+        combine=name,
+        scalar=Rows(lambda s, x: getattr(s, instruction)(x, "n"), columns=True),
+        empty=False,
+        trusted=True,  # the library refuses empty axes, and infer then explains
+        direct=reduce_with(name),
+        vjp=(_shared_by_ties,),
+        saves="x y",
+        onnx=Onnx(onnx),
+        samples=_extreme_samples,
+        errors=_extreme_errors,
+        reference=along(reference),
+    )
+
+
+def _extreme_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = reduced(empty=False)(rng, dtype)
+    if dtype.kind not in "biu":  # distinct values, since a difference quotient sees the ties
+        count = [np.linspace(-2, 2, s.args[0].size or 1) for s in found]
+        found = [
+            Sample(
+                (rng.permutation(c)[: s.args[0].size].reshape(s.args[0].shape).astype(dtype),),
+                s.attributes,
+            )
+            for c, s in zip(count, found, strict=True)
+        ]
+    return found
+
+
+def _extreme_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": (0, -2)}, ShapeError, "repeat"),
+        ErrorSample((x[:, :0],), {"axis": 1}, ShapeError, "nothing to reduce"),
+    ]
+
+
+@_extreme("maximum", "ReduceMax", builtins.max)
+def max(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The largest element over axes; NaN where there is one.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Equal largest elements share the gradient.
+    Raises ShapeError where a reduced axis has size 0, DTypeError for complex numbers.
+
+    >>> ef.max(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
+    Tensor([5., 3.], float32, cpu:0)
+    """
+    return xp.max(x, axis=axis, keepdims=keepdims)
+
+
+@_extreme("minimum", "ReduceMin", builtins.min)
+def min(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The smallest element over axes; NaN where there is one.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Equal smallest elements share the gradient.
+    Raises ShapeError where a reduced axis has size 0, DTypeError for complex numbers.
+
+    >>> ef.min(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return xp.min(x, axis=axis, keepdims=keepdims)
+
+
+# True and false ----------------------------------------------------------------------------------
+
+
+def _truth(s: Any, x: Any) -> Any:
+    return x if x.dtype == "bool" else s.not_equal(x, 0)
+
+
+def _logical(ufunc: str, reference: Any) -> Any:
+    instruction = {"logical_or": "any", "logical_and": "all"}[ufunc]
+    return reduction(
+        dtypes=STANDARD,
+        result="bool",
+        combine=ufunc,
+        scalar=Rows(lambda s, x: getattr(s, instruction)(_truth(s, x), "n"), columns=True),
+        direct=reduce_with(ufunc),
+        vjp=_BOOL_RESULT,
+        jvp=_BOOL_RESULT,
+        onnx=Missing("exported as Cast and ReduceMax or ReduceMin"),
+        samples=reduced(-1, 1),
+        reference=along(reference, "bool"),
+    )
+
+
+@_logical("logical_or", builtins.any)
+def any(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Whether any element over axes is true, which is: not zero.
+
+    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. Of nothing, none is true; NaN is not
+    zero. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.any(ef.tensor([[True, False], [False, False]]), axis=1)
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return xp.any(x, axis=axis, keepdims=keepdims)
+
+
+@_logical("logical_and", builtins.all)
+def all(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Whether all elements over axes are true, which is: not zero.
+
+    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. Of nothing, all are true; NaN is not
+    zero. Raises ShapeError for an axis that does not exist.
+
+    >>> ef.all(ef.tensor([[True, True], [False, True]]), axis=1)
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return xp.all(x, axis=axis, keepdims=keepdims)
+
+
+def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    # The sum of a comparison: np.count_nonzero does this too where there is an axis.
+    return add_up(array != 0, axis, None, None, keepdims)
+
+
+@reduction(
+    dtypes=STANDARD,
+    result="int64",
+    combine="add",
+    scalar=Rows(lambda s, x: s.sum(_wide(s, _truth(s, x)), "n"), columns=True),
+    direct=lambda xp: _count if xp is np else None,
+    vjp=_COUNT_RESULT,
+    jvp=_COUNT_RESULT,
+    onnx=Missing("exported as Equal, Not, Cast and ReduceSum"),
+    samples=reduced(-1, 1),
+    reference=along(lambda row: len(row) - row.count(0), "int64"),
+)
+def count_nonzero(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Number of elements over axes that are not zero.
+
+    ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
+    axes; ``keepdims`` keeps reduced axes with size 1. The result is int64. Raises ShapeError
+    for an axis that does not exist.
+
+    >>> ef.count_nonzero(ef.tensor([[1, 0, 2], [0, 0, 0]]), axis=1)
+    Tensor([2, 0], int64, cpu:0)
+    """
+    return xp.sum(x != 0, axis=axis, keepdims=keepdims)
+
+
+# Where the extremes are --------------------------------------------------------------------------
+
+
+def _index_spec(x: TensorSpec, axis: Any = None, keepdims: bool = False) -> TensorSpec:
+    at = None if axis is None else normalize_axis(axis, x.ndim)
+    axes = normalize_axes(at, x.ndim)
+    if builtins.any(x.shape[i] == 0 for i in axes):
+        raise ShapeError(
+            "nothing to search: an axis has size 0", argument="x", expected="non-empty axes"
+        )
+    return x.like(reduced_shape(x.shape, at, keepdims), "int64")
+
+
+def _batched_index(call: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    if axis is not None:
+        return call(x, axis=normalize_axis(axis, x.ndim - 1) + 1, keepdims=keepdims)
+    rows = call(x.reshape((x.shape[0], product(x.shape[1:]))), axis=1)
+    return rows.reshape((x.shape[0], *(1,) * (x.ndim - 1))) if keepdims else rows
+
+
+def _index_samples(rng: Any, dtype: Any) -> list[Sample]:
+    return [s for s in _extreme_samples(rng, dtype) if type(s.attributes.get("axis")) is not tuple]
+
+
+def _index_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        *refused_objects(rng),
+        ErrorSample((x,), {"axis": -3}, ShapeError, "axis -3 does not exist"),
+        ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
+        ErrorSample((x[:0],), {}, ShapeError, "nothing to search"),
+    ]
+
+
+def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
+    return reduction(
+        dtypes=REAL | BOOL,
+        infer=_index_spec,
+        trusted=True,
+        direct=lambda xp: getattr(xp.ndarray, name),
+        vjp=_INDEX_RESULT,
+        jvp=_INDEX_RESULT,
+        batch=lambda args, batched, size, **more: _batched_index(_ARGS[name], args[0], **more),
+        onnx=Onnx(onnx),
+        samples=_index_samples,
+        errors=_index_errors,
+        reference=along(lambda row: row.index(reference(row)), "int64"),
+    )
+
+
+@_arg_extreme("argmax", "ArgMax", builtins.max)
+def argmax(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Index of the largest element along an axis, the first of equal ones.
+
+    ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
+    row-major order; ``keepdims`` keeps the reduced axes with size 1. The result is int64; a
+    NaN counts as largest. Raises ShapeError where there is nothing to search.
+
+    >>> ef.argmax(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
+    Tensor([1, 0], int64, cpu:0)
+    """
+    return xp.argmax(x, axis=axis, keepdims=keepdims)
+
+
+@_arg_extreme("argmin", "ArgMin", builtins.min)
+def argmin(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Index of the smallest element along an axis, the first of equal ones.
+
+    ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
+    row-major order; ``keepdims`` keeps the reduced axes with size 1. The result is int64; a
+    NaN counts as smallest. Raises ShapeError where there is nothing to search.
+
+    >>> ef.argmin(ef.tensor([[1.0, 5.0], [3.0, 2.0]]), axis=1)
+    Tensor([0, 1], int64, cpu:0)
+    """
+    return xp.argmin(x, axis=axis, keepdims=keepdims)
+
+
+_ARGS = {"argmax": argmax, "argmin": argmin}

@@ -1,0 +1,1 @@
+"""Ops that change shape or order, join, pad and repeat."""

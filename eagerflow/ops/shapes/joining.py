@@ -1,0 +1,457 @@
+"""Ops that join tensors and take them apart."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import Dim, product
+from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axis, Sizes
+from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.indexing.indices import ALL, refuse_none
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import broadcast_to, no_work, reshape, sized
+from eagerflow.spec import TensorSpec, normalize_axis
+
+__all__ = ["concat", "split", "stack", "unstack"]
+
+ANY = STANDARD | FLOAT8
+
+
+def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:
+    """``f([a, b], axis)`` as ``f(a, b, axis=axis)``, which is the recorded form."""
+    if "arrays" in named and not args:
+        args = (named.pop("arrays"),)
+    if args and isinstance(args[0], list | tuple):
+        if len(args) > 1:
+            named = {"axis": args[1], **named}
+        args = tuple(args[0])
+    for x in args:
+        refuse_none(op, arrays=x)
+    return args, named
+
+
+def _whole(args: Any, batched: Any, size: Any) -> list[Any]:
+    """All arguments with the batch axis in front."""
+    return [
+        x if flag else broadcast_to(x, (size, *x.shape))
+        for x, flag in zip(args, batched, strict=True)
+    ]
+
+
+def _at_least_one(arrays: Any) -> None:
+    if not arrays:
+        raise ShapeError(
+            "there is nothing to join",
+            argument="arrays",
+            received="an empty list",
+            expected="a list of at least one tensor",
+        )
+
+
+def _list_errors(rng: Any) -> list[ErrorSample]:
+    a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 4))
+    return [
+        ErrorSample(([],), {}, ShapeError, "nothing to join"),
+        ErrorSample(([a, b],), {"axis": 0}, ShapeError, "differ"),
+        ErrorSample(([a, a],), {"axis": 4}, ShapeError, "axis 4 does not exist"),
+        ErrorSample(([a, "b"],), {"axis": 0}, DTypeError, "str"),
+    ]
+
+
+# Joining ------------------------------------------------------------------------------------------
+
+
+def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
+    _at_least_one(arrays)
+    first = arrays[0]
+    if axis is None:
+        return first.like(sized((total(a.size for a in arrays),), "arrays"))
+    at = normalize_axis(axis, first.ndim)
+    rest = (*first.shape[:at], *first.shape[at + 1 :])
+    for i, a in enumerate(arrays):
+        if a.ndim != first.ndim or (*a.shape[:at], *a.shape[at + 1 :]) != rest:
+            raise ShapeError(
+                f"the shapes differ in more than axis {at}",
+                argument=f"arrays[{i}]",
+                expected=f"{first.ndim} axes with the sizes of arrays[0], except for axis {at}",
+            )
+    length = total(a.shape[at] for a in arrays)
+    return first.like(sized((*first.shape[:at], length, *first.shape[at + 1 :]), "arrays"))
+
+
+def total(sizes: Any) -> Any:
+    """The sum of sizes, which may be symbolic."""
+    length: Any = 0
+    for size in sizes:
+        length = length + size
+    return length
+
+
+def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
+    if len(arrays) == 1:
+        return (reshape(g, arrays[0].shape),)
+    sizes = [a.size if axis is None else a.shape[axis] for a in arrays]
+    ends = tuple(accumulate(sizes[:-1]))
+    parts = split(g, ends, 0 if axis is None else axis)
+    return tuple(
+        reshape(part, a.shape) if axis is None else part
+        for part, a in zip(parts, arrays, strict=True)
+    )
+
+
+def _batched_concat(args: Any, batched: Any, size: Any, axis: Any) -> Any:
+    whole = _whole(args, batched, size)
+    if axis is None:
+        return concat(*(reshape(x, (size, product(x.shape[1:]))) for x in whole), axis=1)
+    return concat(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
+
+
+def _concat_split(*arrays: TensorSpec, axis: Any) -> list[Split]:
+    if axis is None:
+        return []
+    at = normalize_axis(axis, arrays[0].ndim)
+    return [Split((i,) * len(arrays), i) for i in range(arrays[0].ndim) if i != at]
+
+
+def _joined(*arrays: Any, axis: Any) -> Any:
+    """Concatenation row by row, as lists."""
+    if axis is None:
+        return np.array([v for a in arrays for v in a.ravel()], arrays[0].dtype)
+    rows = [row for a in arrays for row in np.moveaxis(a, axis, 0)]
+    rest = np.moveaxis(arrays[0], axis, 0).shape[1:]
+    whole = np.array(rows, arrays[0].dtype).reshape(len(rows), *rest)
+    return np.moveaxis(whole, 0, axis)
+
+
+def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
+    def of(axis: Any, *shapes: Any) -> Sample:
+        return Sample(tuple(make(rng, dtype, shape) for shape in shapes), {"axis": axis})
+
+    base = make(rng, dtype, (4, 6))
+    return [
+        of(0, (3,)),
+        of(0, (3,), (2,)),
+        of(-1, (3,), (0,), (2,)),
+        of(0, (2, 3), (1, 3)),
+        of(1, (2, 3), (2, 1)),
+        of(-2, (2, 3), (1, 3), (2, 3)),
+        of(None, (2, 3), (2,)),
+        of(None, (), (2,)),
+        of(1, (0, 2), (0, 3)),
+        of(2, (2, 1, 3), (2, 1, 1)),
+        Sample((base.T, base[::2, ::-1].T), {"axis": 1}),
+        Sample((np.broadcast_to(base[0], (2, 6)), base), {"axis": 0}),
+    ]
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "arrange": partial(_arrange_list, "concat"),
+        "infer": _concat_spec,
+        "trusted": True,
+        "vjp": _concat_back,
+        "jvp": "linear",
+        "batch": _batched_concat,
+        "split": _concat_split,
+        "onnx": Onnx("Concat"),
+        "samples": _concat_samples,
+        "errors": _list_errors,
+        "reference": _joined,
+    },
+)
+def concat(xp: Any, /, *arrays: Any, axis: Axis = 0) -> Any:
+    """Tensors one after another along an axis that they have.
+
+    ``arrays`` is a list or tuple of tensors whose shapes agree in all other axes; dtypes are
+    promoted together. ``axis=None`` flattens them first. Raises ShapeError where the shapes
+    do not fit.
+
+    >>> ef.concat([ef.tensor([1, 2]), ef.tensor([3])])
+    Tensor([1, 2, 3], int64, cpu:0)
+    """
+    return xp.concat(arrays, axis=axis)
+
+
+def _stack_spec(*arrays: TensorSpec, axis: int = 0) -> TensorSpec:
+    _at_least_one(arrays)
+    first = arrays[0]
+    at = normalize_axis(axis, first.ndim + 1)
+    for i, a in enumerate(arrays):
+        if a.shape != first.shape:
+            raise ShapeError(
+                "the shapes differ",
+                argument=f"arrays[{i}]",
+                expected=f"shape {first.shape}, like arrays[0]",
+                hint="ef.concat along an axis",
+            )
+    return first.like(sized((*first.shape[:at], len(arrays), *first.shape[at:]), "arrays"))
+
+
+def _batched_stack(args: Any, batched: Any, size: Any, axis: int) -> Any:
+    whole = _whole(args, batched, size)
+    return stack(*whole, axis=normalize_axis(axis, whole[0].ndim) + 1)
+
+
+def _stack_split(*arrays: TensorSpec, axis: int) -> list[Split]:
+    at = normalize_axis(axis, arrays[0].ndim + 1)
+    return [Split((i,) * len(arrays), i + (i >= at)) for i in range(arrays[0].ndim)]
+
+
+def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample(tuple(make(rng, dtype, shape) for _ in range(count)), {"axis": axis})
+        for shape, count, axis in (
+            ((), 1, 0),
+            ((), 3, -1),
+            ((3,), 1, 0),
+            ((3,), 2, 0),
+            ((3,), 2, 1),
+            ((2, 3), 3, -1),
+            ((2, 3), 2, 1),
+            ((2, 3), 2, -3),
+            ((0, 2), 2, 1),
+            ((1, 2, 1), 2, 2),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2], base[:, ::2].T), {"axis": 1}))
+    found.append(Sample((np.broadcast_to(base[0], (4, 6)), base), {"axis": 0}))
+    return found
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "arrange": partial(_arrange_list, "stack"),
+        "infer": _stack_spec,
+        "trusted": True,
+        "vjp": lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
+        "jvp": "linear",
+        "batch": _batched_stack,
+        "split": _stack_split,
+        "onnx": Missing("exported as Unsqueeze and Concat"),
+        "samples": _stack_samples,
+        "errors": _list_errors,
+        "reference": lambda *arrays, axis: np.moveaxis(
+            np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
+                len(arrays), *arrays[0].shape
+            ),
+            0,
+            axis,
+        ),
+    },
+)
+def stack(xp: Any, /, *arrays: Any, axis: int = 0) -> Any:
+    """Tensors of one shape along a new axis.
+
+    ``arrays`` is a list or tuple of tensors, ``axis`` the place of the new axis in the
+    result; dtypes are promoted together. Raises ShapeError where the shapes differ.
+
+    >>> ef.stack([ef.zeros(3), ef.ones(3)], axis=-1).shape
+    (3, 2)
+    """
+    return xp.stack(arrays, axis=axis)
+
+
+# Taking apart -------------------------------------------------------------------------------------
+
+
+def _known_size(size: Any, what: str) -> int:
+    if isinstance(size, Dim):
+        raise CaptureError(
+            f"into how many parts an axis of size {size} is {what} is not known",
+            argument="axis",
+            hint="give the axis a number in the TensorSpec",
+        )
+    return int(size)
+
+
+def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
+    at = normalize_axis(axis, x.ndim)
+    count = _known_size(x.shape[at], "unstacked")
+    return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * count
+
+
+def _other_axes(x: TensorSpec, axis: int) -> list[int]:
+    at = normalize_axis(axis, x.ndim)
+    return [i for i in range(x.ndim) if i != at]
+
+
+def _unstack_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((make(rng, dtype, shape),), {"axis": axis})
+        for shape, axis in (
+            ((3,), 0),
+            ((1,), -1),
+            ((2, 3), 0),
+            ((2, 3), 1),
+            ((2, 3), -2),
+            ((2, 3, 4), 1),
+            ((2, 0), 0),
+            ((1, 4), 0),
+            ((4, 1), 1),
+            ((2, 3, 1), -1),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2],), {"axis": 1}))
+    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"axis": 0}))
+    return found
+
+
+@define(
+    "shape",
+    {
+        "views": "some",
+        "dtypes": ANY,
+        "infer": _unstack_spec,
+        "outputs": 0,  # as many as the axis is long
+        "vjp": (lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
+        "jvp": "linear",
+        "batch": lambda args, batched, size, axis: unstack(
+            args[0], normalize_axis(axis, args[0].ndim - 1) + 1
+        ),
+        "split": lambda x, axis: [Split((i,), to) for to, i in enumerate(_other_axes(x, axis))],
+        "cost": no_work,
+        "onnx": Missing("exported as Split and Squeeze"),
+        "samples": _unstack_samples,
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
+        ],
+        "reference": lambda x, axis: tuple(
+            x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
+        ),
+    },
+)
+def unstack(xp: Any, x: Any, /, axis: int = 0) -> Any:
+    """The tensor cut along an axis into a tuple of tensors that lack it.
+
+    ``axis`` is an integer. Raises ShapeError for an axis that does not exist, CaptureError
+    where its size is symbolic.
+
+    >>> ef.unstack(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), axis=1)
+    (Tensor([1., 3.], float32, cpu:0), Tensor([2., 4.], float32, cpu:0))
+    """
+    at = axis % x.ndim
+    return tuple(x[(*(ALL,) * at, i, ...)] for i in range(x.shape[at]))
+
+
+def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
+    """Where an axis is cut: the ends of all parts but the last."""
+    if isinstance(parts, bool) or not isinstance(parts, int | tuple | list):
+        raise ShapeError(
+            f"{parts!r} says not how to split",
+            argument="indices_or_sections",
+            expected="a number of equal parts, or a tuple of the positions to cut at",
+        )
+    if isinstance(parts, int):
+        if parts < 1 or size % parts != 0:
+            raise ShapeError(
+                f"an axis of size {size} does not split into {parts} equal parts",
+                argument="indices_or_sections",
+                expected="a number that divides the size",
+                hint="a tuple of the positions to cut at, as in numpy.split",
+            )
+        width = size // parts
+        return tuple(width * i for i in range(1, parts))
+    cuts = tuple(
+        c + size if isinstance(c, int) and isinstance(size, int) and c < 0 else c for c in parts
+    )
+    known = [n for n in (0, *cuts, size) if isinstance(n, int)]
+    if not all(isinstance(c, int | Dim) for c in cuts) or known != sorted(known):
+        raise ShapeError(
+            f"an axis of size {size} cannot be cut at {tuple(parts)}",
+            argument="indices_or_sections",
+            expected="ascending positions within the axis: where each part but the last ends",
+        )
+    return cuts
+
+
+def _split_sizes(size: Any, parts: Any) -> list[Any]:
+    ends = (0, *_cuts(size, parts), size)
+    return [b - a for a, b in pairwise(ends)]
+
+
+def _split_spec(x: TensorSpec, indices_or_sections: Any, axis: int = 0) -> tuple[TensorSpec, ...]:
+    at = normalize_axis(axis, x.ndim)
+    sizes = _split_sizes(x.shape[at], indices_or_sections)
+    return tuple(x.like((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes)
+
+
+def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((make(rng, dtype, shape),), {"indices_or_sections": parts, "axis": axis})
+        for shape, parts, axis in (
+            ((6,), 2, 0),
+            ((6,), 1, 0),
+            ((6,), (2, 3), 0),
+            ((4, 6), 3, 1),
+            ((4, 6), 2, -2),
+            ((4, 6), (1, 1, 5), 1),
+            ((4, 6), (), 0),
+            ((2, 0), 2, 1),
+            ((3, 2), (0, 3), 0),
+            ((5,), (-2,), 0),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2],), {"indices_or_sections": (1,), "axis": 1}))
+    wide = np.broadcast_to(base[0], (2, 6))
+    found.append(Sample((wide,), {"indices_or_sections": 2, "axis": 1}))
+    return found
+
+
+@define(
+    "shape",
+    {
+        "views": "some",
+        "dtypes": ANY,
+        "infer": _split_spec,
+        "outputs": 0,  # as many as there are parts
+        "vjp": (lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
+        "jvp": "linear",
+        "batch": lambda args, batched, size, indices_or_sections, axis: split(
+            args[0], indices_or_sections, normalize_axis(axis, args[0].ndim - 1) + 1
+        ),
+        "split": lambda x, indices_or_sections, axis: [
+            Split((i,), i) for i in _other_axes(x, axis)
+        ],
+        "cost": no_work,
+        "onnx": Onnx("Split"),
+        "samples": _split_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
+            ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
+            ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
+            ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
+            ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
+        ],
+        "reference": lambda x, indices_or_sections, axis: tuple(
+            np.split(x, indices_or_sections, axis)
+        ),
+    },
+)
+def split(xp: Any, x: Any, /, indices_or_sections: Sizes, axis: int = 0) -> Any:
+    """The tensor cut along an axis into a tuple of parts.
+
+    ``indices_or_sections`` is a number of equal parts, or a tuple of the positions to cut at
+    (not of sizes), as in ``numpy.split``. Raises ShapeError for parts that are not equal and
+    for positions that do not ascend within the axis.
+
+    >>> [part.shape for part in ef.split(ef.zeros((5, 2)), (1, 3))]
+    [(1, 2), (2, 2), (2, 2)]
+    """
+    at = axis % x.ndim
+    ends = (0, *_cuts(x.shape[at], indices_or_sections), x.shape[at])
+    return tuple(x[(*(ALL,) * at, slice(a, b))] for a, b in pairwise(ends))

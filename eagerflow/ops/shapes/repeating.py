@@ -1,0 +1,281 @@
+"""Ops that repeat a tensor or its elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.dims import product
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.ops.attributes import Axis, Sizes
+from eagerflow.ops.family import FLOAT8, STANDARD, define
+from eagerflow.ops.indexing.indexing import index_scatter
+from eagerflow.ops.indexing.indices import ALL
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.joining import total
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, sized
+from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.tensor import Operators
+
+__all__ = ["meshgrid", "repeat", "tile"]
+
+ANY = STANDARD | FLOAT8
+
+
+def _repetitions(x: Any, repetitions: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The shape of x and the number of repetitions, with as many axes as each other."""
+    times = sized(repetitions, "repetitions")
+    rank = max(len(times), x.ndim)
+    return (1,) * (rank - x.ndim) + tuple(x.shape), (1,) * (rank - len(times)) + times
+
+
+def _tiled_spec(x: TensorSpec, repetitions: Any) -> TensorSpec:
+    sizes, times = _repetitions(x, repetitions)
+    return x.like(sized([n * t for n, t in zip(sizes, times, strict=True)], "repetitions"))
+
+
+def _tile_back(g: Any, y: Any, x: Any, repetitions: Any) -> Any:
+    sizes, times = _repetitions(x, repetitions)
+    pairs = [d for pair in zip(times, sizes, strict=True) for d in pair]
+    return reshape(reshape(g, tuple(pairs)).sum(axis=tuple(range(0, len(pairs), 2))), x.shape)
+
+
+def _batched_tile(args: Any, batched: Any, size: Any, repetitions: Any) -> Any:
+    (x,) = args
+    sizes, times = _repetitions(TensorSpec(x.shape[1:], x.dtype), repetitions)
+    return tile(reshape(x, (size, *sizes)), (1, *times))
+
+
+def _tile_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((make(rng, dtype, shape),), {"repetitions": times})
+        for shape, times in (
+            ((), 3),
+            ((), ()),
+            ((3,), 2),
+            ((3,), (2, 2)),
+            ((2, 3), 2),
+            ((2, 3), (2, 1)),
+            ((2, 3), (1, 1, 2)),
+            ((2, 3), (0, 2)),
+            ((0, 2), 2),
+            ((2, 1, 2), (3, 2)),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2],), {"repetitions": (2, 1)}))
+    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repetitions": 2}))
+    return found
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "infer": _tiled_spec,
+        "trusted": True,
+        "vjp": (_tile_back,),
+        "jvp": "linear",
+        "batch": _batched_tile,
+        "onnx": Onnx("Tile"),
+        "samples": _tile_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+            ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
+            ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
+        ],
+        "reference": lambda x, repetitions: np.tile(x, repetitions),
+    },
+    method=True,
+)
+def tile(xp: Any, x: Any, /, repetitions: Sizes) -> Any:
+    """The tensor laid out several times along its axes.
+
+    ``repetitions`` is an integer or a tuple, counted from the last axis. Raises ShapeError
+    for numbers that are negative or that no memory holds.
+
+    >>> ef.tile(ef.tensor([1, 2]), (2, 2))
+    Tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]], shape=(2, 4), int64, cpu:0)
+    """
+    sizes, times = _repetitions(x, repetitions)
+    ones = [d for size in sizes for d in (1, size)]
+    pairs = [d for pair in zip(times, sizes, strict=True) for d in pair]
+    whole = xp.broadcast_to(xp.reshape(x, tuple(ones)), tuple(pairs))
+    return xp.reshape(whole, tuple(n * t for n, t in zip(sizes, times, strict=True)))
+
+
+def _arrange_repeat(*args: Any, **named: Any) -> tuple[Any, Any]:
+    """The numbers of repetitions, which decide the result's shape, as Python integers."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Operators | np.ndarray):
+            array = as_tensor(value)
+            if array.dtype.kind not in "iu":
+                raise DTypeError(
+                    f"{array.dtype.name} values are not numbers of repetitions",
+                    op="repeat",
+                    argument="repeats",
+                    expected="integers",
+                )
+            return array.tolist()
+        return value
+
+    if len(args) > 1:
+        args = (args[0], plain(args[1]), *args[2:])
+    elif "repeats" in named:
+        named["repeats"] = plain(named["repeats"])
+    return args, named
+
+
+def _repeats_of(x: Any, repeats: Any, axis: Any) -> tuple[int, Any]:
+    """The axis, counted from the front, and an integer or one integer for each element."""
+    at = 0 if axis is None else normalize_axis(axis, x.ndim)
+    size = x.size if axis is None else x.shape[at]
+    counts = sized(repeats, "repeats")
+    if not isinstance(repeats, tuple | list) or len(counts) == 1:
+        return at, counts[0]
+    if not isinstance(size, int) or len(counts) != size:
+        raise ShapeError(
+            f"there are {len(counts)} numbers of repetitions for {size} elements",
+            argument="repeats",
+            expected="one number, or one for each element of the axis",
+        )
+    return at, counts
+
+
+def _repeated_spec(x: TensorSpec, repeats: Any, axis: Any = None) -> TensorSpec:
+    at, counts = _repeats_of(x, repeats, axis)
+    shape = (x.size,) if axis is None else x.shape
+    size = total(counts) if isinstance(counts, tuple) else shape[at] * counts
+    return x.like(sized((*shape[:at], size, *shape[at + 1 :]), "repeats"))
+
+
+def _repeat_back(g: Any, y: Any, x: Any, repeats: Any, axis: Any) -> Any:
+    at, counts = _repeats_of(x, repeats, axis)
+    shape = (x.size,) if axis is None else x.shape
+    if isinstance(counts, tuple):
+        ids = as_tensor(np.repeat(np.arange(len(counts)), counts), None, g.device)
+        back = index_scatter(g, ids, shape=shape, index=(*(ALL,) * at, "array"))
+    else:
+        back = reshape(g, (*shape[:at], shape[at], counts, *shape[at + 1 :])).sum(axis=at + 1)
+    return reshape(back, x.shape)
+
+
+def _batched_repeat(args: Any, batched: Any, size: Any, repeats: Any, axis: Any) -> Any:
+    (x,) = args
+    if axis is None:
+        return repeat(reshape(x, (size, product(x.shape[1:]))), repeats, 1)
+    return repeat(x, repeats, normalize_axis(axis, x.ndim - 1) + 1)
+
+
+def _repeat_reference(x: Any, repeats: Any, axis: Any) -> Any:
+    size = x.size if axis is None else x.shape[axis]
+    counts = np.broadcast_to(repeats, size).tolist()
+    rows = [np.take(x, [i], axis) for i, count in enumerate(counts) for _ in range(count)]
+    return np.concatenate([np.take(x, np.arange(0), axis), *rows], 0 if axis is None else axis)
+
+
+def _repeat_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((make(rng, dtype, shape),), {"repeats": repeats, "axis": axis})
+        for shape, repeats, axis in (
+            ((), 2, None),
+            ((3,), 2, None),
+            ((3,), (1, 0, 2), 0),
+            ((2, 3), 2, None),
+            ((2, 3), 2, 0),
+            ((2, 3), 3, -1),
+            ((2, 3), (2, 0, 1), 1),
+            ((2, 3), 0, 1),
+            ((0, 2), 2, 1),
+            ((2, 1, 3), (2,), 1),
+            ((2, 3), (1, 2, 0, 1, 1, 3), None),
+        )
+    ]
+    base = make(rng, dtype, (4, 6))
+    found.append(Sample((base.T[::2],), {"repeats": 2, "axis": 1}))
+    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repeats": (3, 1), "axis": 0}))
+    return found
+
+
+@define(
+    "shape",
+    {
+        "dtypes": ANY,
+        "arrange": _arrange_repeat,
+        "infer": _repeated_spec,
+        "vjp": (_repeat_back,),
+        "jvp": "linear",
+        "batch": _batched_repeat,
+        "samples": _repeat_samples,
+        "errors": lambda rng: [
+            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+            ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
+            ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
+            ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
+            ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
+        ],
+        "reference": _repeat_reference,
+    },
+    method=True,
+)
+def repeat(xp: Any, x: Any, /, repeats: Sizes, axis: Axis = None) -> Any:
+    """Each element repeated, next to itself.
+
+    ``repeats`` is an integer, or one integer for each element along ``axis`` (a tuple, or an
+    array whose values are then read); without ``axis`` the tensor is flattened. Raises
+    ShapeError for numbers that are negative, do not fit or that no memory holds.
+
+    >>> ef.repeat(ef.tensor([1, 2]), 2), ef.repeat(ef.tensor([1, 2]), (0, 3))
+    (Tensor([1, 1, 2, 2], int64, cpu:0), Tensor([2, 2, 2], int64, cpu:0))
+    """
+    if isinstance(repeats, tuple):
+        repeats = xp.asarray(repeats, dtype=xp.int64)
+    return xp.repeat(x, repeats, axis=axis)
+
+
+# Compositions -------------------------------------------------------------------------------------
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+    """Coordinates of a grid: each vector along an axis of its own, repeated along the others.
+
+    ``arrays`` are tensors with at most one axis. With
+    ``indexing="ij"`` the first vector runs along the first axis, with ``"xy"`` along the
+    second. Raises ShapeError for tensors with more axes.
+
+    >>> [x.shape for x in ef.meshgrid(ef.arange(3), ef.arange(2))]
+    [(2, 3), (2, 3)]
+    """
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(
+            f"{indexing!r} is not an order of axes",
+            op="meshgrid",
+            argument="indexing",
+            received=repr(indexing),
+            expected="'xy' or 'ij'",
+        )
+    vectors = [as_tensor(x) for x in arrays]
+    for i, x in enumerate(vectors):
+        if x.ndim > 1:
+            raise ShapeError(
+                f"a tensor with {x.ndim} axes is not a vector",
+                op="meshgrid",
+                argument=f"arrays[{i}]",
+                received=f"shape {x.shape}",
+                expected="one axis at most",
+            )
+    vectors = [reshape(x, (1,)) if x.ndim == 0 else x for x in vectors]
+    shape = tuple(x.shape[0] for x in vectors)
+    rank = len(shape)
+    grids = [
+        broadcast_to(reshape(x, (1,) * i + x.shape + (1,) * (rank - 1 - i)), shape)
+        for i, x in enumerate(vectors)
+    ]
+    if indexing == "xy" and rank > 1:
+        grids = [permute_dims(x, (1, 0, *range(2, rank))) for x in grids]
+    return grids

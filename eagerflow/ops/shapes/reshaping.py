@@ -1,0 +1,560 @@
+"""Ops that change shape or order and leave the values alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.dims import product, symbolic
+from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.ops.attributes import Axes, Sizes
+from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
+from eagerflow.ops.keywords import check_same
+from eagerflow.ops.samples import make
+from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
+from eagerflow.tensor import Operators
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "expand_dims",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "reshape",
+    "squeeze",
+    "swapaxes",
+]
+
+ANY = STANDARD | FLOAT8
+
+
+def no_work(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
+    """Views cost nothing."""
+    return Cost(0, 0)
+
+
+def sized(shape: Any, argument: str) -> tuple[Any, ...]:
+    """``as_shape`` of what a user gave for an argument, which its errors name."""
+    try:
+        return as_shape(shape)
+    except ShapeError as error:
+        error.argument = argument
+        raise
+
+
+def shape_op(method: bool | str = True, **facts: Any) -> Any:
+    """A linear op of one tensor that only moves values."""
+    own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear", "cost": no_work, "trusted": True} | facts
+    return define("shape", own, None, method)
+
+
+def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
+    """``shape`` with the size that -1 stands for; ShapeError if the sizes do not match.
+
+    NumPy takes any negative number for -1, and on the hot path it decides.
+    """
+    given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    unknown = [i for i, d in enumerate(given) if isinstance(d, int) and d < 0]
+    wanted = sized(tuple(1 if i in unknown else d for i, d in enumerate(given)), "shape")
+    rest = product(wanted)
+    if len(unknown) == 1 and rest != 0 and x.size % rest == 0:
+        at = unknown[0]
+        wanted = (*wanted[:at], x.size // rest, *wanted[at + 1 :])
+    elif unknown or rest != x.size:
+        raise ShapeError(
+            f"{x.size} elements do not fit into shape {given}",
+            argument="shape",
+            expected=f"sizes whose product is {x.size}, at most one of them -1",
+        )
+    return wanted
+
+
+def _reshape_samples(rng: Any, dtype: Any) -> list[Sample]:
+    x = make(rng, dtype, (2, 3, 4))
+    shapes = ((24,), (4, 6), (-1,), (2, -1), (1, 2, 3, 4), (2, 3, 4), 24)
+    found = [Sample((x,), {"shape": shape}) for shape in shapes]
+    found.append(Sample((make(rng, dtype, (0, 3)),), {"shape": (3, 0)}))
+    found.append(Sample((make(rng, dtype, ()),), {"shape": (1, 1)}))
+    found.append(Sample((make(rng, dtype, (1,)),), {"shape": ()}))
+    found.append(Sample((np.broadcast_to(x[0, 0], (3, 4)),), {"shape": (2, 6)}))
+    found.append(Sample((x.T[:, ::-1],), {"shape": (6, 4)}))
+    return found
+
+
+def _reshape_errors(rng: Any) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x,), {"shape": (4, 2)}, ShapeError, "6 elements do not fit"),
+        ErrorSample((x,), {"shape": (-1, -1)}, ShapeError, "at most one"),
+        ErrorSample((x,), {"shape": (-1, -3)}, ShapeError, "at most one"),
+        ErrorSample((x,), {"shape": "six"}, ShapeError, "is not a size"),
+    ]
+
+
+@shape_op(
+    views="all",
+    infer=lambda x, shape: x.like(known_shape(x, shape)),
+    direct=lambda xp: xp.ndarray.reshape,
+    vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
+    batch=lambda args, batched, size, shape: _batched_reshape(args[0], size, shape),
+    onnx=Onnx("Reshape"),
+    samples=_reshape_samples,
+    errors=_reshape_errors,
+    reference=lambda x, shape: x.ravel().reshape(shape),
+    method=False,
+)
+def reshape(xp: Any, x: Any, /, shape: Sizes) -> Any:
+    """The same values, in row-major order, in another shape.
+
+    ``shape`` is a tuple of sizes whose product is ``x.size``; one size may be -1 and is
+    then computed. Raises ShapeError where the sizes do not fit.
+
+    >>> ef.reshape(ef.arange(6), (2, -1)).shape
+    (2, 3)
+    """
+    return xp.reshape(x, shape)
+
+
+def _batched_reshape(x: Any, size: int, shape: Any) -> Any:
+    logical = TensorSpec(x.shape[1:], x.dtype)
+    return reshape(x, (size, *known_shape(logical, shape)))
+
+
+def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Any:
+    """The same values in another shape, given as a tuple or as several sizes."""
+    if order is not None:
+        check_same("reshape", order=order)
+    return reshape(self, shape[0] if len(shape) == 1 else shape)
+
+
+Operators.reshape = _reshape_method  # type: ignore[attr-defined]
+
+
+def _order(axes: Any, rank: int) -> tuple[int, ...]:
+    """The axes counted from the front; None stands for their reverse order."""
+    if axes is None:
+        return tuple(range(rank - 1, -1, -1))
+    if not isinstance(axes, tuple | list):
+        raise ShapeError(
+            f"{axes!r} is not an order of axes", argument="axes", expected="a tuple of integers"
+        )
+    order = normalize_axes(tuple(axes), rank, "axes")
+    if len(order) != rank:
+        raise ShapeError(
+            f"axes {tuple(axes)} do not name each axis once",
+            argument="axes",
+            expected=f"a permutation of {rank} axes",
+        )
+    return order
+
+
+def _permuted(x: TensorSpec, axes: Any = None) -> TensorSpec:
+    return x.like(tuple(x.shape[i] for i in _order(axes, x.ndim)))
+
+
+def _permuted_samples(rng: Any, dtype: Any) -> list[Sample]:
+    orders = ((), (0,), (1, 0), (-1, -2), (2, 0, 1), (0, 1, 2), (1, -3, 2), (-2, -1, 0))
+    found = [Sample((make(rng, dtype, (2, 3, 4)[: len(a)]),), {"axes": a}) for a in orders]
+    found.append(Sample((make(rng, dtype, (2, 3, 4)),)))
+    base = make(rng, dtype, (4, 6))
+    for x in (base.T[::2], base[::-1, 1:-1], np.broadcast_to(base[0], (2, 6)), base[:0]):
+        found.append(Sample((x,), {"axes": (1, 0)}))
+    return found
+
+
+def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
+    order = _order(axes, rank)
+    return tuple(order.index(i) for i in range(rank))
+
+
+@shape_op(
+    views="some",
+    infer=_permuted,
+    direct=lambda xp: xp.ndarray.transpose,
+    vjp=(lambda g, y, x, axes: permute_dims(g, _inverse(axes, g.ndim)),),
+    batch=lambda args, batched, size, axes: permute_dims(
+        args[0], (0, *(i + 1 for i in _order(axes, args[0].ndim - 1)))
+    ),
+    split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
+    onnx=Onnx("Transpose", {"axes": "perm"}),
+    samples=lambda rng, dtype: _permuted_samples(rng, dtype),
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
+        ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
+        ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
+    ],
+    reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
+)
+def permute_dims(xp: Any, x: Any, /, axes: Axes = None) -> Any:
+    """The axes in another order.
+
+    ``axes`` is a tuple that names each axis once; without it the order is reversed. Raises
+    ShapeError otherwise.
+
+    >>> ef.permute_dims(ef.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
+    return xp.permute_dims(x, _order(axes, x.ndim))
+
+
+def _broadcast_spec(x: TensorSpec, shape: Any) -> TensorSpec:
+    wanted = sized(shape, "shape")
+    if broadcast(x.shape, wanted) != wanted:
+        raise ShapeError(
+            f"shape {x.shape} does not broadcast to {wanted}",
+            argument="shape",
+            expected="sizes that are equal or 1 in x, counted from the last axis",
+        )
+    return x.like(wanted)
+
+
+def unbroadcast(g: Any, shape: Any) -> Any:
+    """``g`` summed over the axes along which ``shape`` was broadcast to ``g.shape``."""
+    if g.shape == shape:
+        return g
+    extra = g.ndim - len(shape)
+    axes = tuple(i for i in range(g.ndim) if i < extra or (shape[i - extra] == 1 != g.shape[i]))
+    return reshape(g.sum(axis=axes) if axes else g, shape)
+
+
+def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
+    found = [
+        Sample((make(rng, dtype, a),), {"shape": b})
+        for a, b in (
+            ((), ()),
+            ((), 3),
+            ((3,), (2, 3)),
+            ((2, 1), (2, 4)),
+            ((1, 1), (0, 3)),
+            ((0,), (2, 0)),
+            ((2, 3), (2, 3)),
+            ((1, 3, 1), (2, 2, 3, 4)),
+            ((1,), (5,)),
+            ((2, 1, 3), (2, 4, 3)),
+        )
+    ]
+    found.append(Sample((make(rng, dtype, (4, 6)).T[::2],), {"shape": (2, 3, 4)}))
+    found.append(Sample((make(rng, dtype, (1, 6))[:, ::-2],), {"shape": (4, 3)}))
+    return found
+
+
+@shape_op(
+    views="all",
+    infer=_broadcast_spec,
+    direct=lambda xp: xp.broadcast_to,
+    vjp=(lambda g, y, x, shape: unbroadcast(g, x.shape),),
+    batch=lambda args, batched, size, shape: broadcast_to(
+        args[0].reshape(
+            (size, *(1,) * (len(as_shape(shape)) - args[0].ndim + 1), *args[0].shape[1:])
+        ),
+        (size, *as_shape(shape)),
+    ),
+    onnx=Onnx("Expand"),
+    samples=lambda rng, dtype: _broadcast_samples(rng, dtype),
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
+        ErrorSample((rng.random((2, 3)),), {"shape": (3,)}, ShapeError, "broadcast"),
+        ErrorSample((rng.random((2, 3)),), {"shape": (-1, 3)}, ShapeError, "negative"),
+    ],
+    reference=lambda x, shape: x + np.zeros(shape, x.dtype),
+)
+def broadcast_to(xp: Any, x: Any, /, shape: Sizes) -> Any:
+    """The values repeated along axes of size 1, and along new axes in front.
+
+    ``shape`` is a tuple of sizes. Raises ShapeError where ``x.shape`` does not broadcast to it.
+
+    >>> ef.broadcast_to(ef.tensor([1.0, 2.0]), (2, 2))
+    Tensor([[1., 2.],
+            [1., 2.]], shape=(2, 2), float32, cpu:0)
+    """
+    return xp.broadcast_to(x, shape)
+
+
+# Axes of size 1 -----------------------------------------------------------------------------------
+
+
+def _expanded_spec(x: TensorSpec, axis: Any) -> TensorSpec:
+    listed = axis if isinstance(axis, tuple) else (axis,)
+    rank = x.ndim + len(listed)
+    new = normalize_axes(listed, rank)
+    rest = iter(x.shape)
+    return x.like(sized([1 if i in new else next(rest) for i in range(rank)], "axis"))
+
+
+def _expand(array: Any, axis: Any) -> Any:
+    """``expand_dims`` for the hot path, by an index that holds None."""
+    if type(axis) is int:
+        if axis >= 0:
+            return array[(slice(None),) * axis + (None,)]
+        return array[(..., None) + (slice(None),) * (-1 - axis)]
+    rank = array.ndim + len(axis)
+    new = normalize_axes(axis, rank)
+    return array[tuple(None if i in new else slice(None) for i in range(rank))]
+
+
+def _shifted_axes(axis: Any, rank: int) -> tuple[int, ...]:
+    """``axis`` of one example of this rank, as axes of a batch."""
+    return tuple(i + 1 for i in normalize_axes(axis, rank))
+
+
+def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
+    listed = axis if isinstance(axis, tuple) else (axis,)
+    return expand_dims(args[0], _shifted_axes(listed, args[0].ndim - 1 + len(listed)))
+
+
+@shape_op(
+    views="all",
+    infer=_expanded_spec,
+    direct=lambda xp: _expand,
+    vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
+    batch=_batched_expand,
+    onnx=Onnx("Unsqueeze", {"axis": "axes"}),
+    samples=lambda rng, dtype: (
+        [
+            Sample((make(rng, dtype, shape),), {"axis": axis})
+            for shape, axis in (
+                ((), 0),
+                ((), -1),
+                ((3,), 0),
+                ((3,), 1),
+                ((3,), -2),
+                ((2, 3), 1),
+                ((2, 3), (0, -1)),
+                ((0, 2), 2),
+                ((2, 3), (1, 2)),
+                ((2,), ()),
+                ((1, 2), 0),
+            )
+        ]
+        + [Sample((make(rng, dtype, (4, 6)).T[::2],), {"axis": -1})]
+    ),
+    errors=lambda rng: [
+        ErrorSample((rng.random((2, 3)),), {"axis": 3}, ShapeError, "axis 3 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axis": -4}, ShapeError, "axis -4 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axis": (0, 0)}, ShapeError, "repeat"),
+        ErrorSample((rng.random((2, 3)),), {"axis": 0.5}, ShapeError, "is not an axis"),
+    ],
+    reference=lambda x, axis: np.expand_dims(x, axis),
+)
+def expand_dims(xp: Any, x: Any, /, axis: Axes = 0) -> Any:
+    """The tensor with new axes of size 1.
+
+    ``axis`` says where the new axis stands in the result: an integer, or a tuple of them.
+    Raises ShapeError for axes that the result does not have.
+
+    >>> ef.expand_dims(ef.zeros((2, 3)), -1).shape
+    (2, 3, 1)
+    """
+    return _expand(x, axis)
+
+
+def _squeezed_axes(x: TensorSpec, axis: Any) -> tuple[int, ...]:
+    """The axes that ``squeeze`` removes."""
+    if axis is None:
+        if symbolic(x.shape):
+            raise CaptureError(
+                "which axes have size 1 is not known for every size",
+                argument="axis",
+                received=str(x),
+                hint="name the axes to remove: ef.squeeze(x, axis=...)",
+            )
+        return tuple(i for i, size in enumerate(x.shape) if size == 1)
+    axes = normalize_axes(axis, x.ndim)
+    for i in axes:
+        if x.shape[i] != 1:
+            raise ShapeError(
+                f"axis {i} has size {x.shape[i]}", argument="axis", expected="axes of size 1"
+            )
+    return axes
+
+
+def _squeezed_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
+    axes = _squeezed_axes(x, axis)
+    return x.like(tuple(size for i, size in enumerate(x.shape) if i not in axes))
+
+
+def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
+    (x,) = args
+    axes = _squeezed_axes(TensorSpec(x.shape[1:], x.dtype), axis)
+    return squeeze(x, tuple(i + 1 for i in axes))
+
+
+@shape_op(
+    views="all",
+    infer=_squeezed_spec,
+    direct=lambda xp: xp.ndarray.squeeze,
+    vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
+    batch=_batched_squeeze,
+    onnx=Onnx("Squeeze", {"axis": "axes"}),
+    samples=lambda rng, dtype: (
+        [
+            Sample((make(rng, dtype, shape),), {"axis": axis})
+            for shape, axis in (
+                ((1,), 0),
+                ((1, 3), 0),
+                ((3, 1), -1),
+                ((1, 3, 1), (0, 2)),
+                ((1, 3, 1), None),
+                ((), None),
+                ((2, 3), None),
+                ((2, 3), ()),
+                ((1, 0, 1), 0),
+                ((1, 1, 1), (-1, 1)),
+                ((2, 1, 3), -2),
+            )
+        ]
+        + [Sample((make(rng, dtype, (4, 1, 6)).T[::2],), {"axis": 1})]
+    ),
+    errors=lambda rng: [
+        ErrorSample((rng.random((2, 1)),), {"axis": 0}, ShapeError, "axis 0 has size 2"),
+        ErrorSample((rng.random((2, 1)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((rng.random((2, 1)),), {"axis": (1, -1)}, ShapeError, "repeat"),
+        ErrorSample((rng.random((2, 1)),), {"axis": "all"}, ShapeError, "is not an axis"),
+    ],
+    reference=lambda x, axis: x.reshape(
+        [
+            n
+            for i, n in enumerate(x.shape)
+            if n != 1 or (axis is not None and i not in {a % x.ndim for a in np.ravel(axis)})
+        ]
+    ),
+)
+def squeeze(xp: Any, x: Any, /, axis: Axes = None) -> Any:
+    """The tensor without axes of size 1.
+
+    ``axis`` is an integer or a tuple of integers; None removes all axes of size 1. Raises
+    ShapeError for an axis of another size, CaptureError for None where sizes are symbolic.
+
+    >>> ef.squeeze(ef.zeros((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    return xp.squeeze(x, axis=axis if axis is not None else _squeezed_axes(x, None))
+
+
+# Compositions -------------------------------------------------------------------------------------
+
+
+def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+    """The tensor with some axes at other places and the rest in order.
+
+    ``source`` and ``destination`` are integers, or tuples of the same length. Raises
+    ShapeError for axes that do not exist or repeat.
+
+    >>> ef.moveaxis(ef.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    x = as_tensor(x)
+    old = normalize_axes(source, x.ndim, "source")
+    new = normalize_axes(destination, x.ndim, "destination")
+    if len(old) != len(new):
+        raise ShapeError(
+            f"{len(old)} axes cannot move to {len(new)} places",
+            op="moveaxis",
+            argument="destination",
+            expected="as many places as axes",
+        )
+    rest = iter(i for i in range(x.ndim) if i not in old)
+    order = tuple(old[new.index(i)] if i in new else next(rest) for i in range(x.ndim))
+    return permute_dims(x, order)
+
+
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """The tensor with two axes exchanged.
+
+    ``axis1`` and ``axis2`` are integers. Raises ShapeError for axes that do not exist.
+
+    >>> ef.swapaxes(ef.zeros((2, 3, 4)), 0, 2).shape
+    (4, 3, 2)
+    """
+    x = as_tensor(x)
+    a, b = (normalize_axis(axis, x.ndim) for axis in (axis1, axis2))
+    order = list(range(x.ndim))
+    order[a], order[b] = b, a
+    return permute_dims(x, tuple(order))
+
+
+def matrix_transpose(x: Any) -> Any:
+    """Each matrix of a stack transposed: the last two axes exchanged.
+
+    ``x`` has at least two axes. Raises ShapeError if it has fewer.
+
+    >>> ef.matrix_transpose(ef.zeros((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    x = as_tensor(x)
+    rank = x.ndim
+    if rank < 2:
+        raise ShapeError(
+            "a matrix has two axes",
+            op="matrix_transpose",
+            argument="x",
+            received=f"a tensor with {rank} ax{'i' if rank == 1 else 'e'}s",
+            expected="at least 2 axes",
+            hint="ef.expand_dims(x, 0) makes a row of a vector",
+        )
+    return permute_dims(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The shape in which shapes meet when tensors of these shapes are combined.
+
+    Each shape is an integer or a tuple of sizes. Raises ShapeError where they do not fit.
+
+    >>> ef.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    return broadcast(*map(as_shape, shapes))
+
+
+def broadcast_arrays(*arrays: Any) -> list[Any]:
+    """All tensors in the shape in which they meet.
+
+    Raises ShapeError where their shapes do not broadcast.
+
+    >>> [x.shape for x in ef.broadcast_arrays(ef.zeros((2, 1)), ef.zeros((3,)))]
+    [(2, 3), (2, 3)]
+    """
+    tensors = as_operands(*arrays)
+    shape = broadcast(*(x.shape for x in tensors))
+    return [x if x.shape == shape else broadcast_to(x, shape) for x in tensors]
+
+
+# Methods ------------------------------------------------------------------------------------------
+
+
+def _flatten(self: Any, order: str = "C") -> Any:
+    """The same values along one axis, in row-major order."""
+    if order != "C":
+        check_same("flatten", order=order)
+    return reshape(self, (-1,))
+
+
+def _transpose(self: Any, *axes: Any) -> Any:
+    """The axes in another order, given as a tuple or as several integers; none: reversed."""
+    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+    return permute_dims(self, tuple(order) if order else None)
+
+
+def _t(self: Any) -> Any:
+    """The tensor with its axes in reverse order: a matrix transposed."""
+    return permute_dims(self)
+
+
+def _m_t(self: Any) -> Any:
+    """Each matrix of a stack transposed: the last two axes exchanged."""
+    return matrix_transpose(self)
+
+
+Operators.flatten = _flatten  # type: ignore[attr-defined]
+Operators.transpose = _transpose  # type: ignore[attr-defined]
+Operators.moveaxis = moveaxis  # type: ignore[attr-defined]
+Operators.swapaxes = swapaxes  # type: ignore[attr-defined]
+Operators.T = property(_t)  # type: ignore[attr-defined]
+Operators.mT = property(_m_t)  # type: ignore[attr-defined]

@@ -1,0 +1,123 @@
+"""Control flow in plans: branches and loops as Python's own, with their bodies written in place.
+
+    for i in range(100):
+        x = sequence[i, ...]
+        matmul = _matmul(carry, W, b3)
+        ...
+        carry = tanh
+        ys[i] = tanh
+
+What a body gives is allocated anew in each iteration; what it computes on the way lies in buffers
+of the plan, like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow.graph.ir import Graph, Node
+
+__all__ = ["CONTROL"]
+
+
+def _body(lowering: Any, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
+    """Write a body whose inputs have these names; gives the names of its results."""
+    inner = lowering.inside(graph, depth)
+    for value, name in zip(graph.inputs, given, strict=True):
+        inner.program.names[value] = name
+    inner.run()
+    return [inner.text(v) for v in graph.outputs]
+
+
+def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], depth: int) -> None:
+    """Let names stand for what others stand for; all at once, as one may be another's."""
+    pairs = [(a, b) for a, b in zip(made, found, strict=True) if a != b]
+    if pairs:
+        left, right = (", ".join(names) for names in zip(*pairs, strict=True))
+        lowering.program.write(f"{left} = {right}", node, depth)
+    elif not made:
+        lowering.program.write("pass", node, depth)
+
+
+def _branches(lowering: Any, node: Node, tests: Sequence[str], graphs: Sequence[Graph]) -> None:
+    """``if`` and ``else``, one branch for each test, and the last one without."""
+    program, depth = lowering.program, lowering.depth
+    given = [lowering.text(x) for x in node.inputs[1:]]
+    made = [program.local(v) for v in node.outputs]
+    for test, graph in zip([*tests, ""], graphs, strict=True):
+        word = "else" if not test else "if" if test is tests[0] else "elif"
+        program.write(f"{word} {test}".rstrip() + ":", node, depth)
+        _same(lowering, node, made, _body(lowering, graph, given, depth + 1), depth + 1)
+
+
+def _cond(lowering: Any, node: Node, number: int) -> None:
+    test = lowering.text(node.inputs[0])
+    more = node.attributes
+    _branches(lowering, node, [test], [more["true_graph"], more["false_graph"]])
+
+
+def _switch(lowering: Any, node: Node, number: int) -> None:
+    graphs = node.attributes["branches"]
+    program = lowering.program
+    index = program.name("index")
+    program.write(
+        f"{index} = min(max(int({lowering.text(node.inputs[0])}), 0), {len(graphs) - 1})",
+        node,
+        lowering.depth,
+    )
+    if len(graphs) == 1:
+        given = [lowering.text(x) for x in node.inputs[1:]]
+        found = _body(lowering, graphs[0], given, lowering.depth)
+        _same(lowering, node, [program.local(v) for v in node.outputs], found, lowering.depth)
+        return
+    _branches(lowering, node, [f"{index} == {i}" for i in range(len(graphs) - 1)], graphs)
+
+
+def _while_loop(lowering: Any, node: Node, number: int) -> None:
+    program, depth, more = lowering.program, lowering.depth, node.attributes
+    states = more["states"]
+    given = [lowering.text(x) for x in node.inputs]
+    state = [program.local(v) for v in node.outputs]
+    _same(lowering, node, state, given[:states], depth)
+    most = more["maximum_iterations"]
+    step = "while True:"
+    if most is not None:
+        step = f"for {program.name('i')} in range({lowering.attribute('most', most)}):"
+    program.write(step, node, depth)
+    (test,) = _body(lowering, more["cond"], [*state, *given[states:]], depth + 1)
+    program.write(f"if not {test}:", node, depth + 1)
+    program.write("break", node, depth + 2)
+    found = _body(lowering, more["body"], [*state, *given[states:]], depth + 1)
+    _same(lowering, node, state, found, depth + 1)
+
+
+def _scan(lowering: Any, node: Node, number: int) -> None:
+    program, depth, more = lowering.program, lowering.depth, node.attributes
+    carries, sequences = more["carries"], more["sequences"]
+    given = [lowering.text(x) for x in node.inputs]
+    made = [program.local(v) for v in node.outputs]
+    rows = node.outputs[carries:]
+    steps = node.inputs[carries].shape[0] if sequences else more["length"]
+    _same(lowering, node, made[:carries], given[:carries], depth) if carries else None
+    for value, name in zip(rows, made[carries:], strict=True):
+        program.write(f"{name} = {lowering.new(value)}", node, depth)
+    i = program.name("i")
+    steps, last = lowering.attribute("steps", steps), lowering.attribute("last", steps - 1)
+    order = f"range({last}, -1, -1)" if more["reverse"] else f"range({steps})"
+    program.write(f"for {i} in {order}:", node, depth)
+    parts = []
+    body = more["body"]
+    for value, name in zip(body.inputs[carries:], given[carries : carries + sequences]):  # noqa: B905
+        parts.append(program.local(value))
+        program.write(f"{parts[-1]} = {name}[{i}, ...]", node, depth + 1)
+    found = _body(
+        lowering, body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1
+    )
+    for name, row in zip(made[carries:], found[carries:], strict=True):
+        program.write(f"{name}[{i}] = {row}", node, depth + 1)
+    _same(lowering, node, made[:carries], found[:carries], depth + 1)
+
+
+CONTROL = {"cond": _cond, "scan": _scan, "switch": _switch, "while_loop": _while_loop}
+"""Ops whose attributes are graphs, with what writes them."""

@@ -1,0 +1,450 @@
+"""Lowering: the steps of a plan as the lines of a straight-line Python program over arrays.
+
+    def replay(buffers, commit, x, labels, W):
+        b0, b1 = buffers
+        matmul = _matmul(x, W, b0)                       # train.py:12
+        _tanh_multiply((matmul,), (b1,))                 # train.py:12
+        ...
+        (W_next,) = _adam_update(commit, (W, gradient))  # train.py:17
+        return loss, W_next
+
+Names are like those of the graph's values, but made here of ASCII letters, digits and underscores;
+no other word of whoever wrote the graph is in the text: what is no small number goes by a name.
+What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
+anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
+and run in one call when nothing else is left to do.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from eagerflow.devices import Device, Kind
+from eagerflow.dtypes import default_dtype
+from eagerflow.errors import CaptureError
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.ops.linear_algebra.contraction import matrix_product
+from eagerflow.plan.control import CONTROL
+from eagerflow.plan.in_place import Update, arrange
+from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.spec import MAX_RANK
+
+__all__ = ["Program", "lower"]
+
+_SAME_ORDER = frozenset({"creation", "elementwise", "reduction"})
+LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
+USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
+RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))
+PLAIN = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # what Python reads as it is, letter by letter
+LONGEST = 80  # letters of a name
+NESTED = 16  # loops and branches in each other in one function; Python takes 20 loops
+
+
+class Program:
+    """The text of a plan in the making: lines, where they come from, and what they refer to."""
+
+    def __init__(
+        self, device: Device, order: Callable[[Graph], Sequence[Any]], exact: bool
+    ) -> None:
+        self.device = device
+        self.order = order
+        self.exact = exact
+        self.straight: set[Value] = set()  # values known to lie in row-major order
+        self.lines: list[str] = []
+        self.places: list[Any] = []  # the node or cluster of each line
+        self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
+        self.globals["empty"] = device.backend.empty
+        self.pool = Pool()
+        self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
+        self.names: dict[Value, str] = {}
+        self.kernels: list[Any] = []  # clusters with code of their own
+        self.shared: tuple[int, ...] = ()  # entries that may share memory with results
+        self.updates: list[Update] = []  # of Variables, in place
+        self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
+        self._known: dict[Any, str] = {}
+        self.keywords = {"out"}  # names of arguments in calls
+        self.parts: list[tuple[list[str], list[Any]]] = []  # functions beside replay
+
+    def name(self, base: str) -> str:
+        """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
+        if not PLAIN.fullmatch(base) or len(base) > LONGEST:
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:LONGEST]).lstrip("_")
+            start = "" if plain[:1].isalpha() else "v"
+            base = f"{'_' if base[:1] == '_' else ''}{start}{plain}"
+        number = self._taken.get(base)
+        if number is None:
+            self._taken[base] = 0
+            return base
+        found = base
+        while found in self._taken:
+            number += 1
+            found = f"{base}_{number}"
+        self._taken[base] = number
+        self._taken[found] = 0
+        return found
+
+    @property
+    def identifiers(self) -> set[str]:
+        """Every name that may occur in the text."""
+        return (self._taken.keys() - RESERVED) | USED | self.keywords
+
+    def argument(self, key: str) -> str | None:
+        """How an attribute's name is written before its value; None where it cannot be."""
+        if not PLAIN.fullmatch(key):
+            return None
+        self.keywords.add(key)
+        return f"{key}="
+
+    def local(self, value: Value) -> str:
+        """The local name of a value, which is given now."""
+        found = self.names[value] = self.name(value.name.lstrip("_"))
+        return found
+
+    def known(self, base: str, thing: Any, key: Any = None) -> str:
+        """The global name of an object that the program refers to."""
+        key = id(thing) if key is None else key
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self.name(base)
+            self.globals[found] = thing
+        return found
+
+    def write(self, line: str, place: Any = None, depth: int = 1) -> None:
+        """Append a line of the program."""
+        self.lines.append("    " * depth + line)
+        self.places.append(place)
+
+    def buffer(self, value: Value, buffer: Buffer) -> str:
+        """The name of the array of a buffer that holds a value of this shape and dtype."""
+        key = value.shape, value.dtype
+        found = buffer.arrays.get(key)
+        if found is None:
+            base = f"b{buffer.number}" if not buffer.arrays else f"b{buffer.number}_0"
+            found = buffer.arrays[key] = self.name(base)
+            self.arrays[found] = (buffer, value.shape, value.dtype)
+        return found
+
+
+class Lowering:
+    """Writes the steps of one graph, or of the body of a loop or branch, into a program."""
+
+    def __init__(
+        self,
+        program: Program,
+        graph: Graph,
+        steps: Sequence[Any],
+        depth: int = 1,
+        updates: dict[Any, Update] | None = None,
+    ) -> None:
+        self.program = program
+        self.updates = updates or {}
+        self.graph = graph
+        self.steps = steps
+        self.depth = depth
+        self.lifetimes = Lifetimes(steps, graph.all_inputs(), graph.all_outputs())
+        self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
+        self.sizes: dict[Value, int] = {}  # bytes of what was written there
+        self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
+
+    def run(self) -> None:
+        """Write all steps."""
+        for number, step in enumerate(self.steps):
+            if isinstance(step, Node) and step.op.name in CONTROL:
+                self._control(step, number)
+            elif isinstance(step, Node):
+                self._node(step, number)
+            else:
+                self._cluster(step, number)
+            self._release(number)
+
+    def _control(self, node: Node, number: int) -> None:
+        """A branch or loop; in a function of its own where it is deep inside of others."""
+        write, program = CONTROL[node.op.name], self.program
+        if self.depth <= NESTED:
+            write(self, node, number)
+            return
+        names = {self.text(x) for x in node.values()} - program.globals.keys()
+        given = _row(["buffers", *sorted(names)])
+        lines, places, depth = program.lines, program.places, self.depth
+        program.lines, program.places, self.depth = [], [], 1
+        name = program.name("_part")
+        program.write(f"def {name}{given}:", node, 0)
+        write(self, node, number)
+        made = _row([program.names[v] for v in node.outputs])
+        program.write(f"return {made}", node)
+        program.parts.append((program.lines, program.places))
+        program.lines, program.places, self.depth = lines, places, depth
+        program.write(f"{made} = {name}{given}" if node.outputs else f"{name}{given}", node, depth)
+
+    def inside(self, graph: Graph, depth: int) -> Lowering:
+        """What writes a body into the same program."""
+        return Lowering(self.program, graph, self.program.order(graph), depth)
+
+    # Values --------------------------------------------------------------------------------------
+
+    def new(self, value: Value) -> str:
+        """An expression for fresh memory of a value's shape and dtype."""
+        dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
+        return f"empty({self.attribute('shape', value.shape)}, {dtype})"
+
+    def text(self, x: Any) -> str:
+        """How a node's input is written."""
+        if type(x) is not Value:
+            return _literal(x) or self.program.known("number", x, ("number", repr(x), type(x)))
+        found = self.program.names.get(x)
+        if found is None:
+            if x.constant is None:
+                raise CaptureError(f"{x.name} is used before it is computed", op=self.graph.name)
+            found = self.program.known(x.name.lstrip("_"), x.constant._array, ("constant", x))
+            self.program.names[x] = found
+        return found
+
+    def place_for(self, value: Value, number: int, reuse: Sequence[Any] = ()) -> str | None:
+        """Memory of the plan for a value that a step writes; None where it leaves the plan.
+
+        ``reuse`` are inputs in whose place it may be written, if nobody needs them any more.
+        """
+        lifetimes = self.lifetimes
+        root = lifetimes.root(value)
+        if root in lifetimes.kept or value.dtype.hasobject:
+            return None
+        size = max(value.size * value.dtype.itemsize, 1)
+        for given in reuse:
+            if type(given) is not Value or (given.shape, given.dtype) != (value.shape, value.dtype):
+                continue
+            above = lifetimes.root(given)
+            held = self.held.get(above)
+            # What is given may be a view of less, broadcast.
+            if held is not None and lifetimes.last[above] == number and self.sizes[above] == size:
+                del self.held[above]
+                self.held[root], self.sizes[root] = held, size
+                return self.program.buffer(value, held)
+        buffer = self.program.pool.take(size)
+        self.held[root], self.sizes[root] = buffer, size
+        return self.program.buffer(value, buffer)
+
+    def _release(self, number: int) -> None:
+        """Give back the memory of what no later step needs."""
+        gone: list[str] = []
+        for root in self.lifetimes.ending[number]:
+            if root in self.lifetimes.kept:
+                continue
+            buffer = self.held.pop(root, None)
+            if buffer is not None:
+                self.program.pool.give(buffer)
+            gone += self.loose.pop(root, ())
+        if gone:
+            self.program.write(f"del {', '.join(gone)}", None, self.depth)
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _kind(self, node: Node) -> Kind:
+        like = next(node.values(), None)
+        place = self.program.device
+        return place.kind(default_dtype(float) if like is None else like.dtype)
+
+    def _node(self, node: Node, number: int) -> None:
+        kind = self._kind(node)
+        kernel = kind.device.backend.bind(node.op, kind.dtype)
+        given = [self.text(x) for x in node.inputs]
+        straight = self._keeps_order(node)
+        if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
+            reuse = node.inputs if node.op.family == "elementwise" else ()
+            self._into(node, number, kernel, given, reuse)
+            return
+        into = INTO.get(node.op.name)
+        if into is not None and type(kernel).__name__ == "partial" and self._plain(node):
+            found = into(node)
+            if found is not None:
+                self._into(node, number, found, given, ())
+                return
+        method = METHODS.get(node.op.name)
+        if method is not None and kind.device.backend.host:
+            call = method(given, lambda key: self.attribute(key, node.attributes[key]))
+        else:
+            call = self._call(node, kernel, kind, given)
+        self._assign(node, call)
+
+    def _call(self, node: Node, kernel: Any, kind: Kind, given: list[str]) -> str:
+        """A call of an op's own kernel, with all attributes."""
+        more = node.attributes
+        own: tuple[Any, ...] = ("kernel", node.op, kind)
+        keys = [self.program.argument(key) for key in more]
+        if None in keys:  # a name in letters of other languages stays out of the text
+            kernel, more, keys, own = partial(kernel, **more), {}, [], ("kernel", node)
+        name = self.program.known(f"_{node.op.name}", kernel, own)
+        pairs = zip(keys, more.items(), strict=True)
+        given = given + [f"{key}{self.attribute(*item)}" for key, item in pairs]
+        return f"{name}({', '.join(given)})"
+
+    def _keeps_order(self, node: Node) -> bool:
+        """Whether results lie in row-major order, as they do in memory of the plan's.
+
+        NumPy gives the result of an element-wise function the order of its arguments, and sums
+        round by the order of what they add up. So an exact plan takes memory of its own only for
+        what has that order eagerly as well.
+        """
+        program = self.program
+        if not program.exact:
+            return True
+        family = node.op.family
+        fresh = family == "random" or (family == "contraction" and node.op.name in INTO)
+        same = family in _SAME_ORDER or node.op.name in METHODS
+        found = fresh or (same and all(map(self._is_straight, node.values())))
+        if found:
+            program.straight.update(node.outputs)
+        return found
+
+    def _is_straight(self, value: Value) -> bool:
+        if len(value.shape) < 2 or value in self.program.straight:
+            return True
+        return value.constant is not None and value.constant._array.flags.c_contiguous
+
+    def _plain(self, node: Node) -> bool:
+        return self.program.device.backend.host and all(
+            type(x) is Value and x.dtype.char in "fd" for x in node.inputs
+        )
+
+    def attribute(self, key: str, value: Any) -> str:
+        """How an attribute is written: as a number, or as a name of what it is."""
+        return _literal(value) or self.program.known(f"{key}_", value, ("attribute", id(value)))
+
+    def _into(
+        self, node: Node, number: int, kernel: Any, given: list[str], reuse: Sequence[Any]
+    ) -> None:
+        """A call of a function that writes into the memory it is given."""
+        (value,) = node.outputs
+        name = self.program.known(f"_{node.op.name}", kernel, ("into", id(kernel)))
+        place = self.place_for(value, number, reuse)
+        if place is None:
+            self._assign(node, f"{name}({', '.join(given)})")
+            return
+        into = f"out={place}" if kernel in _BY_KEYWORD else place
+        call = f"{name}({', '.join([*given, into])})"
+        self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
+
+    def _assign(self, node: Node, call: str) -> None:
+        """A line that gives names to what a call returns."""
+        program = self.program
+        names = [program.local(v) for v in node.outputs]
+        if len(names) == 1 and node.op.outputs == 1:
+            (value,) = node.outputs
+            if not value.shape and node.op.family != "shape":
+                call = f"asarray({call})"  # NumPy gives scalars where no axis is left
+            program.write(f"{names[0]} = {call}", node, self.depth)
+        else:
+            program.write(f"{', '.join(names)}{',' * (len(names) == 1)} = {call}", node, self.depth)
+            for value, name in zip(node.outputs, names, strict=True):
+                if not value.shape:
+                    program.write(f"{name} = asarray({name})", node, self.depth)
+        for value, name in zip(node.outputs, names, strict=True):
+            if value.size * value.dtype.itemsize >= LARGE:
+                self.loose.setdefault(self.lifetimes.root(value), []).append(name)
+
+    def _cluster(self, cluster: Any, number: int) -> None:
+        """A call of a region, which writes into the memory it is given."""
+        program = self.program
+        given = [self.text(x) for x in cluster.inputs]
+        program.kernels.append(cluster)
+        update = self.updates.get(cluster)
+        if update is not None:
+            self._update(cluster, update, given)
+            return
+        made = []
+        for value in cluster.outputs:
+            place = self.place_for(value, number)
+            if place is None:
+                place = program.local(value)
+                program.write(f"{place} = {self.new(value)}", cluster, self.depth)
+            else:
+                program.names[value] = place
+            made.append(place)
+        name = program.known(f"_{cluster.name}", cluster.prepare())
+        program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+
+    def _update(self, cluster: Any, update: Update, given: list[str]) -> None:
+        """A kernel that runs when all else has been done, over the old values of Variables."""
+        program = self.program
+        update.number = len(program.updates)
+        program.updates.append(update)
+        made = [program.local(v) for v in cluster.outputs]
+        name = program.known(f"_{cluster.name}", update)
+        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", cluster, self.depth)
+
+
+_BY_KEYWORD = (np.maximum, np.minimum)
+"""Functions that want to be told the memory they write into by name; others are faster without."""
+
+
+def _row(names: list[str]) -> str:
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _literal(value: Any) -> str | None:
+    """A number, None or a tuple of these as it is written in a program; None for all else."""
+    cls = type(value)
+    if value is None or cls is bool or (cls is int and -(2**63) <= value < 2**64):
+        return repr(value)
+    if cls is float:
+        return repr(value) if isfinite(value) else None
+    if cls is tuple and len(value) <= MAX_RANK:
+        parts = [_literal(item) for item in value]
+        return None if None in parts else _row([p for p in parts if p is not None])
+    return None
+
+
+METHODS: dict[str, Callable[[list[str], Callable[[str], str]], str]] = {
+    "reshape": lambda given, more: f"{given[0]}.reshape({more('shape')})",
+    "stop_gradient": lambda given, more: given[0],
+}
+"""Ops that are written as what NumPy's arrays offer."""
+
+
+def _product_of(node: Node) -> Any:
+    one, other = node.inputs
+    return matrix_product if len(one.shape) == len(other.shape) == 2 else None
+
+
+INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
+"""Ops with a function that writes into memory it is given, where the node's shapes fit."""
+
+
+def lower(
+    graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device, exact: bool = False
+) -> Program:
+    """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
+    program = Program(device, order, exact)
+    steps, updates = arrange(graph, order(graph))
+    names = [program.local(v) for v in graph.all_inputs()]
+    lowering = Lowering(program, graph, steps, updates=updates)
+    lowering.run()
+    leaving = {lowering.lifetimes.root(v) for v in graph.all_outputs()}
+    program.shared = tuple(
+        i for i, v in enumerate(graph.all_inputs()) if lowering.lifetimes.root(v) in leaving
+    )
+    results = [lowering.text(v) for v in graph.all_outputs()]
+    program.write(f"return {_row(results) if results else '()'}")
+    first = ["buffers", "commit"] if program.updates else ["buffers"]
+    program.lines.insert(0, f"def replay({', '.join([*first, *names])}):")
+    program.places.insert(0, None)
+    _join(program)
+    return program
+
+
+def _join(program: Program) -> None:
+    """All functions of the program in one text, each with the arrays of the buffers at hand."""
+    parts = [*program.parts, (program.lines, program.places)]
+    program.lines, program.places = [], []
+    for lines, places in parts:
+        if program.arrays:
+            lines.insert(1, f"    {_row(list(program.arrays))[1:-1]} = buffers")
+            places.insert(1, None)
+        program.lines += lines
+        program.places += places

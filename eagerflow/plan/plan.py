@@ -1,0 +1,258 @@
+"""Plan: a graph made ready for given shapes, and run."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.backends.numpy import quiet_runner
+from eagerflow.devices import Device
+from eagerflow.errors import (
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    EagerflowError,
+    OutOfMemoryError,
+    ShapeError,
+    printable,
+)
+from eagerflow.graph.ir import Graph, Node, place_of
+from eagerflow.plan.in_place import Commit
+from eagerflow.plan.lowering import Program, lower
+from eagerflow.runtime import buffers as memory
+from eagerflow.runtime.allocation import told
+from eagerflow.runtime.python_code import compiled
+
+__all__ = ["Plan"]
+
+_numbers = itertools.count()
+PAGE = 64  # bytes; where arrays in a buffer begin
+
+
+class Frame:
+    """What one run at a time needs: buffers, a quiet context, and what ends it."""
+
+    __slots__ = ("buffers", "commit", "first", "run")
+
+    def __init__(self, program: Program) -> None:
+        self.run = quiet_runner()
+        blocks = {
+            b.number: self.run(memory.empty, (b.size,), np.uint8) for b in program.pool.buffers
+        }
+        self.buffers = tuple(
+            _array_in(blocks[buffer.number], shape, dtype)
+            for buffer, shape, dtype in program.arrays.values()
+        )
+        self.commit = Commit(program.updates) if program.updates else None
+        self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
+
+
+def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    count = int(np.prod(shape, dtype=np.int64))
+    return block[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+class Plan:
+    """A graph as a straight-line program for concrete shapes on one device.
+
+    Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of the bodies in it: its
+    nodes, some of them grown into regions, in an order in which they can run. ``run`` takes
+    arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
+    Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
+    name the user's line.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> plan = graph.plan()
+    >>> plan, plan.buffer_bytes, len(plan.kernels)
+    (<Plan of lambda: 2 steps on cpu:0>, ..., 0)
+    >>> plan.run([np.zeros(3, "float32")])
+    (array([0., 0., 0.], dtype=float32),)
+    """
+
+    used = True  # of late, to whoever keeps plans
+
+    def __init__(
+        self,
+        graph: Graph,
+        order: Callable[[Graph], Sequence[Any]],
+        device: Device,
+        exact: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.device = device
+        try:
+            self._program = lower(graph, order, device, exact)
+        except EagerflowError:
+            raise
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"there is too little memory to make a plan: {told(error)}",
+                op=graph.name,
+                hint="work on smaller batches",
+            ) from error
+        except Exception as error:  # rules of ops may meet anything
+            raise CaptureError(
+                f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
+            ) from error
+        self.file = f"<eagerflow plan {next(_numbers)}>"
+        self.shared = self._program.shared
+        """Which entries may share memory with what a run gives."""
+        self.updates = tuple(self._program.updates)
+        """The steps that update Variables in place."""
+        self._function = self._compile()
+        # The program refers to itself, and to kernels with their arrays: they go with the plan.
+        weakref.finalize(self, self._program.globals.clear)
+        self._frames: list[Frame] = []
+
+    def _compile(self) -> Any:
+        program = self._program
+        text = "\n".join(program.lines)
+        code = compiled(text, self.file, program.identifiers)
+        # So that tracebacks show the lines, and debuggers step through them.
+        shown = self.source()
+        linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
+        weakref.finalize(self, linecache.cache.pop, self.file, None)
+        exec(code, program.globals)
+        return program.globals["replay"]
+
+    def source(self) -> str:
+        """The program as text, with the user's line beside each step.
+
+        The lines are shown, and are no part of what runs.
+
+        >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+        >>> print(graph.plan(numerics="exact").source())
+        def replay(buffers, x):
+            ...
+            tanh = _tanh(x, b0) ...
+            multiply = _multiply(tanh, 2.0) ...
+            return (multiply,)
+        <BLANKLINE>
+        """
+        width = min(max((len(line) for line in self._program.lines), default=0), 68)
+        rows = []
+        for line, place in zip(self._program.lines, self._program.places, strict=True):
+            where = _where(place)
+            rows.append(f"{line:<{width}}  # {where}" if where else line)
+        return "\n".join(rows) + "\n"
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The regions that have machine code of their own, in the order in which they run."""
+        return list(self._program.kernels)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the memory that one run of the plan uses for what it computes on the way."""
+        return sum(b.size for b in self._program.pool.buffers)
+
+    def run(
+        self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None
+    ) -> tuple[Any, ...]:
+        """The arrays of the graph's finals, from those of its entries.
+
+        ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
+        kernels still to run where ``updates`` has any: then it has to call its ``replace``.
+        """
+        try:
+            frame = self._frames.pop()
+        except IndexError:
+            frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = finish is None
+        try:
+            found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
+        except Exception as error:
+            raise self._explained(error) from error
+        if finish is not None:
+            finish(found, commit)
+        elif commit is not None:
+            commit.run()
+        self._frames.append(frame)
+        return found
+
+    def _frame(self) -> Frame:
+        try:
+            return Frame(self._program)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                f"the buffers of the plan do not fit into memory: {told(error)}",
+                op=self.graph.name,
+                expected=f"{self.buffer_bytes:,} bytes",
+                hint=memory.HINT,
+            ) from error
+
+    def function(self, *arrays: Any) -> tuple[Any, ...]:
+        """What ``run`` does, as a plain call to step through: ``pdb.runcall(plan.function, x)``.
+
+        ``arrays`` are NumPy arrays for the entries, in the order in which ``source`` shows them.
+        """
+        frame = self._frame()
+        commit = frame.commit
+        if commit is not None:
+            commit.copies = True
+        with np.errstate(all="ignore"):
+            found: tuple[Any, ...] = self._function(*frame.first, *arrays)
+        if commit is not None:
+            commit.run()
+        return found
+
+    def release(self) -> None:
+        """Give the buffers back; the next run takes new ones."""
+        self._frames.clear()
+
+    def _explained(self, error: Exception) -> EagerflowError:
+        """The error of a step, with the op and the user's line."""
+        node = self._failed(error)
+        if isinstance(error, EagerflowError):
+            found: EagerflowError = error
+        else:
+            kinds = (
+                (TypeError, DTypeError),
+                (ValueError, ShapeError),
+            )
+            cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
+            found = cls(f"{type(error).__name__}: {error}")
+            if isinstance(error, MemoryError):
+                found = OutOfMemoryError(told(error), hint=memory.HINT)
+        if node is not None:
+            found.op = found.op or _named(node, found.argument)
+            found.at = found.at or _where(node, whole=True)
+        return found
+
+    def _failed(self, error: Exception) -> Any:
+        trace = error.__traceback__
+        found = None
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == self.file:
+                found = self._program.places[trace.tb_lineno - 1]
+            trace = trace.tb_next
+        return found
+
+    def __repr__(self) -> str:
+        count = sum(place is not None for place in self._program.places)
+        return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
+
+
+def _named(place: Any, argument: str | None) -> str:
+    """The op of a step; in a region, the one that has an argument of this name."""
+    nodes = [node for node in getattr(place, "nodes", ()) if argument in node.op.data]
+    found: str = (nodes[0] if nodes else getattr(place, "op", place)).name
+    return found
+
+
+def _where(place: Any, whole: bool = False) -> str:
+    """The user's line of a step; of a region, that of its last node."""
+    node = place if isinstance(place, Node) else getattr(place, "nodes", (None,))[-1]
+    source = None if node is None else node.source
+    if source is None:
+        return ""
+    if whole:
+        return place_of(source)
+    return printable(f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}")

@@ -1,0 +1,283 @@
+"""Replay: a graph run on tensors again and again, with a plan for each set of sizes.
+
+The Variables that the graph reads give their values when a run begins, and those that it assigns
+have their new ones when it has ended without an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor, number_type
+from eagerflow.devices import Device, current_device
+from eagerflow.dims import Dim
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.fusion.groups import grow
+from eagerflow.graph.concrete import concrete
+from eagerflow.graph.devices import homes
+from eagerflow.graph.ir import Graph, Value, graph_method
+from eagerflow.graph.run import evaluate
+from eagerflow.plan.plan import Plan
+from eagerflow.recorder import process, recorder_state
+from eagerflow.runtime.lru import Recent
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import assign_together, put_together, read_together
+
+__all__ = ["NUMERICS", "Replay", "replay_of"]
+
+NUMERICS = ("fast", "exact")
+
+
+class Replay:
+    """A graph with the plans that were made for it."""
+
+    def __init__(self, graph: Graph, numerics: str = "fast") -> None:
+        if numerics not in NUMERICS:
+            raise ArgumentError(
+                f"{numerics!r} is not a choice", argument="numerics", expected="'fast' or 'exact'"
+            )
+        self.graph = graph
+        self.numerics = numerics
+        self.cells = graph.cells
+        self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
+        self._variables = [c.variable for c in graph.cells]
+        self._assigned = [c.variable for c in self.assigned]
+        self._optimized = graph.optimized(numerics=numerics, final=True)
+        self.plans: Recent[Plan] = Recent()
+        self._kinds: dict[Any, tuple[Any, ...]] = {}
+        self._names = _size_names(graph)
+        self._count = len(graph.inputs)
+
+    def plan(self, sizes: dict[str, int], device: Device) -> Plan:
+        """The plan for these sizes of the graph's named dimensions."""
+        key = (tuple(sizes.values()), device)
+        found = self.plans.items.get(key)
+        if found is not None:
+            found.used = True
+        else:
+            graph = concrete(self._optimized, sizes)
+            exact = self.numerics == "exact"
+            order = grow if device.backend.fuses and not exact else _as_written
+            found = Plan(graph, order, device, exact)
+            self.plans.add(key, found)
+        return found
+
+    def sizes(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """The sizes of the graph's named dimensions in these arrays."""
+        if not self._names:
+            return {}
+        shapes = [a.shape for a in arrays]
+        return {name: shapes[i][axis] for name, (i, axis) in self._names.items()}
+
+    def run(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """The outputs for these Tensors or arrays; then the Variables have their new values.
+
+        ``inputs`` fit the graph's inputs: nothing is checked here.
+        """
+        tensors = read_together(self._variables)
+        arrays = [x._array if type(x) is Tensor else x for x in inputs]
+        first = (
+            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
+        )
+        device = current_device() if first is None else first._kind.device
+        del first
+        arrays += [t._array for t in tensors]
+        plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
+        for i in plan.shared:
+            if i < len(inputs) and type(inputs[i]) is not Tensor:
+                arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
+        kinds = self._kinds_on(device)
+        if not self.assigned:
+            return list(map(new_tensor, plan.run(arrays), kinds))
+        made: list[Tensor] = []
+
+        def finish(found: tuple[Any, ...], commit: Any) -> None:
+            made.extend(map(new_tensor, found, kinds))
+            count = len(made) - len(self.assigned)
+            new = dict(zip(self._assigned, made[count:], strict=True))
+            del made[count:]
+            if commit is not None:
+                commit.replace(dict(zip(self._variables, tensors, strict=True)), new)
+            else:
+                put_together(new)
+
+        plan.run(arrays, finish)
+        return made
+
+    def _kinds_on(self, device: Device) -> tuple[Any, ...]:
+        kinds = self._kinds.get(device)
+        if kinds is None:
+            places = homes(self.graph, device)
+            finals = self.graph.all_outputs()
+            kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
+            self._kinds[device] = kinds
+        return kinds
+
+    def checked(self, inputs: Sequence[Any]) -> list[Any]:
+        """``inputs`` as what ``run`` takes; ShapeError or DTypeError where they do not fit."""
+        graph = self.graph
+        if len(inputs) != self._count:
+            raise ArgumentError(
+                f"{len(inputs)} arguments for {self._count} inputs",
+                op=graph.name,
+                expected=", ".join(f"{n}: {v.spec}" for n, v in named(graph)),
+            )
+        return check_inputs(graph, inputs)
+
+
+_NO_SIZES: dict[str, int] = {}
+
+
+def _as_written(graph: Graph) -> Sequence[Any]:
+    """The nodes themselves: what eager would call, one by one."""
+    return graph.nodes
+
+
+def named(graph: Graph) -> list[tuple[str, Value]]:
+    """The inputs of a graph with their names."""
+    return list(zip(graph.inputs.names, graph.inputs, strict=True))
+
+
+def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
+    """For each named dimension an input, and the axis of it, that shows its size."""
+    found: dict[str, tuple[int, int]] = {}
+    for i, value in enumerate(graph.all_inputs()):
+        for axis, size in enumerate(value.shape):
+            if isinstance(size, Dim) and str(size).isidentifier():
+                found.setdefault(str(size), (i, axis))
+    return found
+
+
+def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
+    made = []
+    sizes: dict[str, int] = {}
+    for (name, value), given in zip(named(graph), inputs, strict=True):
+        tensor = given
+        if type(given) is not Tensor:
+            plain = number_type(given) is not None or not hasattr(given, "dtype")
+            tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
+        if tensor.dtype != value.dtype:
+            raise DTypeError(
+                "the dtype is another one than the graph's",
+                op=graph.name,
+                argument=name,
+                received=summary(tensor),
+                expected=str(value.spec),
+                hint=f"{name}.astype({value.dtype.name!r})",
+            )
+        if not _fits(tensor.shape, value.shape, sizes):
+            raise ShapeError(
+                "the shape is another one than the graph's",
+                op=graph.name,
+                argument=name,
+                received=summary(tensor),
+                expected=str(value.spec)
+                + (f" where {', '.join(f'{n}={s}' for n, s in sizes.items())}" if sizes else "")
+                + (", named sizes being at least 1" if 0 in sizes.values() else ""),
+            )
+        made.append(tensor)
+    return made
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...], sizes: dict[str, int]) -> bool:
+    if len(shape) != len(wanted):
+        return False
+    for size, dim in zip(shape, wanted, strict=True):
+        if not isinstance(dim, Dim):
+            if size != dim:
+                return False
+        elif str(dim).isidentifier():
+            if sizes.setdefault(str(dim), size) != size or size == 0:
+                return False
+        elif dim.evaluate(sizes) != size:
+            return False
+    return True
+
+
+def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
+    """The replay of a graph, made at first use and kept with it."""
+    key = ("replay", numerics)
+    found = graph.learned.get(key)
+    if found is None:
+        found = graph.learned[key] = Replay(graph, numerics)
+    return found  # type: ignore[no-any-return]
+
+
+def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
+    """The results for these arguments, in the nest that the traced function returned.
+
+    ``args`` have the nest of the traced function's, or are one value for each input; inputs may
+    also be given by their names, all after those that are given in order. Variables
+    have their new values afterwards. Raises ArgumentError, ShapeError or DTypeError for
+    arguments that do not fit; under a tape the call is recorded.
+    """
+    leaves = _leaves(self, args)
+    if named:
+        leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
+    if named:
+        raise ArgumentError(
+            f"there is no input {next(iter(named))!r}, or it came twice",
+            op=self.name,
+            expected=", ".join(self.inputs.names),
+        )
+    replay = replay_of(self)
+    inputs = replay.checked(leaves)
+    if process.recorders and recorder_state()[1] is not None:
+        return self.nest(call_watched(self, inputs))
+    return self.nest(replay.run(inputs))
+
+
+def _leaves(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
+    """The values for the inputs, from arguments in the nest of the traced function's."""
+    if len(args) == len(graph.inputs):
+        plain = [tree.flatten(x)[0] for x in args]
+        if any(len(leaves) != 1 for leaves in plain) and not any(
+            hasattr(x, "shape") for leaves in plain for x in leaves
+        ):
+            return list(args)  # lists of Python numbers, one for each input
+    leaves = tree.flatten(args)[0]
+    if len(leaves) > len(graph.inputs):  # what was static when it was traced is left out
+        leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float | complex)]
+    return leaves
+
+
+Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]
+
+
+def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of a graph that a recorder sees node by node."""
+    entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
+    # The sizes may be names again, of a function that is traced for sizes of its own.
+    sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
+    outputs, assigned = evaluate(concrete(graph, sizes), entries)
+    cells = [c.variable for c in graph.cells if c.assigned is not None]
+    assign_together(dict(zip(cells, assigned, strict=True)))
+    return outputs
+
+
+@graph_method
+def plan(self: Graph, numerics: str = "fast", sizes: dict[str, int] | None = None) -> Plan:
+    """The plan by which the graph runs on the current device.
+
+    ``numerics`` is ``"fast"`` or ``"exact"``; ``sizes`` gives the graph's named dimensions.
+    Raises ShapeError where one is missing.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("n",), "float32"))
+    >>> graph.plan(sizes={"n": 3})
+    <Plan of lambda: 1 steps on cpu:0>
+    """
+    replay = replay_of(self, numerics)
+    given = sizes or {}
+    missing = [name for name in replay._names if name not in given]
+    if missing:
+        raise ShapeError(
+            f"the sizes of {', '.join(missing)} are not given",
+            op="graph.plan",
+            argument="sizes",
+            hint=f"graph.plan(sizes={{{missing[0]!r}: 32}})",
+        )
+    return replay.plan({name: given[name] for name in replay._names}, current_device())

@@ -1,0 +1,170 @@
+"""The stories that a tape can tell: which line, why a gradient is missing, what is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from eagerflow.dispatch import user_frame
+from eagerflow.display import summary
+from eagerflow.errors import GradientError, printable
+from eagerflow.op import Missing
+from eagerflow.recorder import CODE, FIRST_KEY, FIRST_VALUE, INSTRUCTION, OP, OUT, RESULT
+from eagerflow.tensor import Tensor
+
+__all__ = ["MemoryReport", "caller", "ended", "line_of", "place", "unconnected", "why"]
+
+
+def caller() -> tuple[Any, int]:
+    """Code and instruction of the user's line that runs now."""
+    frame = user_frame(sys._getframe(1))
+    return frame.f_code, frame.f_lasti
+
+
+def line_of(code: Any, instruction: int) -> tuple[str, int]:
+    """File and line of an instruction; ``code`` may also be the place itself."""
+    if isinstance(code, tuple):
+        return code[0], code[1]
+    positions = list(code.co_positions())
+    at = instruction // 2
+    line = positions[at][0] if 0 <= at < len(positions) else None
+    return code.co_filename, line or code.co_firstlineno
+
+
+def place(entry: Any) -> str:
+    """Where the user called the op of an entry."""
+    return _at(entry[CODE], entry[INSTRUCTION])
+
+
+def _at(code: Any, instruction: int) -> str:
+    file, line = line_of(code, instruction)
+    return f"{file}:{line}"
+
+
+def name_of(source: Any) -> str:
+    """The name of a Variable or of a value in a graph, or what a source is."""
+    name: str | None = getattr(source, "name", None)
+    name = name or getattr(getattr(source, "_array", None), "name", None)
+    return name or f"tensor of shape {tuple(source.shape)}"
+
+
+def _outs(entry: Any) -> tuple[int, ...]:
+    return entry[OUT] if isinstance(entry[OUT], tuple) else (entry[OUT],)
+
+
+def _reason(entry: Any) -> str:
+    op = entry[OP]
+    reason = op.vjp.reason if isinstance(op.vjp, Missing) else ""
+    if isinstance(op.partials, Missing) and op.partials.reason != "see vjp":
+        reason = op.partials.reason
+    return f"{op.name} ({place(entry)}): {reason}"
+
+
+def ended(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str:
+    """Why the walk back from a target did not come to the values with these keys."""
+    lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
+    lines += _left_by(left, keys)
+    return "\n    ".join(
+        lines or ["no path from the target back to it: it was used for other things"]
+    )
+
+
+def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
+    return [
+        f"a value computed from it left through {how} ({_at(code, instruction)}),"
+        " and what is computed in NumPy or Python is not recorded"
+        for key, how, code, instruction in left
+        if key in keys
+    ]
+
+
+def unconnected(source: Any, reason: str) -> GradientError:
+    """The error of a source that no target depends on."""
+    return GradientError(
+        "the target does not depend on a source",
+        argument=name_of(source),
+        received=f"source {summary(source)}",
+        expected=reason,
+        hint="unconnected='zero' or 'none' where this is meant",
+    )
+
+
+def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str:
+    """How a target depends on the values with these keys, or where the path breaks."""
+    key = getattr(target, "_key", None)
+    if not keys:
+        return "the source was not watched: call tape.watch(x), or use a trainable ef.Variable"
+    reached, blocked = _forward(entries, keys)
+    gone = _left_by(left, reached)
+    if key is None or not any(key in _outs(entry) for entry in entries):
+        if key in keys:
+            return "the target is the source itself"
+        lines = gone or ["the target was not computed from watched values while the tape recorded"]
+        return "\n    ".join(lines)
+    if key in reached:
+        steps = [f"{e[OP].name} ({place(e)})" for e in _path(entries, keys, key)]
+        return "the target depends on the source through " + " -> ".join(steps)
+    behind = _backward(entries, key)
+    breaks = [f"the path breaks at {_reason(e)}" for e in blocked if set(_outs(e)) & behind]
+    return "\n    ".join(
+        breaks + gone or ["the target was computed from other values; the source was not used"]
+    )
+
+
+def _forward(entries: Iterable[Any], keys: set[int]) -> tuple[set[int], list[Any]]:
+    """Keys that a gradient links to ``keys``, and the entries that break a link."""
+    reached, blocked = set(keys), []
+    for entry in entries:
+        if not reached.isdisjoint(entry[FIRST_KEY::2]):
+            if entry[OP].differentiable:
+                reached.update(_outs(entry))
+            else:
+                blocked.append(entry)
+    return reached, blocked
+
+
+def _backward(entries: list[Any], key: int) -> set[int]:
+    behind = {key}
+    for entry in reversed(entries):
+        if behind & set(_outs(entry)):
+            behind.update(k for k in entry[FIRST_KEY::2] if k is not None)
+    return behind
+
+
+def _path(entries: list[Any], keys: set[int], key: int) -> list[Any]:
+    on_path = _backward(entries, key)
+    reached, path = set(keys), []
+    for entry in entries:
+        if on_path & set(_outs(entry)) and not reached.isdisjoint(entry[FIRST_KEY::2]):
+            reached.update(_outs(entry))
+            path.append(entry)
+    return path
+
+
+class MemoryReport:
+    """Bytes that a tape keeps alive, by source line; prints as a table.
+
+    ``total`` is the number of bytes, ``lines`` a list of (place, op, bytes), largest first.
+    """
+
+    def __init__(self, entries: Iterable[Any]) -> None:
+        seen: set[int] = set()
+        by_line: dict[tuple[str, str], int] = {}
+        for entry in entries:
+            kept = [entry[RESULT], *entry[FIRST_VALUE::2], *getattr(entry[OP].vjp, "kept", ())]
+            for value in kept:
+                for tensor in value if isinstance(value, tuple) else (value,):
+                    if isinstance(tensor, Tensor) and id(tensor._array) not in seen:
+                        seen.add(id(tensor._array))
+                        line = (place(entry), entry[OP].name)
+                        by_line[line] = by_line.get(line, 0) + tensor.nbytes
+        ordered = sorted(by_line.items(), key=lambda item: -item[1])
+        self.lines = [(where, op, size) for (where, op), size in ordered]
+        self.total = sum(size for _, _, size in self.lines)
+
+    def __str__(self) -> str:
+        rows = [printable(f"{size:>14,}  {op:<20} {where}") for where, op, size in self.lines]
+        return "\n".join([f"{self.total:>14,}  bytes kept by the tape", *rows])
+
+    __repr__ = __str__

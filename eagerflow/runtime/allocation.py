@@ -1,0 +1,268 @@
+"""NumPy's own allocations, counted and limited where kernels run.
+
+NumPy keeps its allocator in a context variable, and kernels run in contexts of their own. There it
+is one of ours, which at first holds the very functions of NumPy's own, so nobody pays for it. The
+first limit puts machine code in their place that counts bytes in one atomic number and refuses
+what would exceed the limit, before the system is asked. An array keeps the allocator that made it,
+so what was counted is counted off when the array dies, wherever that is.
+
+Blocks that were counted begin with their size in eight bytes, so the address of their data is no
+multiple of 16, as those of the system's blocks are: that is how the two kinds are told apart.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from eagerflow.runtime import machine_code
+
+__all__ = ["LENT", "PEAK", "books", "context", "held", "limit", "told"]
+
+SET_HANDLER = 304  # the place of PyDataMem_SetHandler in NumPy's table of functions, and the next
+NAME = b"eagerflow"
+USED, LENT, LIMIT, PEAK, REALLOC, FREE = range(6)
+"""What the books hold: the bytes of NumPy's arrays, those of the pool, the limit of both together,
+the most that both have had, and the addresses of NumPy's functions."""
+NO_LIMIT = 2**63 - 1
+
+books = (ctypes.c_int64 * 6)(0, 0, NO_LIMIT, 0, 0, 0)
+"""The numbers that the allocator works with."""
+
+_CODE = """
+declare ptr @malloc(i64)
+declare ptr @calloc(i64, i64)
+declare ptr @realloc(ptr, i64)
+declare void @free(ptr)
+declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
+
+define internal i1 @take(ptr %books, i64 %size) {
+  %before = atomicrmw add ptr %books, i64 %size seq_cst
+  %at_lent = getelementptr i64, ptr %books, i64 1
+  %at_limit = getelementptr i64, ptr %books, i64 2
+  %at_peak = getelementptr i64, ptr %books, i64 3
+  %lent = load atomic i64, ptr %at_lent seq_cst, align 8
+  %limit = load atomic i64, ptr %at_limit seq_cst, align 8
+  %own = add i64 %before, %size
+  %all = add i64 %own, %lent
+  %fits = icmp sle i64 %all, %limit
+  %small = icmp ult i64 %size, 4611686018427387904
+  %good = and i1 %fits, %small
+  br i1 %good, label %yes, label %no
+yes:
+  %most = atomicrmw max ptr %at_peak, i64 %all monotonic
+  ret i1 1
+no:
+  %undone = atomicrmw sub ptr %books, i64 %size seq_cst
+  ret i1 0
+}
+
+define internal ptr @begun(ptr %books, ptr %block, i64 %size) {
+  %gone = icmp eq ptr %block, null
+  br i1 %gone, label %no, label %yes
+no:
+  %undone = atomicrmw sub ptr %books, i64 %size seq_cst
+  ret ptr null
+yes:
+  store i64 %size, ptr %block, align 8
+  %data = getelementptr i8, ptr %block, i64 8
+  ret ptr %data
+}
+
+define internal i1 @counted(ptr %data) {
+  %address = ptrtoint ptr %data to i64
+  %low = and i64 %address, 15
+  %odd = icmp eq i64 %low, 8
+  ret i1 %odd
+}
+
+define ptr @limited_malloc(ptr %books, i64 %size) {
+  %taken = call i1 @take(ptr %books, i64 %size)
+  br i1 %taken, label %yes, label %no
+yes:
+  %whole = add i64 %size, 8
+  %block = call ptr @malloc(i64 %whole)
+  %data = call ptr @begun(ptr %books, ptr %block, i64 %size)
+  ret ptr %data
+no:
+  ret ptr null
+}
+
+define ptr @limited_calloc(ptr %books, i64 %count, i64 %each) {
+  %product = call {i64, i1} @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
+  %size = extractvalue {i64, i1} %product, 0
+  %over = extractvalue {i64, i1} %product, 1
+  br i1 %over, label %no, label %ask
+ask:
+  %taken = call i1 @take(ptr %books, i64 %size)
+  br i1 %taken, label %yes, label %no
+yes:
+  %whole = add i64 %size, 8
+  %block = call ptr @calloc(i64 %whole, i64 1)
+  %data = call ptr @begun(ptr %books, ptr %block, i64 %size)
+  ret ptr %data
+no:
+  ret ptr null
+}
+
+define ptr @limited_realloc(ptr %books, ptr %data, i64 %size) {
+  %own = call i1 @counted(ptr %data)
+  br i1 %own, label %grow, label %theirs
+theirs:
+  %at = getelementptr i64, ptr %books, i64 4
+  %realloc = load ptr, ptr %at, align 8
+  %made = call ptr %realloc(ptr null, ptr %data, i64 %size)
+  ret ptr %made
+grow:
+  %block = getelementptr i8, ptr %data, i64 -8
+  %before = load i64, ptr %block, align 8
+  %taken = call i1 @take(ptr %books, i64 %size)
+  br i1 %taken, label %yes, label %no
+yes:
+  %whole = add i64 %size, 8
+  %moved = call ptr @realloc(ptr %block, i64 %whole)
+  %now = call ptr @begun(ptr %books, ptr %moved, i64 %size)
+  %failed = icmp eq ptr %now, null
+  br i1 %failed, label %no, label %done
+done:
+  %given = atomicrmw sub ptr %books, i64 %before seq_cst
+  ret ptr %now
+no:
+  ret ptr null
+}
+
+define void @limited_free(ptr %books, ptr %data, i64 %size) {
+  %own = call i1 @counted(ptr %data)
+  br i1 %own, label %ours, label %theirs
+theirs:
+  %at = getelementptr i64, ptr %books, i64 5
+  %free = load ptr, ptr %at, align 8
+  call void %free(ptr null, ptr %data, i64 %size)
+  ret void
+ours:
+  %block = getelementptr i8, ptr %data, i64 -8
+  %held = load i64, ptr %block, align 8
+  %given = atomicrmw sub ptr %books, i64 %held seq_cst
+  call void @free(ptr %block)
+  ret void
+}
+"""
+
+
+class _Handler(ctypes.Structure):
+    """NumPy's PyDataMem_Handler."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("books", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+_MAKE, _END = ("malloc", "calloc"), ("realloc", "free")
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    """NumPy's functions that set and get the handler of the context that runs now."""
+    find = ctypes.pythonapi.PyCapsule_GetPointer
+    find.restype, find.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    inner = vars(np)["_core"]
+    table = ctypes.cast(
+        find(inner._multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p)
+    )
+    return (
+        ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[SET_HANDLER]),
+        ctypes.PYFUNCTYPE(ctypes.py_object)(table[SET_HANDLER + 1]),
+    )
+
+
+def _kept(*parts: Any) -> None:
+    """Keep objects for good: arrays may be the last to die in a process, and need them."""
+    for part in parts:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
+
+
+@cache
+def _handler() -> tuple[Any, _Handler, _Handler]:
+    """Our handler as the capsule that NumPy takes and as it is, and NumPy's own."""
+    capsule = contextvars.Context().run(_functions()[1])
+    find = ctypes.pythonapi.PyCapsule_GetPointer
+    theirs = _Handler.from_address(find(capsule, b"mem_handler"))
+    ours = _Handler(NAME, 1, ctypes.addressof(books))
+    for name in (*_MAKE, *_END):
+        setattr(ours, name, getattr(theirs, name))
+    books[REALLOC], books[FREE] = theirs.realloc, theirs.free
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype = ctypes.py_object
+    new.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+    made = new(ctypes.addressof(ours), b"mem_handler", None)
+    _kept(books, ours, made, capsule)
+    return made, ours, theirs
+
+
+@cache
+def _machine_code() -> dict[str, int]:
+    """Where the functions that count begin; none without llvmlite, or without these of C's."""
+    names = [f"limited_{name}" for name in (*_MAKE, *_END)]
+    if not machine_code.available():
+        return {}
+    try:
+        library = machine_code.link(machine_code.compile_object(_CODE), *names)
+    except (RuntimeError, OSError):
+        return {}
+    _kept(library)
+    return {name.removeprefix("limited_"): library.address(name) for name in names}
+
+
+def context() -> contextvars.Context:
+    """A context for kernels, in which limits hold."""
+    made = contextvars.Context()
+    made.run(_functions()[0], _handler()[0])
+    return made
+
+
+def limit(size: int | None, lent: int) -> bool:
+    """Let NumPy's arrays and those of the pool have ``size`` bytes in all; None lifts the limit.
+
+    ``lent`` are the bytes that the pool has lent. False where NumPy's arrays are not counted.
+    """
+    _, ours, theirs = _handler()
+    if size is None:
+        books[LIMIT] = NO_LIMIT
+        for name in _MAKE:
+            setattr(ours, name, getattr(theirs, name))
+        return ours.free != theirs.free
+    found = _machine_code()
+    if not found:
+        return False
+    books[LENT], books[LIMIT] = lent, size
+    for name in (*_END, *_MAKE):  # what is made by the last two must find the first two there
+        setattr(ours, name, found[name])
+    return True
+
+
+def held() -> int:
+    """Bytes of NumPy's arrays that were made under a limit and live."""
+    return max(0, books[USED])
+
+
+def told(error: MemoryError) -> str:
+    """What a refusal of NumPy's means: what was asked, the limit, and what is in use."""
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
+    if books[LIMIT] == NO_LIMIT or shape is None or dtype is None:
+        return str(error)
+    asked = math.prod(shape) * dtype.itemsize
+    used = held() + books[LENT]
+    if used + asked <= books[LIMIT]:
+        return str(error)  # the system has no more
+    return f"an array of {asked:,} bytes exceeds the limit of {books[LIMIT]:,}; {used:,} are in use"

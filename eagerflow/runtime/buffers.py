@@ -1,0 +1,403 @@
+"""Memory for large arrays, kept when they die and used again.
+
+Mapping fresh pages costs more than arithmetic on them, and the system takes pages back as soon
+as a large array dies. So memory of large arrays comes from a pool: blocks of pages in size
+classes, each used again for the next array that fits.
+
+An array from the pool is a plain one of NumPy. It and all views of it, also those made by
+``memoryview``, DLPack or ``np.frombuffer``, keep one inner array alive, and a weak reference to
+that one says when the block is free. Addresses keep nothing alive: one that was read from
+``array.ctypes.data`` or ``__array_interface__`` holds no longer than the array.
+
+The inner array is of NumPy's own class, which the garbage collector does not track: it clears
+weak references to what it tracks before it runs finalizers, and these may still use the memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import mmap
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter, index
+from typing import Any
+
+import numpy as np
+
+from eagerflow.errors import OutOfMemoryError
+from eagerflow.locks import reentrant_lock
+from eagerflow.runtime import allocation
+
+__all__ = [
+    "BORDER",
+    "BufferPool",
+    "empty",
+    "empty_like",
+    "release",
+    "set_kept_limit",
+    "set_limit",
+    "stats",
+]
+
+Array = np.ndarray[Any, Any]
+
+CLASS_BITS = 3  # 8 size classes for each power of two, so that at most an eighth is unused
+HUGE_PAGE = 1 << 21  # bytes; first use of such pages costs a quarter of that of small ones
+MOST_KEPT = 4 << 30
+CGROUP_LIMITS = (  # of version 2 and of version 1
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+
+HINT = (
+    "drop tensors that are no longer needed, work on smaller batches, or raise the limit with"
+    " ef.set_memory_limit"
+)
+REFUSALS = (OSError, OverflowError, ValueError)  # of pages, by the system
+
+# The system --------------------------------------------------------------------------------------
+
+
+def border() -> int:
+    """Bytes from which taking an array from the pool costs less than what it saves.
+
+    glibc keeps blocks of up to 32 MiB by itself, so that fewer of them are mapped afresh.
+    """
+    try:
+        glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
+    except (AttributeError, ValueError, OSError):
+        glibc = False
+    return 1 << (20 if glibc else 18)
+
+
+def map_pages(size: int) -> Any:
+    """``size`` bytes of fresh pages, unmapped when the object and all buffers of it are gone.
+
+    Raises one of REFUSALS where the system has not that many.
+    """
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
+        return mmap.mmap(-1, size)
+    # Shared pages, Python's default, would be shared with the processes that this one forks.
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages: the small ones do
+    return pages
+
+
+@cache
+def system_trim() -> Callable[[int], object]:
+    """What gives memory back that ``malloc`` keeps: glibc's ``malloc_trim``; elsewhere nothing."""
+    try:
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, TypeError, OSError):  # musl and macOS; Windows
+        return lambda pad: None
+    return trim
+
+
+def memory_of_machine() -> int | None:
+    """Bytes of physical memory that this process may use; None where the system won't tell."""
+    found = []
+    try:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, ValueError, OSError):
+        return None
+    for path in CGROUP_LIMITS:
+        try:
+            with open(path) as file:
+                found.append(int(file.read()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return min(found)
+
+
+def default_kept_limit() -> int:
+    """A quarter of the memory, 4 GiB where that is less, 1 GiB where nobody knows."""
+    memory = memory_of_machine()
+    return min(MOST_KEPT, (memory or MOST_KEPT) // 4)
+
+
+BORDER = border()
+
+# The pool ----------------------------------------------------------------------------------------
+
+
+class _Block:
+    """Pages of memory, the lease of the array that uses them, and where they are kept."""
+
+    __slots__ = ("home", "lease", "pages", "since", "size")
+
+    def __init__(self, size: int, home: deque[_Block]) -> None:
+        self.size = size
+        self.home = home
+        self.pages = memoryview(map_pages(size))
+        self.lease: _Lease | None = None
+        self.since = 0  # when it was last given back
+
+
+class _Lease(weakref.ref[Array]):
+    """Dies with the inner array that all views of a block keep alive."""
+
+    __slots__ = ("block",)
+
+    block: _Block
+
+
+class BufferPool:
+    """Blocks of memory in use by arrays, and blocks kept for the next ones.
+
+    ``kept_limit`` bounds the bytes of kept blocks; None stands for a quarter of the machine's
+    memory, or 4 GiB where that is less. Any thread may use a pool at any time, also a
+    finalizer or a signal handler that interrupts it: its lock is one that a thread may take
+    again, and every statement under it leaves the books in order for such a guest, and for a
+    child of a fork. The lock is taken in Python's own way, for a microsecond counts here.
+    """
+
+    def __init__(self, kept_limit: int | None = None) -> None:
+        self.lock = reentrant_lock()
+        self._blocks: set[_Block] = set()
+        self._kept: dict[int, deque[_Block]] = {}  # by size, the latest at the right
+        self._limit: float = math.inf
+        self._kept_limit = default_kept_limit() if kept_limit is None else kept_limit
+        self._mapped = self._in_use = self._peak = 0  # bytes
+        self._reuses = self._made = self._time = 0
+        self._counts = False  # whether NumPy's own arrays count as well
+        self._when_dead = self._take_back  # one bound method for all leases
+
+    # Arrays ----------------------------------------------------------------------------------
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Array:
+        """A C-contiguous array of arbitrary values, as from ``np.empty``.
+
+        From ``BORDER`` bytes on, its memory comes from the pool and starts at a page. Raises
+        OutOfMemoryError where the limit or the system refuses the memory.
+
+        >>> BufferPool().empty((1000, 1000), np.float32).flags.c_contiguous
+        True
+        """
+        if not isinstance(dtype, np.dtype):
+            dtype = np.dtype(dtype)
+        try:
+            count = math.prod(shape)  # type: ignore[arg-type]
+        except TypeError:
+            count = index(shape)  # type: ignore[arg-type]
+        nbytes = count * dtype.itemsize
+        if nbytes < BORDER or dtype.hasobject or dtype.subdtype:
+            return np.empty(shape, dtype)
+        nbytes = int(nbytes)
+        shift = (nbytes - 1).bit_length() - CLASS_BITS - 1
+        size = (((nbytes - 1) >> shift) + 1) << shift
+        inner = self._lend(size, dtype, count)
+        if inner is None:
+            gc.collect()  # cycles of objects may hold arrays that nobody can reach
+            self.stats()  # counts anew
+            inner = self._lend(size, dtype, count)
+            if inner is None:
+                raise self._refusal(nbytes)
+        return inner.reshape(shape)
+
+    def empty_like(self, array: Array) -> Array:
+        """An array of the shape and dtype of ``array``, with its order of axes in memory.
+
+        It is contiguous also where ``array`` is not; where the order of the axes is neither
+        C's nor Fortran's, it is C's. Raises what ``empty`` raises.
+
+        >>> BufferPool().empty_like(np.ones((300, 4000)).T).flags.f_contiguous
+        True
+        """
+        if array.flags.f_contiguous and not array.flags.c_contiguous:
+            return self.empty(array.shape[::-1], array.dtype).T
+        return self.empty(array.shape, array.dtype)
+
+    def _lend(self, size: int, dtype: np.dtype[Any], count: int) -> Array | None:
+        """An inner array on a block of ``size`` bytes; None where there is none to be had."""
+        with self.lock:
+            try:
+                # The block used last: its pages may still be in a cache.
+                block = self._kept[size].pop()
+            except (KeyError, IndexError):
+                found = self._make(size)
+                if found is None:
+                    return None
+                block = found
+            else:
+                self._reuses += 1
+            inner = np.frombuffer(block.pages, dtype, count)
+            lease = _Lease(inner, self._when_dead)
+            lease.block = block
+            block.lease = lease
+            self._lent(size)
+        return inner
+
+    def _lent(self, size: int) -> None:
+        """Count ``size`` more bytes as lent, which NumPy's arrays leave room for."""
+        self._in_use = used = self._in_use + size
+        if self._counts:
+            allocation.books[allocation.LENT] = used
+            used += allocation.held()
+        if used > self._peak:
+            self._peak = used
+
+    def _room(self) -> float:
+        """Bytes that may still be lent."""
+        return self._limit - self._in_use - (allocation.held() if self._counts else 0)
+
+    def _make(self, size: int) -> _Block | None:
+        """A new block, for which kept ones make room."""
+        if size > self._room():
+            return None
+        self._forget(self._room() - size)
+        home = self._kept.setdefault(size, deque())
+        try:
+            block = _Block(size, home)
+        except REFUSALS:
+            self._forget(0)
+            try:
+                block = _Block(size, home)
+            except REFUSALS:
+                return None
+        self._blocks.add(block)
+        self._mapped += size
+        self._made += 1
+        return block
+
+    def _take_back(self, lease: _Lease) -> None:
+        """Keep the block of a lease whose array has died: called by the weak reference."""
+        block = lease.block
+        with self.lock:
+            if block.lease is not lease:
+                return
+            block.lease = None
+            self._time = block.since = self._time + 1
+            self._lent(-block.size)
+            used = self._in_use
+            block.home.append(block)
+            mapped = self._mapped
+            if mapped - used <= self._kept_limit and mapped <= self._limit:
+                return
+            gone = self._forget(self._limit - used)
+        gone.clear()  # unmapping takes time, so it waits for the end of the lock
+
+    def _forget(self, room: float) -> list[_Block]:
+        """Kept blocks, the oldest first, without which the others fit into ``room`` bytes."""
+        room = max(0, min(room, self._kept_limit))
+        gone: list[_Block] = []
+        while self._mapped - self._in_use > room:
+            oldest = [blocks[0] for blocks in self._kept.copy().values() if blocks]
+            if not oldest:
+                break
+            block = min(oldest, key=attrgetter("since")).home.popleft()
+            self._blocks.discard(block)
+            self._mapped -= block.size
+            gone.append(block)
+        return gone
+
+    # Limits and figures ----------------------------------------------------------------------
+
+    def set_limit(self, size: int | None) -> None:
+        """Let arrays of the pool have ``size`` bytes in all; None lifts the limit.
+
+        Kept blocks are dropped where they would not fit. Only those arrays count that come from
+        ``empty`` and have ``BORDER`` bytes or more.
+        """
+        self._set("_limit", math.inf if size is None else size)
+
+    def set_common_limit(self, size: int | None) -> None:
+        """Let all arrays that kernels make have ``size`` bytes in all; None lifts the limit.
+
+        Arrays that NumPy makes by itself count from when the limit is set; without llvmlite only
+        those of the pool do.
+        """
+        with self.lock:
+            self._recount()
+            lent = self._in_use
+        self._counts = allocation.limit(size, lent)
+        self.set_limit(size)
+
+    def set_kept_limit(self, size: int | None) -> None:
+        """Keep blocks of ``size`` bytes in all; None stands for the default."""
+        self._set("_kept_limit", default_kept_limit() if size is None else size)
+
+    def _set(self, name: str, value: float) -> None:
+        with self.lock:
+            setattr(self, name, value)
+            gone = self._forget(self._limit - self._in_use)
+        gone.clear()
+
+    def release(self) -> int:
+        """Give all kept blocks back to the system, and what ``malloc`` keeps.
+
+        Returns the bytes of the blocks.
+        """
+        with self.lock:
+            self._recount()
+            size = self._mapped - self._in_use
+            gone = self._forget(0)
+        gone.clear()
+        system_trim()(0)
+        return size
+
+    def stats(self) -> dict[str, int]:
+        """Figures of the pool, in bytes and in counts since it was made.
+
+        ``bytes_in_use`` by arrays and at most so far, ``bytes_kept`` for the next ones,
+        ``allocations`` of arrays and how many of them were ``reuses`` of a kept block;
+        ``bytes_limit`` is 0 where there is none. Under a common limit, arrays that NumPy has made
+        since it was set are in use too.
+        """
+        with self.lock:
+            self._recount()
+            counted = self._counts
+            return {
+                "bytes_in_use": self._in_use + (allocation.held() if counted else 0),
+                "bytes_kept": self._mapped - self._in_use,
+                "peak_bytes_in_use": max(self._peak, allocation.books[allocation.PEAK] * counted),
+                "allocations": self._made + self._reuses,
+                "reuses": self._reuses,
+                "bytes_limit": 0 if self._limit is math.inf else int(self._limit),
+            }
+
+    def _recount(self) -> None:
+        """Set right what an interrupt in the middle of a call, such as Ctrl-C, left out."""
+        kept = {block for blocks in self._kept.copy().values() for block in blocks.copy()}
+        self._blocks |= kept
+        for block in self._blocks.copy():
+            lease = block.lease
+            if lease is None and block not in kept:
+                self._blocks.discard(block)
+            elif lease is not None and lease() is None:
+                self._take_back(lease)
+        blocks = self._blocks.copy()
+        self._in_use = 0
+        self._lent(sum([block.size for block in blocks if block.lease is not None]))
+        self._mapped = sum([block.size for block in blocks])
+
+    def _refusal(self, nbytes: int) -> OutOfMemoryError:
+        used = self.stats()["bytes_in_use"]
+        if self._limit is math.inf:
+            return OutOfMemoryError(
+                f"the system has no {nbytes:,} bytes for an array; arrays have {used:,} in use",
+                hint="drop tensors that are no longer needed, or work on smaller batches",
+            )
+        return OutOfMemoryError(
+            f"an array of {nbytes:,} bytes exceeds the limit of {self._limit:,};"
+            f" {used:,} are in use",
+            hint=HINT,
+        )
+
+
+_pool = BufferPool()
+
+empty = _pool.empty
+empty_like = _pool.empty_like
+set_limit = _pool.set_common_limit
+set_kept_limit = _pool.set_kept_limit
+release = _pool.release
+stats = _pool.stats

@@ -1,0 +1,148 @@
+"""Compiling: the text of a plan or a kernel as code, once each part of it is one that plans use.
+
+The text holds names that lowering has made, numbers, and the few forms below: calls, assignments,
+branches and loops. Anything else in it would be a fault of ours; then it does not run.
+
+Most lines of a plan look alike but for names and numbers, and a parser's tree of all of them takes
+several times as long as to compile them. So every word has to be a known name or keyword, each
+line stands for itself, and a line is parsed only where none of its form was parsed before: with one
+name in place of all names, and one number in place of all numbers, its tree has the same parts.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Set
+from typing import Any
+
+from eagerflow.errors import CaptureError
+
+__all__ = ["compiled"]
+
+_METHODS = ("reshape",)  # of arrays
+_KEPT = frozenset(
+    (
+        "False",
+        "None",
+        "True",
+        "break",
+        "def",
+        "del",
+        "elif",
+        "else",
+        "for",
+        "if",
+        "in",
+        "not",
+        "pass",
+        "return",
+        "while",
+        *_METHODS,
+    )
+)
+_LETTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
+_WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEPT))})\b)[A-Za-z_]\w*", re.ASCII)
+_NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
+_MOST = 10_000  # forms of lines that are remembered
+
+_CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
+_FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold more of the tree
+    ast.Assign: ("targets", "value"),
+    ast.Attribute: ("value",),
+    ast.Break: (),
+    ast.Call: ("func", "args", "keywords"),
+    ast.Compare: ("left", "ops", "comparators"),
+    ast.Constant: (),
+    ast.Delete: ("targets",),
+    ast.Eq: (),
+    ast.Expr: ("value",),
+    ast.For: ("target", "iter", "body"),
+    ast.FunctionDef: ("args", "body"),
+    ast.If: ("test", "body", "orelse"),
+    ast.Module: ("body",),
+    ast.Name: (),
+    ast.Not: (),
+    ast.Pass: (),
+    ast.Return: ("value",),
+    ast.Subscript: ("value", "slice"),
+    ast.Tuple: ("elts",),
+    ast.USub: (),
+    ast.UnaryOp: ("op", "operand"),
+    ast.While: ("test", "body"),
+    ast.arg: (),
+    ast.arguments: ("args",),
+    ast.keyword: ("value",),
+}
+_EMPTY: dict[type[ast.AST], tuple[str, ...]] = {  # and those that hold nothing
+    ast.For: ("orelse",),
+    ast.FunctionDef: ("decorator_list", "returns", "type_params"),
+    ast.While: ("orelse",),
+    ast.arg: ("annotation",),
+    ast.arguments: ("posonlyargs", "vararg", "kwonlyargs", "kw_defaults", "kwarg", "defaults"),
+}
+
+_seen: set[str] = set()  # forms of lines that are fine
+
+
+def compiled(text: str, file: str, names: Set[str]) -> Any:
+    """The code of a plan's text; ``names`` are all that may occur in it.
+
+    Raises CaptureError where the text holds anything that plans do not use.
+
+    >>> from eagerflow.runtime.python_code import compiled
+    >>> compiled("a = _f(b, 2.0)", "<plan>", {"a", "b", "_f"})
+    <code object <module> at ..., file "<plan>", line 1>
+    >>> compiled("a = b.real", "<plan>", {"a", "b", "real"})
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.CaptureError: the program of a plan holds what no plan uses: x = x.x
+    ...
+    """
+    if not _LETTERS.fullmatch(text):
+        raise _fault("letters")
+    strange = set(_WORD.findall(text)) - names - _KEPT
+    if strange:
+        raise _fault(", ".join(sorted(strange)))
+    forms = set(_NAME.sub("x", _NUMBER.sub("0", text)).split("\n"))
+    if not forms <= _seen:
+        if len(_seen) > _MOST:
+            _seen.clear()
+        for form in forms - _seen:
+            _check(form.lstrip(" "))
+            _seen.add(form)
+    try:
+        return compile(text, file, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _fault(str(error)) from error
+
+
+def _check(line: str) -> None:
+    """CaptureError unless a line holds the parts alone that lines of plans have."""
+    whole = f"{line}\n pass" if line.endswith(":") else line
+    try:
+        tree = ast.parse(f"if x:\n pass\n{whole}" if line.startswith("el") else whole)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise _fault(line) from error
+    if len(tree.body) > 1:
+        raise _fault(line)
+    waiting: list[Any] = [tree]
+    for part in waiting:  # which grows meanwhile
+        form = type(part)
+        if form not in _FORMS or any(getattr(part, field, None) for field in _EMPTY.get(form, ())):
+            raise _fault(line)
+        if (form is ast.Constant and type(part.value) not in _CONSTANTS) or (
+            form is ast.Attribute and part.attr not in _METHODS
+        ):
+            raise _fault(line)
+        for field in _FORMS[form]:
+            inner = getattr(part, field)
+            waiting += inner if type(inner) is list else () if inner is None else (inner,)
+
+
+def _fault(what: str) -> CaptureError:
+    return CaptureError(
+        f"the program of a plan holds what no plan uses: {what[:80]}",
+        hint="this is a fault of eagerflow; please report it",
+    )

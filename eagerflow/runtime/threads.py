@@ -1,0 +1,387 @@
+"""A small pool of threads for kernels, and BLAS kept to one thread while it works.
+
+``run(function, count)`` calls ``function(0)`` ... ``function(count - 1)``, shared between the
+calling thread and the pool. NumPy and BLAS release the interpreter lock, so the calls overlap.
+A kernel cuts its work by shape alone, never by the number of threads, and the calls write to
+places of their own; so results have the same bits with any number of threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from functools import cache, partial
+from queue import SimpleQueue
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.locks import Locked, reentrant_lock
+
+__all__ = [
+    "Alone",
+    "helpers",
+    "invite",
+    "run",
+    "scratch",
+    "set_thread_count",
+    "single_threaded_blas",
+    "thread_count",
+]
+
+
+class _Job(ScopeGuard):
+    """The calls of one ``run``, and the pool's threads lent to it; left when none works on it.
+
+    Each thread takes the next call that nobody has taken. Counters of itertools, sets and queues
+    are atomic, so there is no lock that an exception could leave behind.
+    """
+
+    def __init__(self, function: Callable[[int], Any], count: int) -> None:
+        self.function = function
+        self.count = count
+        self.errors: list[BaseException] = []
+        self._take = itertools.count().__next__
+        self._helping: set[int] = set()  # threads of the pool that are at work
+        self._over = False
+        self._left: SimpleQueue[int] = SimpleQueue()  # told by each of them when it has ended
+
+    def acquire(self) -> None:
+        """Take the pool's threads, unless another run has them."""
+        if _lent.setdefault("pool", self) is self:
+            pool = _started()
+            pool.keep_off(_core())
+            pool.offer(self.help, self.count - 1)
+
+    def release(self) -> None:
+        """Give the threads back when nobody works on any call.
+
+        Calls write into memory of whoever called ``run``. So Ctrl-C stops the calls that have
+        not begun, but is raised only when all others have ended.
+        """
+        while True:
+            try:
+                self._over = True
+                while self._helping:
+                    self._left.get()
+                break
+            except BaseException as error:
+                self.errors.append(error)
+        if _lent.get("pool") is self:
+            _lent.pop("pool", None)
+
+    def work(self) -> None:
+        """Make calls until none is left."""
+        while (i := self._take()) < self.count and not self._over:
+            if not self.errors:
+                try:
+                    self.function(i)
+                except BaseException as error:
+                    self.errors.append(error)  # raised by run(), in the thread that called it
+
+    def help(self) -> None:
+        """Work as a thread of the pool, unless the job is over."""
+        me = threading.get_ident()
+        self._helping.add(me)
+        try:
+            if not self._over:
+                self.work()
+        finally:
+            self._helping.discard(me)
+            self._left.put(me)
+
+
+class _Pool:
+    """Threads that wait for calls to make; they end when nobody has the pool any more."""
+
+    def __init__(self, size: int) -> None:
+        self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._off = -1  # the core that they keep off
+        self._threads = [
+            threading.Thread(target=_serve, args=(self._calls,), name=f"eagerflow-{i}", daemon=True)
+            for i in range(size)
+        ]
+        end = weakref.finalize(self, _end, self._calls, size)
+        end.atexit = False  # type: ignore[misc]
+        for thread in self._threads:
+            thread.start()
+
+    def keep_off(self, core: int) -> None:
+        """Keep the threads off a core, that of the thread that they are to help.
+
+        Who wakes a thread often gets it onto the very core that it runs on itself.
+        """
+        if core == self._off or core < 0:
+            return
+        self._off = core
+        cores = os.sched_getaffinity(os.getpid()) - {core}
+        for thread in self._threads:
+            try:
+                os.sched_setaffinity(thread.native_id or 0, cores)
+            except OSError:
+                pass  # not allowed: it runs where it may
+
+    def offer(self, call: Callable[[], Any], helpers: int) -> None:
+        """Ask that many threads to make a call."""
+        for _ in range(min(helpers, len(self._threads))):
+            self._calls.put(call)
+
+
+def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
+    np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
+    while (call := calls.get()) is not None:
+        call()
+        del call  # it holds arrays
+
+
+def _end(calls: SimpleQueue[Callable[[], Any] | None], count: int) -> None:
+    for _ in range(count):
+        calls.put(None)
+
+
+class _Local(threading.local):
+    """Per thread: whether its kernels have no other threads to help, and memory to work in."""
+
+    alone = False
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Any] = {}
+
+
+def _available() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_local = _Local()
+_lock = reentrant_lock()
+_lent: dict[str, _Job] = {}  # the run that has the pool's threads, if one has
+_pool: _Pool | None = None
+_count: int | None = None
+
+
+def thread_count() -> int:
+    """Threads that share the work of a kernel, the calling one included.
+
+    >>> thread_count() >= 1
+    True
+    """
+    global _count
+    if _count is None:
+        _count = _available()
+    return _count
+
+
+def set_thread_count(count: int | None) -> None:
+    """Use that many threads from now on; None stands for all processors.
+
+    >>> set_thread_count(None)
+    """
+    global _count, _pool
+    _pool, _count = None, count
+
+
+def _after_fork() -> None:
+    # Only the forking thread lives on in the child: threads are made afresh.
+    global _pool
+    _pool = None
+    _lent.clear()
+    if _blas_users:
+        _blas_users.clear()
+        _restore_blas()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _started() -> _Pool:
+    global _pool
+    found = _pool
+    if found is None:
+        with Locked(_lock):
+            found = _pool
+            if found is None:
+                found = _pool = _Pool(thread_count() - 1)
+    return found
+
+
+@cache
+def _getcpu() -> Callable[[], int] | None:
+    """The system's function that tells the core that the calling thread runs on."""
+    if not hasattr(os, "sched_setaffinity") or _available() < 2:
+        return None
+    try:
+        found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (AttributeError, OSError):
+        return None
+    return found
+
+
+def _core() -> int:
+    function = _getcpu()
+    return -1 if function is None else function()
+
+
+class Alone(ScopeGuard):
+    """A context in which kernels that this thread calls use no other thread, and BLAS one."""
+
+    def __init__(self) -> None:
+        self._before: bool | None = None
+        self._blas = single_threaded_blas()
+
+    def acquire(self) -> None:
+        """Begin."""
+        self._before = _local.alone
+        _local.alone = True
+        self._blas.acquire()
+
+    def release(self) -> None:
+        """End."""
+        self._blas.release()
+        if self._before is not None:
+            _local.alone = self._before
+
+
+def run(function: Callable[[int], Any], count: int) -> None:
+    """Call ``function`` with 0 ... ``count - 1``, in any order, with BLAS at one thread.
+
+    The first exception of a call is raised after all calls that had begun have ended. Calls
+    from inside of a call, and while another thread uses the pool, are made one by one.
+
+    >>> squares = [0] * 4
+    >>> run(lambda i: squares.__setitem__(i, i * i), 4)
+    >>> squares
+    [0, 1, 4, 9]
+    """
+    with single_threaded_blas():
+        if count < 2 or helpers() < 1:
+            for i in range(count):
+                function(i)
+            return
+        with _Job(function, count) as job:
+            job.work()
+    if job.errors:
+        raise job.errors[0]
+
+
+def helpers() -> int:
+    """How many other threads may help this one; none while a run has the pool's."""
+    return 0 if _lent or _local.alone else thread_count() - 1
+
+
+def invite(call: Callable[[], Any], count: int) -> None:
+    """Ask so many threads of the pool for a call each: they make it soon, late or not at all."""
+    pool = _started()
+    pool.keep_off(_core())
+    pool.offer(call, count)
+
+
+_UNUSED = 3  # references to a buffer that nobody works in: the table, a name, getrefcount's own
+
+
+def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of arbitrary values in memory that this thread uses again and again.
+
+    The memory is the caller's as long as the array lives: who asks for the same ``name``
+    meanwhile, as a signal handler may, gets other memory. It never leaves a kernel.
+
+    >>> scratch("columns", (2, 3), "float32").shape
+    (2, 3)
+    """
+    itemsize = np.dtype(dtype).itemsize
+    needed = itemsize
+    for size in shape:
+        needed *= size
+    buffer = _local.buffers.get(name)
+    if buffer is not None and getrefcount(buffer) > _UNUSED:
+        return np.empty(shape, dtype)
+    if buffer is None or buffer.nbytes < needed or buffer.nbytes > 4 * needed + (1 << 20):
+        # Too small, or so large that an unusual call would hold its memory for good.
+        buffer = _local.buffers[name] = np.empty(needed, np.uint8)
+    return np.ndarray(shape, dtype, buffer)
+
+
+# BLAS ------------------------------------------------------------------------------------------
+
+
+@cache
+def _blas() -> tuple[Any, Any] | None:
+    """Functions that set and tell the number of threads of NumPy's OpenBLAS, if that is it."""
+    for path in _blas_paths():
+        try:
+            library = ctypes.PyDLL(path)  # calls keep the lock
+        except OSError:
+            continue
+        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "", "64")):
+            name = f"{prefix}openblas_%s_num_threads{suffix}"
+            if hasattr(library, name % "set"):
+                setter, getter = getattr(library, name % "set"), getattr(library, name % "get")
+                setter.argtypes, setter.restype = (ctypes.c_int,), None
+                getter.argtypes, getter.restype = (), ctypes.c_int
+                return setter, getter
+    return None
+
+
+def _blas_paths() -> list[str]:
+    """Files that may be the BLAS in use: beside NumPy in its wheels, else what is mapped."""
+    package = os.path.dirname(np.__file__)
+    folders = (package + ".libs", os.path.join(package, ".dylibs"), os.path.join(package, ".libs"))
+    found = [
+        os.path.join(folder, file)
+        for folder in folders
+        if os.path.isdir(folder)
+        for file in sorted(os.listdir(folder))
+        if "openblas" in file
+    ]
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "blas" in line}
+    except OSError:  # only Linux has it
+        return found
+    return [p for p in found if p in mapped] or sorted(p for p in mapped if ".so" in p)
+
+
+_blas_users: set[single_threaded_blas] = set()
+_blas_before = 1
+
+
+class single_threaded_blas(ScopeGuard):  # noqa: N801 (it is used like a function)
+    """A context in which BLAS calls use one thread; the first user switches, the last restores.
+
+    Without an OpenBLAS that can be found it does nothing.
+    """
+
+    def acquire(self) -> None:
+        """Set one thread."""
+        global _blas_before
+        functions = _blas()
+        if functions is not None:
+            setter, getter = functions
+            before = getter()
+            if not _blas_users:
+                if before == 1:
+                    return
+                _blas_before = before
+            in_one_call((partial(_blas_users.add, self), partial(setter, 1)))
+
+    def release(self) -> None:
+        """Give BLAS its threads back, unless others want one thread still."""
+        functions = _blas()
+        if functions is not None and self in _blas_users:
+            forget = partial(_blas_users.discard, self)
+            in_one_call((forget, _blas_users.__len__, partial(functions[0], _blas_before)))
+
+
+def _restore_blas() -> None:
+    functions = _blas()
+    if functions is not None and _blas_before != 1:
+        functions[0](_blas_before)

@@ -1,0 +1,240 @@
+"""Steps change Variables in one moment: whoever looks, whenever, sees all old values or all new."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.locks import writing
+from eagerflow.runtime import machine_code, threads
+from eagerflow.variable import assign_together
+from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
+
+SIZE = 200_000  # elements: two threads share a kernel
+
+
+class Counters:
+    """Three large Variables and a small one, which each step increases by one."""
+
+    def __init__(self, size=SIZE):
+        self.large = [ef.Variable(np.zeros(size, "float32"), name=f"v{i}") for i in range(3)]
+        self.small = ef.Variable(0.0, name="small")
+        self.variables = [*self.large, self.small]
+        variables = self.variables
+
+        def step(x):
+            for variable in variables:
+                variable.assign(variable * 1.0 + x)
+            return x
+
+        self.eager = lambda x: assign_together({v: v * 1.0 + x for v in variables})
+        self.captured = ef.function(step)
+        self.session = ef.capture.Session(ef.capture.trace(step, ef.TensorSpec((), "float32")))
+        self.one = ef.tensor(1.0)
+
+    def run_session(self, x):
+        self.session.run((), {"x": x}, targets=self.session.graphs)
+
+    def seen(self):
+        """The one value that all elements of all Variables have."""
+        arrays = [v.current.numpy() for v in self.variables]
+        low, high = min(a.min() for a in arrays), max(a.max() for a in arrays)
+        assert low == high, f"values from {low} to {high}: {[a.flat[0] for a in arrays]}"
+        return float(low)
+
+
+@pytest.fixture(params=["captured", "run_session", "eager"])
+def way(request):
+    return request.param
+
+
+def _warmed(way, size=SIZE):
+    counters = Counters(size)
+    step = getattr(counters, way)
+    for _ in range(3):
+        step(counters.one)
+    return counters, lambda: step(counters.one)
+
+
+@pytest.mark.skipif(
+    not machine_code.available(), reason="there is no machine code without llvmlite"
+)
+def test_values_that_nobody_holds_are_written_over():
+    counters, step = _warmed("captured")
+    places = [v.current.numpy().ctypes.data for v in counters.large]
+    step()
+    assert [v.current.numpy().ctypes.data for v in counters.large] == places
+    held = counters.large[1].value
+    before = held.numpy().copy()
+    step()
+    assert np.array_equal(held.numpy(), before)
+    assert counters.seen() == before[0] + 1
+    now = [v.current.numpy().ctypes.data for v in counters.large]
+    assert now[1] != places[1]
+
+
+def test_an_exception_at_any_bytecode_leaves_no_half_step(way):
+    threads.set_thread_count(2)
+    try:
+        counters, step = _warmed(way, 40_000)
+        before = counters.seen()
+
+        def check():
+            nonlocal before
+            after = counters.seen()
+            assert after in (before, before + 1)
+            step()
+            assert counters.seen() == after + 1
+            before = after + 1
+            assert not writing.thread
+
+        assert at_every_bytecode(step, check, step=3) > 100
+    finally:
+        threads.set_thread_count(None)
+
+
+needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
+
+
+@needs_signals
+def test_signal_handlers_see_whole_steps_and_may_step(way):
+    counters, step = _warmed(way)
+    counters.captured(counters.one)
+    wrong = []
+
+    def act(frame):
+        try:
+            counters.seen()
+            if way != "eager" and times.acts % 2:  # which reads one Variable after the other
+                counters.captured(counters.one)
+        except BaseException as error:
+            wrong.append(error)
+
+    with AtTimes(act, most=5e-3) as times:
+        for _ in range(10_000):
+            step()
+            if times.acts > 100:
+                break
+    assert not wrong
+    counters.seen()
+
+
+@needs_signals
+def test_interrupts_by_timer_leave_no_half_step(way, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: None)  # those in finalizers
+    counters, step = _warmed(way)
+
+    def check():
+        after = counters.seen()
+        step()
+        assert counters.seen() == after + 1
+
+    assert interrupted_at_times(step, check, 300) > 0
+
+
+def test_other_threads_see_no_torn_value(way):
+    counters, step = _warmed(way)
+    wrong, stop = [], threading.Event()
+
+    def look():
+        while not stop.is_set():
+            for variable in counters.variables:
+                values = variable.numpy()
+                if values.min() != values.max():
+                    wrong.append(values)
+
+    watchers = [threading.Thread(target=look) for _ in range(2)]
+    for watcher in watchers:
+        watcher.start()
+    end = time.perf_counter() + 1.5
+    while time.perf_counter() < end:
+        step()
+    stop.set()
+    for watcher in watchers:
+        watcher.join()
+    assert not wrong
+    counters.seen()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forked_children_see_whole_steps(way):
+    counters, step = _warmed(way)
+    found, stop = [], threading.Event()
+
+    def fork():
+        while not stop.is_set():
+            child = os.fork()
+            if child == 0:
+                try:
+                    counters.seen()
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            found.append(os.waitpid(child, 0)[1])
+
+    forker = threading.Thread(target=fork)
+    forker.start()
+    end = time.perf_counter() + 2.0
+    while time.perf_counter() < end:
+        step()
+    stop.set()
+    forker.join()
+    assert len(found) > 5 and not any(found)
+
+
+def test_finalizers_see_whole_steps(way):
+    counters, step = _warmed(way)
+    seen, wrong = [], []
+
+    def gone(_):
+        try:
+            seen.append(counters.seen())
+        except BaseException as error:
+            wrong.append(error)
+
+    for _ in range(20):
+        dying = [
+            weakref.ref(v.current.numpy().base, gone)
+            for v in counters.variables
+            if v.current.numpy().base is not None
+        ]
+        step()
+        del dying
+    assert not wrong
+    counters.seen()
+
+
+def test_a_refused_value_changes_nothing():
+    counters = Counters(100)
+    values = {v: v.value + 1.0 for v in counters.large}
+    with pytest.raises(ef.errors.ShapeError):
+        assign_together({**values, counters.small: ef.ones((2,))})
+    assert counters.seen() == 0.0
+
+
+def test_a_failed_allocation_leaves_no_half_step(monkeypatch):
+    counters, step = _warmed("captured")
+    before = counters.seen()
+    held = [v.value for v in counters.large]  # so that new memory is needed for each
+
+    def refuse(self, *_):
+        raise MemoryError
+
+    from eagerflow.plan import in_place, plan
+
+    monkeypatch.setattr(in_place.Commit, "_copy", refuse)
+    monkeypatch.setattr(plan.Frame, "__init__", refuse)
+    with contextlib.suppress(MemoryError):
+        step()
+    assert counters.seen() == before
+    monkeypatch.undo()
+    step()
+    assert counters.seen() == before + 1 and held[0].numpy()[0] == before
