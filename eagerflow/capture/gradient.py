@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from eagerflow import tree
 from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
-from eagerflow.errors import GradientError, SessionError
-from eagerflow.graph.ir import Graph, Value, Values, graph_method
+from eagerflow.errors import GradientError
+from eagerflow.graph.ir import Graph, Node, Value, Values, graph_method
+from eagerflow.graph.names import FreeNames, find_value
+from eagerflow.graph.run import interpret
 from eagerflow.op import ops
 from eagerflow.recorder import scope
 from eagerflow.tape import GradientTape
@@ -19,12 +20,11 @@ from eagerflow.variable import Variable
 
 __all__ = [
     "Extension",
-    "find_value",
+    "find_source",
     "gradient",
-    "replay_nodes",
     "rereads",
+    "show_nodes",
     "summed_gradients",
-    "table",
 ]
 
 
@@ -68,15 +68,15 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     ('output', 'gradient/x')
     """
     extension = Extension(self)
-    wanted = [find_value(self, name) for name in tree.flatten(sources)[0]]
+    wanted = [find_source(self, name, True) for name in tree.flatten(sources)[0]]
     reads = {v: (v, *more) for v, more in rereads(self).items()}
-    goals = [find_value(self, name) for name in tree.flatten(targets)[0]]
+    goals = [find_source(self, name) for name in tree.flatten(targets)[0]]
     if not goals or not wanted:
         raise GradientError("a gradient needs targets and sources", op="graph.gradient")
     tape = GradientTape(persistent=True)
     with extension, scope("gradient"):
         with tape:
-            replay_nodes(extension, tape, self, {r for v in wanted for r in reads.get(v, (v,))})
+            show_nodes(extension, tape, self, {r for v in wanted for r in reads.get(v, (v,))})
         ends = [extension.tensors[v] for v in goals]
         groups = [[extension.tensors[r] for r in reads.get(v, (v,))] for v in wanted]
         found = summed_gradients(tape, ends, groups)
@@ -87,15 +87,9 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
         tape.reset()
     pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
     values = [extension.value_of(g) for _, g in pairs]
-    names = list(self.outputs.names)
-    for v, _ in pairs:
-        base = name = f"gradient/{_name(self, v)}"
-        number = 0
-        while name in names:  # a gradient of a gradient
-            number += 1
-            name = f"{base}_{number}"
-        names.append(name)
-    outputs = Values((*self.outputs, *values), names)
+    free = FreeNames(self.outputs.names)  # there may be gradients already
+    names = [free.take(f"gradient/{_name(self, v)}") for v, _ in pairs]
+    outputs = Values((*self.outputs, *values), (*self.outputs.names, *names))
     named = tree.flatten(dict(zip(outputs.names, outputs, strict=True)))[1]
     return Graph(
         self.name,
@@ -139,78 +133,47 @@ def summed_gradients(
     return found
 
 
-def replay_nodes(
-    extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]
-) -> None:
+def show_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]) -> None:
     """Let the tape see the graph's nodes, as if they were called now."""
     tensors = extension.tensors
-    for value in graph.all_inputs():
-        if value in wanted:
-            tape.watch(tensors[value])
-    for value in graph.constants:
-        if value in wanted:
-            tape.watch(tensors[value])
-    for node in graph.nodes:
-        args = tuple(tensors[x] if type(x) is Value else x for x in node.inputs)
-        outs = tuple(tensors[v] for v in node.outputs)
-        several = node.op.outputs != 1 or len(outs) != 1
-        record(
-            tape._entries.append,
-            node.op,
-            args,
-            node.attributes,
-            outs if several else outs[0],
-            (node.origin, None) if node.origin and isinstance(node.origin[0], str) else node.origin,
-        )
-        for value in node.outputs:
+
+    def watch(values: Iterable[Value]) -> None:
+        for value in values:
             if value in wanted:
                 tape.watch(tensors[value])
 
+    def call(node: Node, args: list[Any]) -> Any:
+        found = tuple([tensors[v] for v in node.outputs])
+        out = found if node.op.outputs != 1 or len(found) != 1 else found[0]
+        here = node.origin
+        if here and isinstance(here[0], str):
+            here = here, None
+        record(tape._entries.append, node.op, tuple(args), node.attributes, out, here)
+        watch(node.outputs)
+        return out
+
+    watch(graph.all_inputs())
+    watch(graph.constants)
+    interpret(graph, [tensors[v] for v in graph.all_inputs()], call)
+
 
 def _name(graph: Graph, value: Value) -> str:
-    for given, names in ((graph.inputs, graph.inputs.names), (graph.outputs, graph.outputs.names)):
-        if value in given and given is graph.inputs:
-            return names[given.index(value)]
-    return value.name
+    given = graph.inputs
+    return given.names[given.index(value)] if value in given else value.name
 
 
-def find_value(graph: Graph, name: Any) -> Value:
+def find_source(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
     """The Value that a name, a Value or a Variable stands for; SessionError if there is none."""
     if type(name) is Value:
         return name
-    if isinstance(name, Variable):
-        for cell in graph.cells:
-            if cell.variable is name:
-                return cell.value
-        raise GradientError(
-            "the graph does not read this Variable",
-            argument=name.name,
-            op=graph.name,
-            expected="one of " + ", ".join(graph.variables),
-        )
-    found: Value = table(graph)[name] if name in table(graph) else _unknown(graph, name)
-    return found
-
-
-def table(graph: Graph) -> dict[str, Value]:
-    """All values of a graph by name; inputs and outputs by the names that they have there."""
-    names: dict[str, Value] | None = graph.learned.get("names")
-    if names is None:
-        values: Iterable[Value] = (v for node in graph.nodes for v in node.outputs)
-        names = {v.name: v for v in (*graph.constants, *values, *graph.all_inputs())}
-        names |= {
-            f"{cell.name}/assign": new for cell in graph.cells if (new := cell.assigned) is not None
-        }
-        names |= dict(zip(graph.outputs.names, graph.outputs, strict=True))
-        names |= dict(zip(graph.inputs.names, graph.inputs, strict=True))
-        graph.learned["names"] = names
-    return names
-
-
-def _unknown(graph: Graph, name: Any) -> Value:
-    close = get_close_matches(str(name), table(graph), 3)
-    raise SessionError(
-        f"{graph.name} has no value named {name!r}",
-        expected="one of " + ", ".join(list(table(graph))[:12]),
-        hint=", ".join(close) or "print(graph) lists all names",
+    if not isinstance(name, Variable):
+        return find_value(graph, name, inputs_first)
+    for cell in graph.cells:
+        if cell.variable is name:
+            return cell.value
+    raise GradientError(
+        "the graph does not read this Variable",
+        argument=name.name,
+        op=graph.name,
+        expected="one of " + ", ".join(graph.variables),
     )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.gradient import Extension, replay_nodes, rereads, summed_gradients
+from eagerflow.capture.gradient import Extension, rereads, show_nodes, summed_gradients
 from eagerflow.dtypes import is_inexact
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.ir import Graph, Value, Values
 from eagerflow.graph.run import evaluate
+from eagerflow.graph.walk import substituted
 from eagerflow.plan.replay import Replay, replay_of
 from eagerflow.recorder import custom_call, recorder_state, scope
 from eagerflow.tape import GradientTape
@@ -69,27 +70,13 @@ def _pure(graph: Graph, constants: Sequence[Value]) -> Graph:
     found: Graph | None = graph.learned.get(key)
     if found is None:
         lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
-        nodes = graph.nodes if not lifted else _with_inputs(graph, lifted)
         entries = Values([*graph.all_inputs(), *lifted.values()])
+        nodes = substituted(graph.nodes, lifted)
         finals = [lifted.get(v, v) for v in graph.all_outputs()]
         found = Graph(graph.name, entries, nodes, Values(finals, _numbered(finals)))
         found.learned["reads"] = rereads(graph)
         graph.learned[key] = found
     return found
-
-
-def _with_inputs(graph: Graph, lifted: dict[Value, Value]) -> list[Any]:
-    """The graph's nodes, reading other values in place of some."""
-    nodes = []
-    for node in graph.nodes:
-        if not any(v in lifted for v in node.values()):
-            nodes.append(node)
-            continue
-        inputs = tuple(lifted.get(x, x) if type(x) is Value else x for x in node.inputs)
-        made = Node(node.op, inputs, node.attributes, node.name, node.origin, node.device)
-        made.outputs = node.outputs
-        nodes.append(made)
-    return nodes
 
 
 def _numbered(values: Sequence[Value]) -> list[str]:
@@ -200,7 +187,7 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
     tape = GradientTape(persistent=True)
     with extension, scope("gradient"):
         with tape:
-            replay_nodes(extension, tape, graph, {v for group in groups for v in group})
+            show_nodes(extension, tape, graph, {v for group in groups for v in group})
         weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
         grads = summed_gradients(
             tape,

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
-from eagerflow.capture.gradient import table
 from eagerflow.capture.placement.partition import partition
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.names import values_by_name
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, check_inputs
 from eagerflow.variable import Variable
@@ -63,7 +63,7 @@ class _Tables:
         made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
         made.names = {name: values.copy() for name, values in self.names.items()}
         label = self._label(graph)
-        for name, value in table(graph).items():
+        for name, value in values_by_name(graph, True).items():
             for known in (name, f"{label}:{name}"):
                 values = made.names.setdefault(known, [])
                 if value not in values:

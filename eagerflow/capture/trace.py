@@ -28,7 +28,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.devices import said
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, place_of
-from eagerflow.graph.run import call_node, find
+from eagerflow.graph.names import FreeNames
+from eagerflow.graph.run import interpret
+from eagerflow.graph.walk import needed
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
@@ -134,7 +136,7 @@ class Trace(Recorder):
         self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
-        self._names: dict[str, int] = {}
+        self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
         self._specs: dict[Any, TensorSpec] = {}
@@ -143,21 +145,6 @@ class Trace(Recorder):
         self._open = True
 
     # Values ----------------------------------------------------------------------------------
-
-    def unique(self, base: str) -> str:
-        """``base``, or the first of ``base_1``, ``base_2`` ... that is free, taken from now on."""
-        names = self._names
-        number = names.get(base)
-        if number is None:
-            names[base] = 0
-            return base
-        name = base
-        while name in names:
-            number += 1
-            name = f"{base}_{number}"
-        names[base] = number
-        names[name] = 0
-        return name
 
     def symbol(self, value: Value, device: Device | None = None) -> Tensor:
         """The Tensor that stands for a value."""
@@ -296,21 +283,14 @@ class Trace(Recorder):
 
     def initial(self, tensor: Tensor) -> Tensor:
         """The number behind a value that follows from constants alone; others are refused."""
-        needed: list[Node] = []
-        wanted = {self.value_of(tensor)}
-        for node in reversed(self.nodes):
-            if not wanted.isdisjoint(node.outputs):
-                needed.append(node)
-                wanted.update(node.values())
-        given = {v for v in wanted if v.node is None and v.constant is None}
-        if given:
+        value = self.value_of(tensor)
+        nodes = needed(self.nodes, (value,))
+        used = [value, *(v for node in nodes for v in node.values())]
+        if any(v.node is None and v.constant is None for v in used):
             tensor._array.refuse("ef.Variable(...)")
-        known: dict[Value, Any] = {}
-        for node in reversed(needed):
-            out = with_recorder(None, call_node, node, known)
-            results = out if isinstance(out, tuple) else (out,)
-            known.update(zip(node.outputs, results, strict=True))
-        return find(known, tensor._array)
+        graph = Graph(self.name, Values(()), nodes, Values((value,)))
+        found: Tensor = with_recorder(None, interpret, graph, ())[0]
+        return found
 
     def follow(self, origin: tuple[Any, Any] | None) -> None:
         self._origin = origin[0] if origin and isinstance(origin[0], tuple) else origin

@@ -11,7 +11,8 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph.ir import Cell, Graph, Node, Value, graph_method
-from eagerflow.graph.text import nested, type_text
+from eagerflow.graph.text import type_text
+from eagerflow.graph.walk import named_bodies
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
@@ -44,7 +45,10 @@ def check(self: Graph) -> None:
         checked.add(id(graph))
         _Check(graph, where).run()
         for node in graph.nodes:
-            waiting += [(f"{where}{node.name}.{name}: ", body) for name, body in nested(node)]
+            waiting += [
+                (f"{where}{node.name}.{name}: ", body)
+                for name, body in named_bodies(node.attributes)
+            ]
 
 
 class _Check:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError, printable
-from eagerflow.graph.concrete import concrete
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
-from eagerflow.graph.text import line_name, nested
+from eagerflow.graph.sizes import concrete
+from eagerflow.graph.text import line_name
+from eagerflow.graph.walk import named_bodies
 from eagerflow.op import Cost
 from eagerflow.spec import TensorSpec
 
@@ -161,7 +162,7 @@ def _walked(graph: Graph) -> _Found:
     waiting = [graph]
     while waiting:
         inner = waiting[-1]
-        bodies = [body for node in inner.nodes for _, body in nested(node)]
+        bodies = [body for node in inner.nodes for _, body in named_bodies(node.attributes)]
         missing = [body for body in bodies if id(body) not in known]
         if missing:
             waiting += missing
@@ -178,7 +179,9 @@ def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
     places: dict[Any, str] = {}
     for node in graph.nodes:
         cost = _cost(node)
-        for _, body in nested(node):  # what a body costs is part of what its op states
+        for _, body in named_bodies(
+            node.attributes
+        ):  # what a body costs is part of what its op states
             inside[node] = _larger(inside.get(node, 0), known[id(body)].most)
         first = node.inputs[0] if node.inputs else None
         if type(first) is Value and not node.op.variadic and _is_free(cost):

@@ -22,9 +22,9 @@ from eagerflow.graph.text import (
     attribute_text,
     constant_text,
     line_text,
-    nested,
     type_text,
 )
+from eagerflow.graph.walk import named_bodies
 from eagerflow.tensor import Tensor
 
 __all__ = ["Difference", "difference"]
@@ -280,7 +280,7 @@ class _Pair:
 
     def _unlike(self, old: Node, new: Node) -> bool:
         """Whether other bodies are nested; those that meet are compared later."""
-        a, b = dict(nested(old)), dict(nested(new))
+        a, b = dict(named_bodies(old.attributes)), dict(named_bodies(new.attributes))
         for name in a.keys() & b.keys():
             where = f"{self.where}{old.name}.{name}: "
             self.bodies.append((where, a[name], b[name]))

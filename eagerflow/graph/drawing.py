@@ -18,7 +18,8 @@ from eagerflow.display import escape
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
 from eagerflow.graph.picture import KINDS, Picture
-from eagerflow.graph.text import constant_text, line_text, nested, text, type_text
+from eagerflow.graph.text import constant_text, line_text, text, type_text
+from eagerflow.graph.walk import named_bodies
 
 __all__ = ["draw", "to_dot", "to_svg"]
 
@@ -73,7 +74,7 @@ def to_dot(self: Graph) -> str:
         if owner:
             lines += [f"  {end} -> {owner} [style=dashed];" for end in part.ends()]
         for node in graph.nodes:
-            for name, body in nested(node):
+            for name, body in named_bodies(node.attributes):
                 waiting.append((body, f"{node.name}.{name}", part.ids[node]))
     return "\n".join([*lines, "}"])
 

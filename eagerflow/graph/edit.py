@@ -9,63 +9,13 @@ from typing import Any
 from eagerflow import tree
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, SessionError
-from eagerflow.graph.concrete import concrete
-from eagerflow.graph.costs import names_of
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, graph_method
-from eagerflow.graph.text import nested, own_values, type_text
+from eagerflow.graph.names import FreeNames, value
+from eagerflow.graph.sizes import Sizes, with_sizes
+from eagerflow.graph.text import type_text
+from eagerflow.graph.walk import all_values, needed
 
-__all__ = ["compose", "prune", "rename", "value"]
-
-_HINTS = 3
-
-
-# Looking up --------------------------------------------------------------------------------------
-
-
-@graph_method
-def value(self: Graph, name: str | Value) -> Value:
-    """The value of this name: an output, an input, a Variable's value on entry, or any other.
-
-    Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
-    Raises SessionError, with names that look alike, where there is none.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
-    >>> graph.value("tanh"), graph.value("output")
-    (<Value tanh: float32(3,)>, <Value multiply: float32(3,)>)
-    """
-    known = self.learned.get("values by name")
-    if known is None:
-        known = self.learned["values by name"] = _names(self)
-    if type(name) is Value:
-        if known.get(name.name) is name or any(v is name for v in own_values(self)):
-            return name
-        raise SessionError(f"{name.name} is a value of another graph than {self.name}")
-    found: Value | None = known.get(str(name))
-    if found is None:
-        several = [n for n in (f"{name}:{i}" for i in range(_HINTS)) if n in known]
-        inside = [n for n in known if n.endswith(f"/{name}")][:_HINTS]
-        close = several or inside or get_close_matches(str(name), known, _HINTS)
-        raise SessionError(
-            f"there is no value {name!r} in {self.name}",
-            expected="a name of " + ", ".join([*self.inputs.names, *self.outputs.names][:8]),
-            hint=f"did you mean {' or '.join(map(repr, close))}?" if close else "print(graph)",
-        )
-    return found
-
-
-def _names(graph: Graph) -> dict[str, Value]:
-    """All names; where two things have one, an output goes before an input, and so on."""
-    found: dict[str, Value] = {}
-    for names, values in (
-        (graph.outputs.names, graph.outputs),
-        (graph.inputs.names, graph.inputs),
-        ([c.name for c in graph.cells], [c.value for c in graph.cells]),
-    ):
-        for name, known in zip(names, values, strict=True):
-            found.setdefault(name, known)
-    for known in own_values(graph):
-        found.setdefault(known.name, known)
-    return found
+__all__ = ["compose", "prune", "rename"]
 
 
 # Less --------------------------------------------------------------------------------------------
@@ -92,31 +42,20 @@ def prune(self: Graph, outputs: Any, assignments: bool = False) -> Graph:
         for cell, old in zip(cells, self.cells, strict=True):
             cell.assigned = old.assigned
     wanted |= {c.assigned for c in cells if c.assigned is not None}
-    needed = _needed(self.nodes, wanted)
-    used = {v for node in needed for v in node.values()} | set(values) | wanted
+    nodes = needed(self.nodes, wanted)
+    used = {v for node in nodes for v in node.values()} | set(values) | wanted
     given = [(n, v) for n, v in zip(self.inputs.names, self.inputs, strict=True) if v in used]
     whole = len(given) == len(self.inputs)
     labels = _labels(self, leaves, values, structure)
     return Graph(
         self.name,
         Values([v for _, v in given], [n for n, _ in given]),
-        needed,
+        nodes,
         Values(values, labels),
         [c for c in cells if c.value in used or c.assigned is not None],
         self.argument_structure if whole else None,
         structure,
     )
-
-
-def _needed(nodes: tuple[Node, ...], wanted: Iterable[Value]) -> list[Node]:
-    """The nodes that these values need, in their order."""
-    waiting = set(wanted)
-    found = []
-    for node in reversed(nodes):
-        if not waiting.isdisjoint(node.outputs):
-            found.append(node)
-            waiting.update(node.values())
-    return found[::-1]
 
 
 def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any) -> list[str]:
@@ -128,18 +67,7 @@ def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any
         known.get(v, v.name) if type(leaf) is Value else str(leaf)
         for leaf, v in zip(leaves, values, strict=True)
     ]
-    taken: set[str] = set()
-    return [_free(label, taken) for label in labels]
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """``name``, or the first of ``name_1``, ``name_2`` ... that is free, taken from now on."""
-    found, number = name, 0
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    taken.add(found)
-    return found
+    return list(map(FreeNames().take, labels))
 
 
 # Copies ------------------------------------------------------------------------------------------
@@ -150,48 +78,24 @@ class _Copy:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self.new: dict[Value, Value] = {}
-        self.taken = set(taken)
-        self._numbers: dict[str, int] = {}
-
-    def free(self, name: str) -> str:
-        """A name that nothing in the graph has, taken from now on."""
-        found, number = name, self._numbers.get(name, 0)
-        while found in self.taken:
-            number += 1
-            found = f"{name}_{number}"
-        self._numbers[name] = number
-        self.taken.add(found)
-        return found
+        self.free = FreeNames(taken).take
 
     def named(self, old: Value, name: str) -> Value:
         """The value under a name; itself where that is its own."""
         if name == old.name:
             return old
-        made = self.new[old] = Value(
-            name, old.shape, old.dtype, None, None, old.index, old.constant, old.device
-        )
+        made = self.new[old] = old.like(None, name)
         return made
 
     def node(self, node: Node) -> Node:
         """The node with what was found in place of its inputs, under a free name."""
         name = self.free(node.name)
-        self.taken.update(v.name for v in node.outputs if len(node.outputs) > 1)
         inputs = tuple([self.new.get(x, x) if type(x) is Value else x for x in node.inputs])
         if name == node.name and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return node
-        made = Node(node.op, inputs, node.attributes, name, node.origin, node.device)
-        outputs = []
-        for old in node.outputs:
-            label = name + old.name.removeprefix(node.name)
-            value = Value(label, old.shape, old.dtype, None, made, old.index, None, old.device)
-            self.new[old] = value
-            outputs.append(value)
-        made.outputs = tuple(outputs)
+        made = node.like(inputs, None, name)
+        self.new.update(zip(node.outputs, made.outputs, strict=True))
         return made
-
-    def values(self, values: Values) -> Values:
-        """The values with what stands in their place."""
-        return Values([self.new.get(v, v) for v in values], values.names)
 
 
 @graph_method
@@ -222,33 +126,13 @@ def rename(
         if label != before:
             copy.named(v, label)
     nodes = [copy.node(node) for node in self.nodes]
-    cells = [_copied(c, copy) for c in self.cells]
-    leaves = tuple(copy.new.get(x, x) if type(x) is Value else x for x in self.results)
-    return Graph(
-        name or self.name,
-        Values(copy.values(self.inputs), given),
-        nodes,
-        Values(copy.values(self.outputs), results),
-        cells,
-        self.argument_structure,
-        self.structure,
-        leaves,
-    )
+    return self.like(nodes, copy.new, name or self.name, given, results)
 
 
 def _labels_inside(graph: Graph) -> set[str]:
     """Names of nodes and of all values but inputs."""
     inputs = set(graph.inputs)
-    return {v.name for v in own_values(graph) if v not in inputs} | {n.name for n in graph.nodes}
-
-
-def _copied(cell: Cell, copy: _Copy) -> Cell:
-    assigned = None if cell.assigned is None else copy.new.get(cell.assigned, cell.assigned)
-    if assigned is cell.assigned:
-        return cell
-    made = Cell(cell.name, cell.variable, cell.value)
-    made.assigned = assigned
-    return made
+    return {v.name for v in all_values(graph) if v not in inputs} | {n.name for n in graph.nodes}
 
 
 def _refuse_unknown(graph: Graph, asked: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -267,8 +151,12 @@ def _refuse_taken(graph: Graph, labels: list[str], others: set[str]) -> None:
     seen = set(others)
     for label in labels:
         if label in seen:
-            raise CaptureError(f"the name {label!r} is taken in {graph.name}")
+            raise _taken(graph, label)
         seen.add(label)
+
+
+def _taken(graph: Graph, name: str) -> CaptureError:
+    return CaptureError(f"the name {name!r} is taken in {graph.name}")
 
 
 # More --------------------------------------------------------------------------------------------
@@ -312,8 +200,9 @@ def compose(
             _refuse_misfit(name, v, source)
             copy.new[v] = source
         else:
-            _refuse_taken(self, [name], copy.taken)
-            inputs.append(copy.named(v, copy.free(name)))
+            if copy.free(name) != name:
+                raise _taken(self, name)
+            inputs.append(copy.named(v, name))
             names.append(name)
     cells = _merged(self, other, copy)
     for v in other.constants:
@@ -321,7 +210,7 @@ def compose(
     nodes = [*self.nodes, *(copy.node(node) for node in other.nodes)]
     for cell, assigned in cells:
         cell.assigned = copy.new.get(assigned, assigned) if assigned is not None else cell.assigned
-    results, labels = copy.values(other.outputs), list(other.outputs.names)
+    results, labels = other.outputs.replaced(copy.new), list(other.outputs.names)
     kept = [(name, value(self, name)) for name in keep]
     _refuse_taken(self, labels + [n for n, _ in kept], set())
     leaves = tuple(copy.new.get(x, x) if type(x) is Value else x for x in other.results)
@@ -362,25 +251,14 @@ def _feeds(graph: Graph, other: Graph, feeds: Mapping[str, str] | None) -> dict[
 
 def _fitted(other: Graph, fed: Mapping[str, Value]) -> Graph:
     """``other`` with the sizes that its named dimensions get from what it is fed with."""
-    sizes: dict[str, Any] = {}
+    sizes = Sizes()
     for name, v in zip(other.inputs.names, other.inputs, strict=True):
         if name in fed and len(v.shape) == len(fed[name].shape):
             for own, size in zip(v.shape, fed[name].shape, strict=True):
-                if isinstance(own, Dim) and repr(own) in names_of(own):
+                if isinstance(own, Dim) and repr(own).isidentifier():
                     sizes.setdefault(repr(own), size)
-    names = {
-        n for v in own_values(other) for s in v.shape if isinstance(s, Dim) for n in names_of(s)
-    }
-    sizes = {n: sizes.get(n, Dim(n)) for n in names}
-    if all(isinstance(size, Dim) and repr(size) == n for n, size in sizes.items()):
-        return other
-    made = concrete(other, sizes)
-    waiting = [made]
-    while waiting:  # some sizes may be named still
-        graph = waiting.pop()
-        graph.learned.pop("symbolic", None)
-        waiting += [body for node in graph.nodes for _, body in nested(node)]
-    return made
+    fitted: Graph = with_sizes(other, sizes)
+    return fitted
 
 
 def _refuse_misfit(name: str, wanted: Value, source: Value) -> None:

@@ -9,7 +9,8 @@ attach themselves to Tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from eagerflow.dims import product
@@ -64,6 +65,19 @@ class Value:
         """Shape and dtype, with the name."""
         return TensorSpec(self.shape, self.dtype, self.name, self.device)
 
+    def like(self, node: Node | None = None, name: str | None = None, shape: Any = None) -> Value:
+        """A value of its own, of this ``node``, with the same facts but for those given."""
+        return Value(
+            self.name if name is None else name,
+            self.shape if shape is None else shape,
+            self.dtype,
+            self.owner,
+            node,
+            self.index,
+            self.constant,
+            self.device,
+        )
+
     def refuse(self, how: str) -> NoReturn:
         """Raise the error of code that wants the number behind this value."""
         if self.owner is None:
@@ -116,6 +130,31 @@ class Node:
         """The inputs that are Values."""
         return (x for x in self.inputs if type(x) is Value)
 
+    def like(
+        self,
+        inputs: tuple[Any, ...] | None = None,
+        attributes: dict[str, Any] | None = None,
+        name: str | None = None,
+        shapes: Iterable[Any] | None = None,
+    ) -> Node:
+        """A node with the same facts but for those given, and with results of its own."""
+        made = Node(
+            self.op,
+            self.inputs if inputs is None else inputs,
+            self.attributes if attributes is None else attributes,
+            self.name if name is None else name,
+            self.origin,
+            self.device,
+        )
+        given = repeat(None) if shapes is None else shapes
+        labels = (v.name for v in self.outputs)
+        if name is not None:
+            labels = (name + label.removeprefix(self.name) for label in labels)
+        made.outputs = tuple(
+            [v.like(made, label, s) for v, label, s in zip(self.outputs, labels, given)]  # noqa: B905
+        )
+        return made
+
     @property
     def scope(self) -> str:
         """The named scopes that the node was made in, joined by ``/``."""
@@ -154,6 +193,15 @@ class Cell:
         self.value = value
         self.assigned: Value | None = None
 
+    def replaced(self, new: Mapping[Value, Value]) -> Cell:
+        """The cell with ``new`` values in place of its own; itself where nothing changes."""
+        assigned = self.assigned
+        if self.value not in new and assigned not in new:
+            return self
+        made = Cell(self.name, self.variable, new.get(self.value, self.value))
+        made.assigned = None if assigned is None else new.get(assigned, assigned)
+        return made
+
     def __repr__(self) -> str:
         return printable(f"<Cell {self.name}{'' if self.assigned is None else ', assigned'}>")
 
@@ -177,6 +225,10 @@ class Values(tuple[Value, ...]):
                 )
             return super().__getitem__(self.names.index(key))
         return super().__getitem__(key)
+
+    def replaced(self, new: Mapping[Value, Value], names: Iterable[str] | None = None) -> Values:
+        """These values with ``new`` ones in place of some, under the same names or others."""
+        return Values([new.get(v, v) for v in self], self.names if names is None else names)
 
     def __reduce__(self) -> Any:
         return Values, (tuple(self), self.names)
@@ -242,6 +294,32 @@ class Graph:
     def all_inputs(self) -> list[Value]:
         """What is given: the inputs, and the values of Variables on entry."""
         return [*self.inputs, *(cell.value for cell in self.cells)]
+
+    def like(
+        self,
+        nodes: Iterable[Node],
+        new: Mapping[Value, Value],
+        name: str | None = None,
+        inputs: Iterable[str] | None = None,
+        outputs: Iterable[str] | None = None,
+    ) -> Graph:
+        """A graph of these nodes, with ``new`` values in place of some that it takes and gives.
+
+        ``inputs`` and ``outputs`` are other names for these.
+        """
+        made: Graph = object.__new__(type(self))  # a subclass may be made of other arguments
+        Graph.__init__(
+            made,
+            self.name if name is None else name,
+            self.inputs.replaced(new, inputs),
+            nodes,
+            self.outputs.replaced(new, outputs),
+            [cell.replaced(new) for cell in self.cells],
+            self.argument_structure,
+            self.structure,
+            tuple([new.get(x, x) if type(x) is Value else x for x in self.results]),
+        )
+        return made
 
     def nest(self, outputs: Iterable[Any]) -> Any:
         """The result's nest with these in place of the outputs."""

@@ -2,41 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
 
 from eagerflow.convert import as_tensor
 from eagerflow.devices import device
 from eagerflow.errors import EagerflowError
-from eagerflow.graph.devices import said
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import Recorder, recorder_state
 from eagerflow.tensor import Tensor
 
-__all__ = ["call_node", "evaluate"]
+__all__ = ["evaluate", "interpret"]
 
 
-def evaluate(graph: Graph, entries: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
-    """The outputs of a graph, and what its assigned Variables are to have.
+class _Program(NamedTuple):
+    """A graph in the form in which it is interpreted: values have numbers, the given ones first."""
 
-    ``entries`` are Tensors for the inputs and then for the Variables' values, in the order of
-    ``graph.all_inputs()``. Each node is an op call like any other, so tapes, traces and vmap see
-    it. Nothing is assigned. Errors name the user's file and line of the node that failed.
-    """
-    known: dict[Value, Any] = dict(zip(graph.all_inputs(), entries, strict=True))
-    recorder = recorder_state()[1]
-    with nullcontext() if recorder is None else _Following(recorder):
+    steps: list[tuple[Any, ...]]
+    constants: list[Tensor]
+    results: list[int]
+    total: int
+
+
+def _on(place: str, f: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
+    with device(place):
+        return f(*args, **attributes)
+
+
+def _program(graph: Graph) -> _Program:
+    found: _Program | None = graph.learned.get("program")
+    if found is None:
+        constants = graph.constants
+        numbers = {v: i for i, v in enumerate((*graph.all_inputs(), *constants))}
+        steps = []
         for node in graph.nodes:
-            if recorder is not None:
-                recorder.follow(node.origin)
-            out = call_node(node, known)
-            results = out if isinstance(out, tuple) else (out,)
-            known.update(zip(node.outputs, results, strict=True))
-    outputs = [find(known, v) for v in graph.outputs]
-    assigned = [find(known, c.assigned) for c in graph.cells if c.assigned is not None]
-    return outputs, assigned
+            # A negative number stands for a scalar, or for an argument that was left out.
+            args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
+            numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
+            f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
+            steps.append((f, args, node.attributes, [numbers[v] for v in node.outputs], node))
+        known = [as_tensor(v.constant) for v in constants]
+        results = [numbers[v] for v in graph.all_outputs()]
+        found = graph.learned["program"] = _Program(steps, known, results, len(numbers))
+    return found
+
+
+def interpret(
+    graph: Graph, given: Sequence[Any], call: Callable[[Node, list[Any]], Any] | None = None
+) -> list[Tensor]:
+    """What ``graph.all_outputs()`` are where ``given`` are what ``graph.all_inputs()`` are.
+
+    Each node is an op call like any other, on the device that it is pinned to, so tapes, traces
+    and vmap see it; ``call(node, args)`` takes the place of that call. Nothing is assigned, and an
+    output may be one of ``given`` itself. Errors name the user's file and line of the node.
+    """
+    program = _program(graph)
+    values: list[Any] = [*given, *program.constants]
+    values += [None] * (program.total - len(values))
+    recorder = recorder_state()[1]
+    if recorder is None:
+        _take_steps(program.steps, values, call, None)
+    else:
+        with _Following(recorder):
+            _take_steps(program.steps, values, call, recorder)
+    return [values[i] for i in program.results]
+
+
+def _take_steps(
+    steps: Sequence[tuple[Any, ...]], values: list[Any], call: Any, recorder: Recorder | None
+) -> None:
+    for f, args, attributes, made, node in steps:
+        if recorder is not None:
+            recorder.follow(node.origin)
+        operands = [values[i] if i >= 0 else x for i, x in args]
+        try:
+            out = f(*operands, **attributes) if call is None else call(node, operands)
+        except EagerflowError as error:
+            error.at = error.at or node.place or None
+            raise
+        if type(out) is tuple:
+            for i, y in zip(made, out, strict=True):
+                values[i] = y
+        else:
+            values[made[0]] = out
 
 
 class _Following(ScopeGuard):
@@ -50,23 +101,8 @@ class _Following(ScopeGuard):
         self._recorder.follow(None)
 
 
-def call_node(node: Node, known: dict[Value, Any]) -> Any:
-    """The result of a node, from the Tensors of the values before it."""
-    args = [find(known, x) if type(x) is Value else x for x in node.inputs]
-    try:
-        place = said(node)
-        if place is None or place == node.attributes.get("device"):
-            return node.op.call(*args, **node.attributes)
-        with device(place):
-            return node.op.call(*args, **node.attributes)
-    except EagerflowError as error:
-        error.at = error.at or node.place or None
-        raise
-
-
-def find(known: dict[Value, Any], value: Any) -> Tensor:
-    """The Tensor of a value: computed before, or a constant."""
-    found = known.get(value)
-    if found is None:
-        found = known[value] = as_tensor(value.constant)
-    return found
+def evaluate(graph: Graph, given: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """The outputs of a graph, and what its assigned Variables are to have; see ``interpret``."""
+    found = interpret(graph, given)
+    count = len(graph.outputs)
+    return found[:count], found[count:]

@@ -27,6 +27,7 @@ import numpy as np
 
 from eagerflow.errors import printable, short_repr
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.walk import named_bodies
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -36,8 +37,6 @@ __all__ = [
     "constant_text",
     "line_name",
     "line_text",
-    "nested",
-    "own_values",
     "text",
     "type_text",
 ]
@@ -84,7 +83,9 @@ def attribute_text(value: Any, depth: int = 0) -> str:
 def attributes_text(node: Node, bodies: bool = True) -> list[str]:
     """The attributes of a node that differ from the op's defaults, each as ``name=value``."""
     found = []
-    below = set() if bodies else {name.partition("[")[0] for name, _ in nested(node)}
+    below = (
+        set() if bodies else {name.partition("[")[0] for name, _ in named_bodies(node.attributes)}
+    )
     for name, value in node.attributes.items():
         if name in below:
             continue
@@ -127,25 +128,6 @@ def constant_text(value: Value) -> str:
     return np.array2string(
         numbers, separator=", ", precision=6, max_line_width=10_000, floatmode="maxprec"
     ).replace("\n", "")
-
-
-def nested(node: Node) -> Iterator[tuple[str, Graph]]:
-    """The graphs among the attributes of a node, as for a branch or a loop, with their names."""
-    for name, value in node.attributes.items():
-        if isinstance(value, Graph):
-            yield name, value
-        elif isinstance(value, tuple):
-            for i, part in enumerate(value):
-                if isinstance(part, Graph):
-                    yield f"{name}[{i}]", part
-
-
-def own_values(graph: Graph) -> Iterator[Value]:
-    """Every value of a graph: what is given, constants, and what nodes make."""
-    yield from graph.all_inputs()
-    yield from graph.constants
-    for node in graph.nodes:
-        yield from node.outputs
 
 
 Source = tuple[str, int, str]
@@ -289,7 +271,7 @@ def _row(
         kind if types else "",
         call_text(node, name, bodies=False),
         where,
-        tuple(nested(node)),
+        tuple(named_bodies(node.attributes)),
     )
 
 

@@ -16,10 +16,10 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import grow
-from eagerflow.graph.concrete import concrete
 from eagerflow.graph.devices import homes
 from eagerflow.graph.ir import Graph, Value, graph_method
 from eagerflow.graph.run import evaluate
+from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.plan import Plan
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.lru import Recent
@@ -169,7 +169,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
                 expected=str(value.spec),
                 hint=f"{name}.astype({value.dtype.name!r})",
             )
-        if not _fits(tensor.shape, value.shape, sizes):
+        if not bind(sizes, value.shape, tensor.shape) or 0 in sizes.values():
             raise ShapeError(
                 "the shape is another one than the graph's",
                 op=graph.name,
@@ -181,21 +181,6 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             )
         made.append(tensor)
     return made
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[Any, ...], sizes: dict[str, int]) -> bool:
-    if len(shape) != len(wanted):
-        return False
-    for size, dim in zip(shape, wanted, strict=True):
-        if not isinstance(dim, Dim):
-            if size != dim:
-                return False
-        elif str(dim).isidentifier():
-            if sizes.setdefault(str(dim), size) != size or size == 0:
-                return False
-        elif dim.evaluate(sizes) != size:
-            return False
-    return True
 
 
 def replay_of(graph: Graph, numerics: str = "fast") -> Replay:

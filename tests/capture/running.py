@@ -10,7 +10,7 @@ from eagerflow.dims import Dim
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import costs
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.text import nested
+from eagerflow.graph.walk import named_bodies
 from eagerflow.plan.replay import Replay
 
 LARGE = 1 << 18  # elements of a value from which on a graph is not run
@@ -46,7 +46,7 @@ def is_small(graph):
         values = [*one.all_inputs(), *one.constants, *(v for n in one.nodes for v in n.outputs)]
         if any(isinstance(v.size, int) and v.size > LARGE for v in values):
             return False
-        waiting += [body for node in one.nodes for _, body in nested(node)]
+        waiting += [body for node in one.nodes for _, body in named_bodies(node.attributes)]
     return True
 
 

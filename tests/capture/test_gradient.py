@@ -183,7 +183,7 @@ def test_unconnected():
     ("targets", "sources", "error", "says"),
     [
         ("los", "x", SessionError, "loss"),
-        ("loss", "z", SessionError, "no value named 'z'"),
+        ("loss", "z", SessionError, "there is no value 'z'"),
         ([], "x", GradientError, "needs targets and sources"),
         ("loss", [], GradientError, "needs targets and sources"),
         ("n", "x", GradientError, "int64"),

@@ -138,7 +138,7 @@ def a_gradient_of_a_graph_that_is_not_connected():
     ef.capture.trace(lambda x, y: {"z": ef.sum(x), "y": y * 2}, X, X).gradient("z", "y")
 
 
-@wrong(SessionError, "no value named 'los'", "loss")
+@wrong(SessionError, "there is no value 'los'", "loss")
 def a_gradient_of_an_unknown_name():
     ef.capture.trace(lambda x: {"loss": ef.sum(x)}, X).gradient("los", "x")
 
@@ -206,7 +206,7 @@ def session():
     return ef.capture.Session(ef.capture.trace(lambda x: {"y": x * w, "z": x + 1.0}, X))
 
 
-@wrong(SessionError, "there is no value named 'yy'", None)
+@wrong(SessionError, "there is no value 'yy'", None)
 def an_unknown_fetch():
     session().run("yy", {"x": X})
 
@@ -216,7 +216,7 @@ def a_feed_is_missing():
     session().run("y")
 
 
-@wrong(SessionError, "there is no value named 'q'", None)
+@wrong(SessionError, "there is no value 'q'", None)
 def an_unknown_feed():
     session().run("y", {"x": X, "q": X})
 

@@ -10,7 +10,8 @@ import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.graph import text
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.text import attribute_text, constant_text, nested
+from eagerflow.graph.text import attribute_text, constant_text
+from eagerflow.graph.walk import named_bodies
 from eagerflow.op import ops
 from tests.graph.graphs import body, chain
 
@@ -166,7 +167,7 @@ def test_nested_graphs_stand_below_their_node():
     )
     node = body("outer").nodes[0]
     node.attributes["branches"] = (body("a"), body("b"))
-    assert [name for name, _ in nested(node)] == ["branches[0]", "branches[1]"]
+    assert [name for name, _ in named_bodies(node.attributes)] == ["branches[0]", "branches[1]"]
 
 
 def test_nesting_has_no_bottom():

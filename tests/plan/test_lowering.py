@@ -15,7 +15,7 @@ from eagerflow.capture.saving import file
 from eagerflow.codegen.numpy import in_place
 from eagerflow.devices import current_device
 from eagerflow.errors import CaptureError, EagerflowError, IndexRangeError, printable
-from eagerflow.graph.concrete import concrete
+from eagerflow.graph.sizes import concrete
 from eagerflow.op import Missing, ops
 from eagerflow.plan import plan as plans
 from eagerflow.plan.plan import Plan

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from eagerflow.batching import Batching
 from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
-from eagerflow.dims import Dim
 from eagerflow.display import summary
-from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.names import FreeNames
+from eagerflow.graph.run import interpret
+from eagerflow.graph.sizes import Sizes, bind, is_symbolic, with_sizes
+from eagerflow.graph.walk import all_values, bodies_of
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.recorder import recorder_state, scope, with_recorder
@@ -28,15 +30,14 @@ __all__ = [
     "Inner",
     "as_graph",
     "call",
-    "copied",
     "cost_of",
     "draws",
+    "fitted",
     "fresh",
     "remembered",
     "replay",
     "results_of",
     "run",
-    "settled",
     "sizes_of",
     "unused",
     "with_inputs",
@@ -187,20 +188,12 @@ def as_graph(value: Any, argument: str) -> Graph:
     return value
 
 
-def nested(attributes: dict[str, Any]) -> Iterator[Graph]:
-    """The graphs among attributes."""
-    for value in attributes.values():
-        for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, Graph):
-                yield part
-
-
 def draws(graph: Graph) -> bool:
     """Whether random numbers are drawn in a graph, or in those within it."""
     found: bool | None = graph.learned.get("draws")
     if found is None:
         found = graph.learned["draws"] = any(
-            node.op.family == "random" or any(map(draws, nested(node.attributes)))
+            node.op.family == "random" or any(map(draws, bodies_of(node.attributes)))
             for node in graph.nodes
         )
     return found
@@ -208,7 +201,7 @@ def draws(graph: Graph) -> bool:
 
 def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
     """What one run of a graph costs for inputs like these."""
-    graph = settled(graph, sizes_of(graph, given, str))
+    graph = with_sizes(graph, sizes_of(graph, given, str))
     flops: Any = 0
     moved: Any = 0
     for node in graph.nodes:
@@ -220,11 +213,8 @@ def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
 
 def unused(graph: Graph, likes: Sequence[Any]) -> list[Value]:
     """Values of these shapes and dtypes for inputs that a graph does not read."""
-    taken = {v.name for v in graph.inputs} | {v.name for n in graph.nodes for v in n.outputs}
-    free = (
-        name for i in range(2 * len(taken) + len(likes) + 1) if (name := f"unused_{i}") not in taken
-    )
-    return [Value(name, tuple(x.shape), x.dtype) for x, name in zip(likes, free, strict=False)]
+    free = FreeNames(v.name for v in all_values(graph))
+    return [Value(free.take("unused"), tuple(x.shape), x.dtype) for x in likes]
 
 
 def with_inputs(graph: Graph, inputs: Sequence[Value]) -> Body:
@@ -235,32 +225,9 @@ def with_inputs(graph: Graph, inputs: Sequence[Value]) -> Body:
 # Sizes --------------------------------------------------------------------------------------------
 
 
-class _Sizes(dict[str, Any]):
-    """Sizes by name; a name that is not there stands for itself."""
-
-    def __missing__(self, name: str) -> Dim:
-        return Dim(name)
-
-
-def _bind(sizes: _Sizes, said: tuple[Any, ...], came: tuple[Any, ...]) -> bool:
-    """Learn sizes from a shape; whether it fits."""
-    if len(said) != len(came):
-        return False
-    later = []
-    for wanted, size in zip(said, came, strict=True):
-        if not isinstance(wanted, Dim):
-            if wanted != size:
-                return False
-        elif repr(wanted).isidentifier() and repr(wanted) not in sizes:
-            sizes[repr(wanted)] = size
-        else:
-            later.append((wanted, size))
-    return all(wanted.evaluate(sizes) == size for wanted, size in later)
-
-
-def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str]) -> _Sizes:
+def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str]) -> Sizes:
     """The meaning of named sizes where a graph gets these; ShapeError or DTypeError for misfits."""
-    sizes = _Sizes()
+    sizes = Sizes()
     if len(given) != len(graph.inputs):
         raise CaptureError(
             f"{len(given)} values for a graph of {len(graph.inputs)} inputs",
@@ -276,7 +243,7 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
                 received=summary(x),
                 expected=str(TensorSpec(value.shape, value.dtype)),
             )
-        if not _bind(sizes, value.shape, tuple(x.shape)):
+        if not bind(sizes, value.shape, tuple(x.shape)):
             raise ShapeError(
                 f"its shape is not that of the graph's input {value.name}",
                 argument=argument(i),
@@ -292,136 +259,27 @@ def results_of(
     """The specs of a graph's outputs for inputs like these, which are checked."""
     sizes = sizes_of(graph, given, argument)
     place = next((x.device for x in given), None)
-    return [TensorSpec(_known(v.shape, sizes), v.dtype, None, place) for v in graph.outputs]
+    shapes = [with_sizes(v.shape, sizes) for v in graph.outputs]
+    return [
+        TensorSpec(shape, v.dtype, None, place)
+        for shape, v in zip(shapes, graph.outputs, strict=True)
+    ]
 
 
-def _known(value: Any, sizes: _Sizes) -> Any:
-    """An attribute with its sizes filled in, as far as they are known."""
-    if isinstance(value, Dim):
-        return value.evaluate(sizes)
-    if isinstance(value, tuple):
-        return tuple(_known(part, sizes) for part in value)
-    if isinstance(value, slice):
-        return slice(*(_known(part, sizes) for part in (value.start, value.stop, value.step)))
-    return settled(value, sizes) if isinstance(value, Graph) else value
-
-
-def symbolic(value: Any) -> bool:
-    """Whether there is a named size in an attribute, or anywhere in a graph."""
-    if isinstance(value, Graph):
-        found: bool | None = value.learned.get("symbolic")
-        if found is None:
-            found = value.learned["symbolic"] = any(symbolic(v.shape) for v in value.inputs) or any(
-                symbolic(tuple(node.attributes.values())) for node in value.nodes
-            )
-        return found
-    if isinstance(value, tuple):
-        return any(map(symbolic, value))
-    if isinstance(value, slice):
-        return symbolic((value.start, value.stop, value.step))
-    return isinstance(value, Dim)
-
-
-def settled(graph: Graph, sizes: dict[str, Any]) -> Graph:
-    """The graph for these sizes: in shapes, in attributes, and in the graphs within it."""
-    if not symbolic(graph) or all(size == Dim(name) for name, size in sizes.items()):
+def fitted(graph: Graph, tensors: Sequence[Any]) -> Graph:
+    """The graph for the sizes of these inputs."""
+    if not is_symbolic(graph):
         return graph
-    cache = graph.learned.setdefault("settled", {})
-    key = tuple(sorted((name, repr(size)) for name, size in sizes.items()))
-    if key not in cache:
-        if len(cache) >= 8:
-            cache.clear()
-        cache[key] = _settled(graph, _Sizes(sizes))
-    found: Graph = cache[key]
-    return found
-
-
-def _settled(graph: Graph, sizes: _Sizes) -> Body:
-    new = {v: Value(v.name, _known(v.shape, sizes), v.dtype) for v in graph.inputs}
-    inputs = list(new.values())
-    nodes = copied(graph.nodes, new, lambda value: _known(value, sizes))
-    return Body(graph.name, inputs, nodes, [new.get(v, v) for v in graph.outputs])
-
-
-def copied(
-    nodes: Iterable[Node],
-    new: dict[Value, Value],
-    change: Callable[[Any], Any] = lambda value: value,
-) -> list[Node]:
-    """Nodes of their own that read and make ``new`` values in place of old ones.
-
-    ``new`` grows by what the nodes make; ``change`` is applied to attributes and shapes.
-    """
-    found = []
-    for old in nodes:
-        args = tuple(new.get(x, x) if type(x) is Value else x for x in old.inputs)
-        attributes = {name: change(value) for name, value in old.attributes.items()}
-        node = Node(old.op, args, attributes, old.name, old.origin, old.device)
-        node.outputs = tuple(
-            Value(v.name, change(v.shape), v.dtype, None, node, i, device=v.device)
-            for i, v in enumerate(old.outputs)
-        )
-        new.update(zip(old.outputs, node.outputs, strict=True))
-        found.append(node)
+    found: Graph = with_sizes(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
     return found
 
 
 # Running ------------------------------------------------------------------------------------------
 
 
-class _Program(NamedTuple):
-    """A graph in the form in which it runs: values have numbers, the inputs' first."""
-
-    steps: list[tuple[Any, ...]]
-    constants: list[Tensor]
-    results: list[int]
-    total: int
-
-
-def _on(place: str, f: Callable[..., Any], *args: Any, **attributes: Any) -> Any:
-    with device(place):
-        return f(*args, **attributes)
-
-
-def _program(graph: Graph) -> _Program:
-    found: _Program | None = graph.learned.get("program")
-    if found is None:
-        numbers = {v: i for i, v in enumerate((*graph.inputs, *graph.constants))}
-        steps = []
-        for node in graph.nodes:
-            # A negative number stands for a scalar, or for an argument that was left out.
-            given = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
-            numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
-            f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
-            steps.append((f, given, node.attributes, [numbers[v] for v in node.outputs], node))
-        constants = [v.constant for v in graph.constants]
-        results = [numbers[v] for v in graph.outputs]
-        found = graph.learned["program"] = _Program(steps, constants, results, len(numbers))
-    return found
-
-
 def run(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph for Tensors, while nobody watches.
-
-    Errors name the user's line. An output may be one of ``tensors`` itself.
-    """
-    if symbolic(graph):
-        graph = settled(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
-    steps, constants, results, total = _program(graph)
-    values: list[Any] = [*tensors, *constants]
-    values += [None] * (total - len(values))
-    for f, given, attributes, made, node in steps:
-        try:
-            out = f(*[values[i] if i >= 0 else x for i, x in given], **attributes)
-        except EagerflowError as error:
-            error.at = error.at or node.place or None
-            raise
-        if type(out) is tuple:
-            for i, y in zip(made, out, strict=True):
-                values[i] = y
-        else:
-            values[made[0]] = out
-    return [values[i] for i in results]
+    """The outputs of a graph for Tensors; an output may be one of ``tensors`` itself."""
+    return interpret(fitted(graph, tensors), tensors)
 
 
 def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -430,28 +288,15 @@ def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph, computed under the eyes of whoever watches now."""
-    if symbolic(graph):
-        graph = settled(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
-    known: dict[Value, Any] = dict(zip(graph.inputs, tensors, strict=True))
-    known.update((v, v.constant) for v in graph.constants)
-    recorder = recorder_state()[1]
-    for node in graph.nodes:
-        if recorder is not None:
-            recorder.follow(node.origin)
-        args = [known[x] if type(x) is Value else x for x in node.inputs]
-        pinned = nullcontext() if node.device is None else device(node.device)
-        named = scope(node.scope) if node.scope else nullcontext()
-        try:
-            with pinned, named:
-                out = call(node.op, *args, **node.attributes)
-        except EagerflowError as error:
-            error.at = error.at or node.place or None
-            raise
-        known.update(zip(node.outputs, out if type(out) is tuple else (out,), strict=True))
-    if recorder is not None:
-        recorder.follow(None)
-    return [known[v] for v in graph.outputs]
+    """The outputs of a graph, in its named scopes, for whoever watches now."""
+    return interpret(fitted(graph, tensors), tensors, _call_in_scope)
+
+
+def _call_in_scope(node: Node, args: list[Any]) -> Any:
+    pinned = nullcontext() if node.device is None else device(node.device)
+    named = scope(node.scope) if node.scope else nullcontext()
+    with pinned, named:
+        return call(node.op, *args, **node.attributes)
 
 
 # Calls --------------------------------------------------------------------------------------------
@@ -472,7 +317,7 @@ def call(op: Op, *args: Any, **attributes: Any) -> Any:
         return op.call(*args, **attributes)
     assert isinstance(level, Batching)
     batched = tuple(level.holds(x) for x in args)
-    if not any(batched) and not any(map(draws, nested(attributes))):
+    if not any(batched) and not any(map(draws, bodies_of(attributes))):
         return with_recorder(level.outer, call, op, *args, **attributes)
     whole = tuple(x._array.tensor if b else x for x, b in zip(args, batched, strict=True))
     outs, flags = with_recorder(level.outer, rule, whole, batched, level.size, **attributes)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.control.bodies import Body, Inner, copied, remembered, replay
+from eagerflow.capture.control.bodies import Body, Inner, remembered, replay
 from eagerflow.devices import Device
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.walk import needed, substituted
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.spec import TensorSpec
@@ -123,16 +124,7 @@ def _pulled(
 
 def _without_waste(body: Body) -> Body:
     """The same body without nodes whose results nobody uses."""
-    return Body(body.name, body.inputs, _needed_for(body.outputs, body.nodes), body.outputs)
-
-
-def _needed_for(outputs: Sequence[Value], nodes: Sequence[Node]) -> list[Node]:
-    used, kept = set(outputs), []
-    for node in reversed(nodes):
-        if not used.isdisjoint(node.outputs):
-            used.update(node.values())
-            kept.append(node)
-    return kept[::-1]
+    return Body(body.name, body.inputs, needed(body.nodes, body.outputs), body.outputs)
 
 
 class Halves(NamedTuple):
@@ -218,7 +210,7 @@ def _halves(
     # On the way back residuals are inputs, which no node makes.
     new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
     entries = list(new.values())
-    nodes = copied(nodes, new)
+    nodes = substituted(nodes, new)
     first, later = gs[: len(kept)], gs[len(kept) :]
     used = {v for node in nodes for v in node.values()} | set(outs)
     parts = (writing.values(slices), writing.values(captured))
@@ -254,10 +246,10 @@ def _cut(
     for node in nodes[:middle]:
         if all(v in constant or v.constant is not None for v in node.values()):
             constant.update(node.outputs)
-    back = _needed_for(outs, nodes[middle:])
+    back = needed(nodes[middle:], outs)
     used = [v for node in back for v in node.values()] + outs
     invariant = [v for v in used if v in constant and v not in captured]
-    again = _needed_for(invariant, nodes[:middle]) if invariant else []
+    again = needed(nodes[:middle], invariant) if invariant else []
     made = {v for node in nodes[:middle] for v in node.outputs} | state
     residuals = list(dict.fromkeys(v for v in used if v in made and v not in constant))
     return [*again, *back], residuals

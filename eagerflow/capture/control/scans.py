@@ -24,7 +24,6 @@ from eagerflow.capture.control.bodies import (
     fresh,
     results_of,
     run,
-    settled,
     sizes_of,
 )
 from eagerflow.capture.control.branches import joined
@@ -44,6 +43,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.ir import Graph
+from eagerflow.graph.sizes import with_sizes
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.filled import zeros, zeros_like
@@ -367,7 +367,7 @@ def _reference(
     )
     ys = [
         np.array([rows[i][j] for i in range(steps)], v.dtype).reshape(steps, *v.shape)
-        for j, v in enumerate(settled(body, sizes).outputs[carries:])
+        for j, v in enumerate(with_sizes(body, sizes).outputs[carries:])
     ]
     return (*state, *ys)
 

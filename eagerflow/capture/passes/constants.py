@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.passes.lent import is_lent, owned
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep, bodies_of, swept
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.walk import bodies_of
 from eagerflow.op import ops, spec_of
 from eagerflow.recorder import with_recorder
 
@@ -71,7 +72,7 @@ class _Folding(Sweep):
     def _allowed(self, node: Node) -> bool:
         """Whether computing now is possible, cheap, and no loss."""
         op = node.op
-        if op.family in ("custom", "communication") or any(True for _ in bodies_of(node)):
+        if op.family in ("custom", "communication") or bodies_of(node.attributes):
             return False
         place = current_device()
         here = str(place)

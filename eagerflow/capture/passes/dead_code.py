@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep, inside_out, rebuilt
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep
 from eagerflow.graph.ir import Graph, Node
+from eagerflow.graph.walk import inside_out
 
 __all__ = ["without_dead_code"]
 
@@ -29,7 +30,7 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     def change(graph: Graph, bodies: dict[int, Graph]) -> Graph:
         kept, dead = _divided(graph)
         if dead:
-            graph = rebuilt(graph, kept, {})
+            graph = graph.like(kept, {})
             rewrites.extend(Rewrite(NAME, f"{node.name} is not needed", node) for node in dead)
         return Sweep(NAME, graph, {}, bodies).run() if bodies else graph
 

@@ -7,7 +7,7 @@ a node and at the nodes that made its inputs, so a sweep takes time proportional
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.walk import bodies_of, inside_out
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.recorder import with_recorder
 
@@ -25,9 +26,7 @@ __all__ = [
     "Rules",
     "Sweep",
     "by_op",
-    "inside_out",
     "is_float",
-    "rebuilt",
     "rule",
     "swept",
     "takes_numbers",
@@ -217,14 +216,14 @@ class Sweep:
             op = node.op
             holds = holders.get(op)
             if holds is None:
-                holds = holders[op] = any(True for _ in bodies_of(node))
+                holds = holders[op] = bool(bodies_of(node.attributes))
             if new or holds:
                 node = self.current(node, holds)
             if not look(node):
                 nodes.append(node)
         if not new:
             return self.graph
-        return rebuilt(self.graph, nodes, new)
+        return self.graph.like(nodes, new)
 
     def current(self, node: Node, holds: bool = False) -> Node:
         """The node with what now stands for its inputs and bodies."""
@@ -239,7 +238,7 @@ class Sweep:
             attributes = with_bodies(attributes, self.bodies)
         if inputs is node.inputs and attributes is node.attributes:
             return node
-        made = remade(node, inputs, attributes)
+        made = node.like(inputs, attributes)
         for before, after in zip(node.outputs, made.outputs, strict=True):
             new[before] = after
             self._old[after] = before
@@ -303,27 +302,6 @@ def _element(constant: Any) -> Any:
     return first.item()
 
 
-def remade(node: Node, inputs: tuple[Any, ...], attributes: dict[str, Any]) -> Node:
-    """A node like another, with results of its own."""
-    made = Node(node.op, inputs, attributes, node.name, node.origin, node.device)
-    made.outputs = tuple(
-        [
-            Value(v.name, v.shape, v.dtype, v.owner, made, v.index, None, v.device)
-            for v in node.outputs
-        ]
-    )
-    return made
-
-
-def bodies_of(node: Node) -> Iterator[Graph]:
-    """The graphs among the attributes of a node."""
-    for item in node.attributes.values():
-        if isinstance(item, Graph):
-            yield item
-        elif type(item) is tuple:
-            yield from (part for part in item if isinstance(part, Graph))
-
-
 def with_bodies(attributes: dict[str, Any], bodies: dict[int, Graph]) -> dict[str, Any]:
     """Attributes with other graphs in place of those that have changed."""
     changed = {}
@@ -341,32 +319,6 @@ def with_bodies(attributes: dict[str, Any], bodies: dict[int, Graph]) -> dict[st
     return attributes | changed if changed else attributes
 
 
-def rebuilt(graph: Graph, nodes: Iterable[Node], new: dict[Value, Value]) -> Graph:
-    """The graph with these nodes, and new values in place of some that it gives or assigns."""
-    outputs = Values([new.get(v, v) for v in graph.outputs], graph.outputs.names)
-    results = tuple([new.get(x, x) if type(x) is Value else x for x in graph.results])
-    cells = []
-    for cell in graph.cells:
-        if cell.assigned is not None and cell.assigned in new:
-            made = Cell(cell.name, cell.variable, cell.value)
-            made.assigned = new[cell.assigned]
-            cell = made
-        cells.append(cell)
-    found = object.__new__(type(graph))  # bodies have a class of their own
-    Graph.__init__(
-        found,
-        graph.name,
-        graph.inputs,
-        nodes,
-        outputs,
-        cells,
-        graph.argument_structure,
-        graph.structure,
-        results,
-    )
-    return found
-
-
 def swept(
     name: str, graph: Graph, rules: Rules, kind: type[Sweep] | None = None
 ) -> tuple[Graph, list[Rewrite]]:
@@ -380,38 +332,6 @@ def swept(
         return found
 
     return inside_out(graph, sweep), rewrites
-
-
-def held(graph: Graph) -> Iterator[Graph]:
-    """The bodies of the nodes of a graph; an op holds graphs in all of its nodes, or in none."""
-    holders: dict[Op, bool] = {}
-    for node in graph.nodes:
-        holds = holders.get(node.op)
-        if holds is None:
-            holds = holders[node.op] = any(True for _ in bodies_of(node))
-        if holds:
-            yield from bodies_of(node)
-
-
-def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph]) -> Graph:
-    """``change`` applied to the bodies in a graph, innermost first, and then to the graph.
-
-    ``change`` takes a graph and what stands for the bodies in it by now, by their ids.
-    """
-    bodies: dict[int, Graph] = {}
-    done: set[int] = set()
-
-    def visit(one: Graph) -> None:
-        done.add(id(one))
-        for body in held(one):
-            if id(body) not in done:
-                visit(body)
-        found = change(one, bodies)
-        if found is not one:
-            bodies[id(one)] = found
-
-    visit(graph)
-    return bodies.get(id(graph), graph)
 
 
 def is_float(value: Any) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.control.bodies import Body
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep, inside_out, swept, with_bodies
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept, with_bodies
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.walk import inside_out
 
 __all__ = ["with_shared_scans", "without_custom_gradients", "without_unused_results"]
 

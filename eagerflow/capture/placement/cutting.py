@@ -22,7 +22,7 @@ from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import grow
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
-from eagerflow.graph.text import nested
+from eagerflow.graph.walk import named_bodies
 from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING
 from eagerflow.plan.plan import Plan
 
@@ -127,8 +127,10 @@ def depends_on_threads(node: Node) -> bool:
                 # Small ones are made with one thread, see the op.
                 return bool(one.size * other.shape[1] >= WORTH_SHARING)
         return True
-    if family == "control" and any(True for _ in nested(node)):
-        return any(depends_on_threads(n) for _, body in nested(node) for n in body.nodes)
+    if family == "control" and any(True for _ in named_bodies(node.attributes)):
+        return any(
+            depends_on_threads(n) for _, body in named_bodies(node.attributes) for n in body.nodes
+        )
     return family == "custom" or name == "vector_norm"
 
 

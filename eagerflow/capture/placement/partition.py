@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from eagerflow import tree
-from eagerflow.capture.gradient import find_value
+from eagerflow.capture.gradient import find_source
 from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memory
 from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide, sends_of
@@ -21,8 +21,8 @@ from eagerflow.capture.placement.report import Bill, Comparison, bill_of
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
-from eagerflow.graph.concrete import concrete
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, type_text
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, call_watched, replay_of
@@ -186,7 +186,7 @@ class Partition:
         if not isinstance(node, Node):
             if isinstance(name, str) and name in names:
                 return self._at(names[name])
-            value = find_value(self.graph, node)
+            value = find_source(self.graph, node)
             if value.node is None:
                 return self._entry(value)
             name = value.node.name

@@ -19,7 +19,7 @@ from eagerflow.capture.placement.grouping import Group, grouped
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.text import nested
+from eagerflow.graph.walk import named_bodies
 
 __all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
 
@@ -171,13 +171,13 @@ class _Pins:
     def _inside(self, node: Node) -> dict[int, Reason]:
         """Pins of the nodes in a node's bodies."""
         found: dict[int, Reason] = {}
-        waiting = [body for _, body in nested(node)]
+        waiting = [body for _, body in named_bodies(node.attributes)]
         while waiting:
             for inner in waiting.pop().nodes:
                 own = self._own(inner)
                 if own is not None:
                     found.setdefault(*own)
-                waiting += [body for _, body in nested(inner)]
+                waiting += [body for _, body in named_bodies(inner.attributes)]
         return found
 
 

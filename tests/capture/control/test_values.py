@@ -8,8 +8,9 @@ import pytest
 import eagerflow as ef
 from eagerflow.capture import cond, fori_loop, scan, switch, while_loop
 from eagerflow.capture import map as ef_map
-from eagerflow.capture.control.bodies import Body, settled
+from eagerflow.capture.control.bodies import Body
 from eagerflow.graph.run import evaluate
+from eagerflow.graph.sizes import Sizes, with_sizes
 from eagerflow.op import ops
 from tests.capture.control.tools import (
     captured,
@@ -297,15 +298,15 @@ def test_symbolic_rows():
     for shape in ((3, 2), (1, 4), (4, 4)):
         xs = t(np.arange(1.0, 1 + shape[0] * shape[1]).reshape(shape))
         (node,) = [n for n in graph.nodes if n.op.name == "cond"]
-        sizes = {"rows": shape[0], "columns": shape[1]}
-        assert settled(node.attributes["false_graph"], sizes).outputs[0].shape == shape
+        sizes = Sizes(rows=shape[0], columns=shape[1])
+        assert with_sizes(node.attributes["false_graph"], sizes).outputs[0].shape == shape
         check_same(tuple(settled_outputs(graph, xs, sizes)), f(xs))
 
 
 def settled_outputs(graph, xs, sizes):
     """The outputs of a graph for sizes that its attributes do not know yet."""
     whole = Body("whole", graph.inputs, graph.nodes, graph.outputs)
-    return evaluate(settled(whole, sizes), [xs])[0]
+    return evaluate(with_sizes(whole, sizes), [xs])[0]
 
 
 def test_symbolic_body_takes_its_sizes_from_what_comes():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import eagerflow as ef
 from eagerflow.capture.passes import ALL
 from eagerflow.errors import EagerflowError
-from eagerflow.graph.concrete import concrete
 from eagerflow.graph.ir import Value
+from eagerflow.graph.sizes import concrete
 from eagerflow.tensor import Tensor
 from tests.contract.cases import (
     SOAK,

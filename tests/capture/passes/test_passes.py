@@ -9,10 +9,10 @@ import eagerflow as ef
 from eagerflow.capture.control import cond, while_loop
 from eagerflow.capture.passes import ALL, Pass
 from eagerflow.capture.passes.constants import LARGEST, SMALL
-from eagerflow.capture.passes.rewriting import Rewrite, by_op, rebuilt, rule, swept
+from eagerflow.capture.passes.rewriting import Rewrite, by_op, rule, swept
 from eagerflow.errors import ArgumentError, CaptureError
-from eagerflow.graph.concrete import concrete
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.sizes import concrete
 from eagerflow.op import REQUIRED, Op, ops
 from tests.capture.passes.test_equality import computed
 from tests.contract.cases import check_same_bits
@@ -354,40 +354,40 @@ def planted(change):
 
 def wrong_shape(graph):
     (out,) = graph.outputs
-    return rebuilt(graph, graph.nodes, {out: Value("y", (9,), out.dtype, node=out.node)})
+    return graph.like(graph.nodes, {out: Value("y", (9,), out.dtype, node=out.node)})
 
 
 def wrong_dtype(graph):
     (out,) = graph.outputs
-    return rebuilt(graph, graph.nodes, {out: Value("y", out.shape, np.dtype("int8"))})
+    return graph.like(graph.nodes, {out: Value("y", out.shape, np.dtype("int8"))})
 
 
 def other_name(graph):
-    found = rebuilt(graph, graph.nodes, {})
+    found = graph.like(graph.nodes, {})
     found.outputs = Values(found.outputs, ["renamed"])
     return found
 
 
 def no_cell(graph):
-    found = rebuilt(graph, graph.nodes, {})
+    found = graph.like(graph.nodes, {})
     found.cells = ()
     return found
 
 
 def not_assigned(graph):
-    found = rebuilt(graph, graph.nodes, {})
+    found = graph.like(graph.nodes, {})
     found.cells = tuple(Cell(c.name, c.variable, c.value) for c in found.cells)
     return found
 
 
 def other_inputs(graph):
-    found = rebuilt(graph, graph.nodes, {})
+    found = graph.like(graph.nodes, {})
     found.inputs = Values([Value(v.name, v.shape, v.dtype) for v in found.inputs])
     return found
 
 
 def other_results(graph):
-    found = rebuilt(graph, graph.nodes, {})
+    found = graph.like(graph.nodes, {})
     found.results = (*found.results[:-1], "another")
     return found
 

@@ -12,7 +12,7 @@ from eagerflow.capture.placement.cutting import depends_on_threads
 from eagerflow.capture.placement.partition import partition
 from eagerflow.capture.placement.report import predicted
 from eagerflow.errors import ArgumentError, IndexRangeError, SessionError, ShapeError
-from eagerflow.graph.run import call_node, find
+from eagerflow.graph.run import interpret
 from eagerflow.plan.replay import replay_of
 from tests.capture.placement.several_devices import (
     COSTS,
@@ -76,14 +76,15 @@ def by_eager_calls(graph, entries):
 
     Eager calls refuse operands of several devices, so an edge without Send does not get through.
     """
-    known = dict(zip(graph.all_inputs(), entries, strict=True))
-    for node in graph.nodes:
+
+    def call(node, args):
         with ef.device(node.device):
-            out = call_node(node, known)
+            out = node.op.call(*args, **node.attributes)
         results = out if isinstance(out, tuple) else (out,)
         assert all(str(y.device) == node.device for y in results), node.name
-        known.update(zip(node.outputs, results, strict=True))
-    found = [find(known, v) for v in graph.all_outputs()]
+        return out
+
+    found = interpret(graph, entries, call)
     return found[: len(graph.outputs)], found[len(graph.outputs) :]
 
 

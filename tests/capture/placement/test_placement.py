@@ -256,7 +256,7 @@ def test_a_planted_wrong_place_is_found(three_cpus):
 
 def test_unknown_names_are_refused(three_cpus):
     plan = plan_of(branches, SPEC, SPEC)
-    with pytest.raises(SessionError, match="no value named 'nothing'"):
+    with pytest.raises(SessionError, match="there is no value 'nothing'"):
         plan.explain("nothing")
 
 

@@ -1,0 +1,99 @@
+"""Names in graphs: values by their names, and names that are still free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from eagerflow.errors import SessionError
+from eagerflow.graph.ir import Graph, Value, graph_method
+from eagerflow.graph.walk import all_values
+
+__all__ = ["FreeNames", "find_value", "values_by_name"]
+
+_SHOWN = 12  # names in an error
+_HINTS = 3
+
+
+class FreeNames:
+    """Names that are taken, and new ones: ``base``, ``base_1``, ``base_2`` ..."""
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._numbers = dict.fromkeys(taken, 0)  # the last number tried behind each name
+
+    def take(self, base: str) -> str:
+        """``base``, or the first of ``base_1``, ``base_2`` ... that is free, taken from now on."""
+        numbers = self._numbers
+        number = numbers.get(base)
+        if number is None:
+            numbers[base] = 0
+            return base
+        name = base
+        while name in numbers:
+            number += 1
+            name = f"{base}_{number}"
+        numbers[base] = number
+        numbers[name] = 0
+        return name
+
+
+def values_by_name(graph: Graph, inputs_first: bool = False) -> dict[str, Value]:
+    """All values of a graph by name; inputs and outputs by the names that they have there.
+
+    Where an input and an output have one name, it is the output's, or with ``inputs_first`` the
+    input's. ``<variable>/assign`` is what a Variable is to have.
+    """
+    key = "values by name", inputs_first
+    found: dict[str, Value] | None = graph.learned.get(key)
+    if found is None:
+        ends = (graph.inputs, graph.outputs) if inputs_first else (graph.outputs, graph.inputs)
+        found = {}
+        for values in ends:
+            for name, value in zip(values.names, values, strict=True):
+                found.setdefault(name, value)
+        for cell in graph.cells:
+            found.setdefault(cell.name, cell.value)
+            if cell.assigned is not None:
+                found.setdefault(f"{cell.name}/assign", cell.assigned)
+        for value in all_values(graph):
+            found.setdefault(value.name, value)
+        graph.learned[key] = found
+    return found
+
+
+def find_value(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
+    """The value of this name; SessionError, with names that look alike, where there is none."""
+    known = values_by_name(graph, inputs_first)
+    found = known.get(str(name))
+    if found is not None:
+        return found
+    several = [n for n in (f"{name}:{i}" for i in range(_HINTS)) if n in known]
+    inside = [n for n in known if n.endswith(f"/{name}")][:_HINTS]
+    close = several or inside or get_close_matches(str(name), known, _HINTS)
+    names = dict.fromkeys([*graph.inputs.names, *graph.outputs.names, *known])
+    raise SessionError(
+        f"there is no value {name!r} in {graph.name}",
+        expected="one of " + ", ".join(list(names)[:_SHOWN]),
+        hint=f"did you mean {' or '.join(map(repr, close))}?"
+        if close
+        else "print(graph) lists all names",
+    )
+
+
+@graph_method
+def value(self: Graph, name: str | Value) -> Value:
+    """The value of this name: an output, an input, a Variable's value on entry, or any other.
+
+    Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
+    Raises SessionError, with names that look alike, where there is none.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
+    >>> graph.value("tanh"), graph.value("output")
+    (<Value tanh: float32(3,)>, <Value multiply: float32(3,)>)
+    """
+    if type(name) is not Value:
+        return find_value(self, name)
+    if values_by_name(self).get(name.name) is name or any(v is name for v in all_values(self)):
+        return name
+    raise SessionError(f"{name.name} is a value of another graph than {self.name}")

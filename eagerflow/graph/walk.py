@@ -1,0 +1,107 @@
+"""Walks over graphs: the bodies that nodes hold, all values, and which nodes some values need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.op import Op
+
+__all__ = [
+    "all_values",
+    "bodies_in",
+    "bodies_of",
+    "inside_out",
+    "named_bodies",
+    "needed",
+    "nodes_within",
+    "substituted",
+]
+
+
+def named_bodies(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Graph]]:
+    """The graphs among the attributes of a node, as for a branch or a loop, with their names."""
+    for name, value in attributes.items():
+        if isinstance(value, Graph):
+            yield name, value
+        elif type(value) is tuple:
+            for i, part in enumerate(value):
+                if isinstance(part, Graph):
+                    yield f"{name}[{i}]", part
+
+
+def bodies_of(attributes: Mapping[str, Any]) -> list[Graph]:
+    """The graphs among the attributes of a node."""
+    return [body for _, body in named_bodies(attributes)]
+
+
+def bodies_in(graph: Graph) -> Iterator[Graph]:
+    """The bodies of the nodes of a graph; an op holds graphs in all of its nodes, or in none."""
+    holders: dict[Op, bool] = {}
+    for node in graph.nodes:
+        holds = holders.get(node.op)
+        if holds is None:
+            holds = holders[node.op] = bool(bodies_of(node.attributes))
+        if holds:
+            yield from bodies_of(node.attributes)
+
+
+def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph]) -> Graph:
+    """``change`` applied to the bodies in a graph, innermost first, and then to the graph.
+
+    ``change`` takes a graph and what stands for the bodies in it by now, by their ids.
+    """
+    bodies: dict[int, Graph] = {}
+    done: set[int] = set()
+
+    def visit(one: Graph) -> None:
+        done.add(id(one))
+        for body in bodies_in(one):
+            if id(body) not in done:
+                visit(body)
+        found = change(one, bodies)
+        if found is not one:
+            bodies[id(one)] = found
+
+    visit(graph)
+    return bodies.get(id(graph), graph)
+
+
+def nodes_within(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and, each behind the one that holds it, of the bodies in it."""
+    for node in graph.nodes:
+        yield node
+        for body in bodies_of(node.attributes):
+            yield from nodes_within(body)
+
+
+def all_values(graph: Graph) -> Iterator[Value]:
+    """Every value of a graph: what is given, constants, and what nodes make."""
+    yield from graph.all_inputs()
+    yield from graph.constants
+    for node in graph.nodes:
+        yield from node.outputs
+
+
+def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
+    """Those of some nodes, in their order, that these values are computed by."""
+    waiting = set(values)
+    found = []
+    for node in reversed(nodes):
+        if not waiting.isdisjoint(node.outputs):
+            found.append(node)
+            waiting.update(node.values())
+    return found[::-1]
+
+
+def substituted(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
+    """The nodes, made anew where they read what ``new`` has a substitute for; it learns results."""
+    found = []
+    for node in nodes:
+        if any(v in new for v in node.values()):
+            made = node.like(tuple([new.get(x, x) for x in node.inputs]))
+            new.update(zip(node.outputs, made.outputs, strict=True))
+            node = made
+        found.append(node)
+    return found
