@@ -12,7 +12,7 @@ from eagerflow.graph.walk import all_values
 
 __all__ = ["FreeNames", "find_value", "values_by_name"]
 
-_SHOWN = 12  # names in an error
+_SHOWN = 8  # names in an error
 _HINTS = 3
 
 
@@ -71,10 +71,10 @@ def find_value(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
     several = [n for n in (f"{name}:{i}" for i in range(_HINTS)) if n in known]
     inside = [n for n in known if n.endswith(f"/{name}")][:_HINTS]
     close = several or inside or get_close_matches(str(name), known, _HINTS)
-    names = dict.fromkeys([*graph.inputs.names, *graph.outputs.names, *known])
+    ends = [*graph.inputs.names, *graph.outputs.names]
     raise SessionError(
         f"there is no value {name!r} in {graph.name}",
-        expected="one of " + ", ".join(list(names)[:_SHOWN]),
+        expected="a name of " + ", ".join(ends[:_SHOWN]),
         hint=f"did you mean {' or '.join(map(repr, close))}?"
         if close
         else "print(graph) lists all names",

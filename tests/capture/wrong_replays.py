@@ -206,7 +206,7 @@ def session():
     return ef.capture.Session(ef.capture.trace(lambda x: {"y": x * w, "z": x + 1.0}, X))
 
 
-@wrong(SessionError, "there is no value 'yy'", None)
+@wrong(SessionError, "there is no value named 'yy'", None)
 def an_unknown_fetch():
     session().run("yy", {"x": X})
 
@@ -216,7 +216,7 @@ def a_feed_is_missing():
     session().run("y")
 
 
-@wrong(SessionError, "there is no value 'q'", None)
+@wrong(SessionError, "there is no value named 'q'", None)
 def an_unknown_feed():
     session().run("y", {"x": X, "q": X})
 
