@@ -324,7 +324,7 @@ class Function:
         """Let go of what only served calls; plans with their buffers need no collection then."""
         if self._quick.get(entry.quick) is entry:
             self._quick.pop(entry.quick, None)
-        entry.graph.learned.clear()
+        entry.graph.cache.clear()
 
     def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""

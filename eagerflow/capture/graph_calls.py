@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.gradient import Extension, rereads, show_nodes, summed_gradients
 from eagerflow.dtypes import is_inexact
+from eagerflow.graph.cache import Slot, kept
 from eagerflow.graph.ir import Graph, Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.walk import substituted
@@ -21,6 +22,10 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
 
 __all__ = ["call_recorded", "only_tapes"]
+
+
+_READS: Slot[dict[Value, list[Value]]] = Slot()
+"""What a graph that was made of another one read of its Variables again; see ``rereads``."""
 
 
 class Backward(NamedTuple):
@@ -51,7 +56,7 @@ def only_tapes() -> bool:
 def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph, recorded by the tapes that are on; Variables get their values."""
     constants = [v for v in graph.constants if _watched(v)]
-    pure = _pure(graph, constants)
+    pure = _pure(graph, tuple(constants))
     entries = [*inputs, *(c.variable.value for c in graph.cells), *(v.constant for v in constants)]
     found = _call(pure, numerics, entries)
     count = len(graph.outputs)
@@ -64,18 +69,15 @@ def _watched(value: Value) -> bool:
     return value.constant._key is not None and is_inexact(value.dtype)
 
 
-def _pure(graph: Graph, constants: Sequence[Value]) -> Graph:
+@kept
+def _pure(graph: Graph, constants: tuple[Value, ...]) -> Graph:
     """The graph with everything that comes and goes as plain inputs and outputs."""
-    key = ("pure", tuple(constants))
-    found: Graph | None = graph.learned.get(key)
-    if found is None:
-        lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
-        entries = Values([*graph.all_inputs(), *lifted.values()])
-        nodes = substituted(graph.nodes, lifted)
-        finals = [lifted.get(v, v) for v in graph.all_outputs()]
-        found = Graph(graph.name, entries, nodes, Values(finals, _numbered(finals)))
-        found.learned["reads"] = rereads(graph)
-        graph.learned[key] = found
+    lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
+    entries = Values([*graph.all_inputs(), *lifted.values()])
+    nodes = substituted(graph.nodes, lifted)
+    results = [lifted.get(v, v) for v in graph.all_outputs()]
+    found = Graph(graph.name, entries, nodes, Values(results, _numbered(results)))
+    _READS.set(found, rereads(graph))
     return found
 
 
@@ -107,7 +109,7 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
         )
         # A gradient of a gradient asks for what the results do not give: all is computed again.
         again = any(g is not None for g in gradients[count:])
-        found = _backward(forward, targets, None if again else count)
+        found = _backward(forward, targets, again)
         if found is not None:
             given = [own[i] if from_entry else results[i] for from_entry, i in found.residuals]
             weights = [gradients[i] for i in targets]
@@ -123,15 +125,8 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
     return list(found[:count])
 
 
+@kept
 def _differentiable(graph: Graph, numerics: str) -> Differentiable:
-    key = ("differentiable", numerics)
-    found: Differentiable | None = graph.learned.get(key)
-    if found is None:
-        found = graph.learned[key] = _make(graph, numerics)
-    return found
-
-
-def _make(graph: Graph, numerics: str) -> Differentiable:
     entries, finals = list(graph.inputs), list(graph.outputs)
     made = _pulled_back(graph, [i for i, v in enumerate(finals) if is_inexact(v.dtype)])
     if made is None:
@@ -141,21 +136,18 @@ def _make(graph: Graph, numerics: str) -> Differentiable:
     results = [*finals, *(v for v in needed if v not in entries and v not in finals)]
     outputs = Values(results, _numbered(results))
     forward = Graph(graph.name, graph.inputs, graph.nodes, outputs)
-    forward.learned["reads"] = graph.learned.get("reads", {})
+    _READS.set(forward, _READS.of(graph) or {})
     return Differentiable(replay_of(forward, numerics), True)
 
 
-def _backward(graph: Graph, targets: tuple[int, ...], count: int | None) -> Backward | None:
+@kept
+def _backward(graph: Graph, targets: tuple[int, ...], alone: bool) -> Backward | None:
     """The gradient of these results; other results have no part in it, not even as zeros.
 
-    Of the graph's results it takes what it needs; with ``count`` None it takes entries alone.
+    Of the graph's results it takes what it needs; ``alone`` says that it takes entries alone.
     """
-    key = ("backward", targets, count is None)
-    if key not in graph.learned:
-        made = _pulled_back(graph, targets)
-        graph.learned[key] = None if made is None else _as_graph(graph, made, count is None)
-    found: Backward | None = graph.learned[key]
-    return found
+    made = _pulled_back(graph, targets)
+    return None if made is None else _as_graph(graph, made, alone)
 
 
 def _as_graph(graph: Graph, made: Any, alone: bool) -> Backward:
@@ -181,7 +173,7 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
     sources = [i for i, v in enumerate(entries) if is_inexact(v.dtype)]
     if not sources or not targets:
         return None
-    reads = graph.learned.get("reads", {})
+    reads = _READS.of(graph) or {}
     groups = [[entries[i], *reads.get(entries[i], ())] for i in sources]
     extension = Extension(graph)
     tape = GradientTape(persistent=True)

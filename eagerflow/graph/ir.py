@@ -270,7 +270,8 @@ class Graph:
         self.argument_structure = argument_structure
         self.structure = structure
         self.results: tuple[Any, ...] = tuple(outputs) if results is None else results
-        self.learned: dict[Any, Any] = {}  # plans and other things that follow from the graph
+        self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
+        self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
     if TYPE_CHECKING:  # what the modules of capture attach
 

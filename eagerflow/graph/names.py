@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from eagerflow.errors import SessionError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.ir import Graph, Value, graph_method
 from eagerflow.graph.walk import all_values
 
@@ -38,27 +39,24 @@ class FreeNames:
         return name
 
 
+@kept
 def values_by_name(graph: Graph, inputs_first: bool = False) -> dict[str, Value]:
     """All values of a graph by name; inputs and outputs by the names that they have there.
 
     Where an input and an output have one name, it is the output's, or with ``inputs_first`` the
     input's. ``<variable>/assign`` is what a Variable is to have.
     """
-    key = "values by name", inputs_first
-    found: dict[str, Value] | None = graph.learned.get(key)
-    if found is None:
-        ends = (graph.inputs, graph.outputs) if inputs_first else (graph.outputs, graph.inputs)
-        found = {}
-        for values in ends:
-            for name, value in zip(values.names, values, strict=True):
-                found.setdefault(name, value)
-        for cell in graph.cells:
-            found.setdefault(cell.name, cell.value)
-            if cell.assigned is not None:
-                found.setdefault(f"{cell.name}/assign", cell.assigned)
-        for value in all_values(graph):
-            found.setdefault(value.name, value)
-        graph.learned[key] = found
+    ends = (graph.inputs, graph.outputs) if inputs_first else (graph.outputs, graph.inputs)
+    found: dict[str, Value] = {}
+    for values in ends:
+        for name, value in zip(values.names, values, strict=True):
+            found.setdefault(name, value)
+    for cell in graph.cells:
+        found.setdefault(cell.name, cell.value)
+        if cell.assigned is not None:
+            found.setdefault(f"{cell.name}/assign", cell.assigned)
+    for value in all_values(graph):
+        found.setdefault(value.name, value)
     return found
 
 

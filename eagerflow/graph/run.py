@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from eagerflow.convert import as_tensor
 from eagerflow.devices import device
 from eagerflow.errors import EagerflowError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import Recorder, recorder_state
@@ -32,22 +33,20 @@ def _on(place: str, f: Callable[..., Any], *args: Any, **attributes: Any) -> Any
         return f(*args, **attributes)
 
 
+@kept
 def _program(graph: Graph) -> _Program:
-    found: _Program | None = graph.learned.get("program")
-    if found is None:
-        constants = graph.constants
-        numbers = {v: i for i, v in enumerate((*graph.all_inputs(), *constants))}
-        steps = []
-        for node in graph.nodes:
-            # A negative number stands for a scalar, or for an argument that was left out.
-            args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
-            numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
-            f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
-            steps.append((f, args, node.attributes, [numbers[v] for v in node.outputs], node))
-        known = [as_tensor(v.constant) for v in constants]
-        results = [numbers[v] for v in graph.all_outputs()]
-        found = graph.learned["program"] = _Program(steps, known, results, len(numbers))
-    return found
+    constants = graph.constants
+    numbers = {v: i for i, v in enumerate((*graph.all_inputs(), *constants))}
+    steps = []
+    for node in graph.nodes:
+        # A negative number stands for a scalar, or for an argument that was left out.
+        args = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
+        numbers.update(zip(node.outputs, count(len(numbers)), strict=False))
+        f = node.op.call if node.device is None else partial(_on, node.device, node.op.call)
+        steps.append((f, args, node.attributes, [numbers[v] for v in node.outputs], node))
+    known = [as_tensor(v.constant) for v in constants]
+    results = [numbers[v] for v in graph.all_outputs()]
+    return _Program(steps, known, results, len(numbers))
 
 
 def interpret(

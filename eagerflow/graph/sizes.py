@@ -7,6 +7,7 @@ from typing import Any
 
 from eagerflow.dims import Dim
 from eagerflow.errors import EagerflowError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["Sizes", "bind", "concrete", "is_symbolic", "with_sizes"]
@@ -52,15 +53,13 @@ def is_symbolic(item: Any) -> bool:
     return cls is Dim or (isinstance(item, Graph) and _is_symbolic(item))
 
 
+@kept
 def _is_symbolic(graph: Graph) -> bool:
-    known: bool | None = graph.learned.get("symbolic")
-    if known is None:
-        known = graph.learned["symbolic"] = (
-            any(is_symbolic(v.shape) for v in graph.all_inputs())
-            or any(is_symbolic(v.shape) for node in graph.nodes for v in node.outputs)
-            or any(is_symbolic(a) for node in graph.nodes for a in node.attributes.values())
-        )
-    return known
+    return (
+        any(is_symbolic(v.shape) for v in graph.all_inputs())
+        or any(is_symbolic(v.shape) for node in graph.nodes for v in node.outputs)
+        or any(is_symbolic(a) for node in graph.nodes for a in node.attributes.values())
+    )
 
 
 def concrete(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
@@ -87,13 +86,18 @@ def with_sizes(item: Any, sizes: Sizes) -> Any:
         return _Filling(sizes).item(item)
     if not _is_symbolic(item) or all(size == Dim(name) for name, size in sizes.items()):
         return item
-    known = item.learned.setdefault("settled", {})
+    known = _concrete_forms(item)
     key = tuple(sorted((name, repr(size)) for name, size in sizes.items()))
     if key not in known:
         if len(known) >= _KEPT:
             known.clear()
         known[key] = concrete(item, sizes)
     return known[key]
+
+
+@kept
+def _concrete_forms(graph: Graph) -> dict[Any, Graph]:
+    return {}
 
 
 class _Filling:
@@ -174,8 +178,6 @@ class _Filling:
                 error.at = error.at or node.place or None
                 raise
         found = self.graphs[id(graph)] = graph.like(nodes, new)
-        if type(self.sizes) is not Sizes and not any(map(is_symbolic, self.sizes.values())):
-            found.learned["symbolic"] = False
         return found
 
 

@@ -16,6 +16,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import grow
+from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
 from eagerflow.graph.ir import Graph, Value, graph_method
 from eagerflow.graph.run import evaluate
@@ -183,13 +184,10 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     return made
 
 
+@kept
 def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
     """The replay of a graph, made at first use and kept with it."""
-    key = ("replay", numerics)
-    found = graph.learned.get(key)
-    if found is None:
-        found = graph.learned[key] = Replay(graph, numerics)
-    return found  # type: ignore[no-any-return]
+    return Replay(graph, numerics)
 
 
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:

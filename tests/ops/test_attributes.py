@@ -136,7 +136,7 @@ def mutants():
                 types = [(v.shape, v.dtype) for v in node.outputs]
                 node.attributes = before | {name: value}
                 inferred(node)
-                graph.learned.clear()
+                graph.cache.clear()
                 yield f"{op.name}.{name}={value!r:.60}", graph
                 node.attributes = before
                 for made, (shape, dtype) in zip(node.outputs, types, strict=True):

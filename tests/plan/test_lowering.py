@@ -185,7 +185,7 @@ def test_fuzzed_graphs_make_plans_without_a_foreign_part(seed):
                 if node.op.family == "elementwise":
                     node.inputs = tuple(rng.choice((x, 2.5, 1j, 10**400)) for x in node.inputs)
         graph = renamed(graph, (seed, number).__hash__())
-        graph.learned.clear()
+        graph.cache.clear()
         sizes = {"batch": 2, "n": 3, "m": 2}
         made += 1
         try:

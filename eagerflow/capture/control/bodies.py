@@ -13,11 +13,12 @@ from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.ir import Graph, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.sizes import Sizes, bind, is_symbolic, with_sizes
-from eagerflow.graph.walk import all_values, bodies_of
+from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.recorder import recorder_state, scope, with_recorder
@@ -52,7 +53,7 @@ class Body(Graph):
     """A graph inside an op: pure, closed, and equal to any other that computes the same.
 
     Names and lines do not count. So two loops whose bodies were traced apart are one to passes
-    that look for equal nodes, and what was learned of a body holds for its equals.
+    that look for equal nodes, and what is kept of a body holds for its equals.
     """
 
     def __init__(self, name: str, inputs: Any, nodes: Iterable[Node], outputs: Any) -> None:
@@ -64,10 +65,7 @@ class Body(Graph):
         return self is other or (isinstance(other, Body) and _facts(self) == _facts(other))
 
     def __hash__(self) -> int:
-        found: int | None = self.learned.get("hash")
-        if found is None:
-            found = self.learned["hash"] = hash(_facts(self))
-        return found
+        return _hash(self)
 
     def __reduce__(self) -> Any:
         return _rebuilt, (self.name, *_parts(self))
@@ -103,21 +101,29 @@ def _parts(graph: Graph) -> tuple[Any, ...]:
     return inputs, constants, tuple(rows), tuple(numbers[v] for v in graph.outputs)
 
 
+@kept
 def _facts(graph: Graph) -> Any:
     """What makes two bodies equal, in a form that can be compared and hashed."""
-    found = graph.learned.get("facts")
-    if found is None:
-        inputs, constants, rows, outputs = _parts(graph)
-        found = graph.learned["facts"] = (
-            tuple(spec[1:] for spec in inputs),
-            tuple((t.dtype, t.shape, with_recorder(None, t.numpy).tobytes()) for _, t in constants),
-            tuple(
-                (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
-                for op, given, attributes, _, _, pin, _ in rows
-            ),
-            outputs,
-        )
-    return found
+    inputs, constants, rows, outputs = _parts(graph)
+    return (
+        tuple(spec[1:] for spec in inputs),
+        tuple((t.dtype, t.shape, with_recorder(None, t.numpy).tobytes()) for _, t in constants),
+        tuple(
+            (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
+            for op, given, attributes, _, _, pin, _ in rows
+        ),
+        outputs,
+    )
+
+
+@kept
+def _hash(graph: Graph) -> int:
+    return hash(_facts(graph))
+
+
+@kept
+def _places(graph: Graph) -> tuple[Any, ...]:
+    return tuple(node.source for node in graph.nodes)
 
 
 def _comparable(value: Any) -> Any:
@@ -158,18 +164,15 @@ def remembered(graph: Graph, key: Any, make: Callable[[], Any]) -> Any:
     A loop that is called again and again under a tape is traced each time, and what its gradient
     needs is made the first time alone.
     """
-    if key in graph.learned:
-        return graph.learned[key]
-    places = graph.learned.get("places")
-    if places is None:
-        places = graph.learned["places"] = tuple(node.source for node in graph.nodes)
-    known = key, _facts(graph), places
+    if key in graph.cache:
+        return graph.cache[key]
+    known = key, _facts(graph), _places(graph)
     found = _made.get(known)
     if found is None:
         found = _made[known] = make()
         if len(_made) > _KEPT:
             _made.pop(next(iter(_made)), None)
-    graph.learned[key] = found
+    graph.cache[key] = found
     return found
 
 
@@ -188,15 +191,10 @@ def as_graph(value: Any, argument: str) -> Graph:
     return value
 
 
+@kept
 def draws(graph: Graph) -> bool:
     """Whether random numbers are drawn in a graph, or in those within it."""
-    found: bool | None = graph.learned.get("draws")
-    if found is None:
-        found = graph.learned["draws"] = any(
-            node.op.family == "random" or any(map(draws, bodies_of(node.attributes)))
-            for node in graph.nodes
-        )
-    return found
+    return any(node.op.family == "random" for node in nodes_within(graph))
 
 
 def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:

@@ -42,6 +42,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
+from eagerflow.graph.cache import Slot
 from eagerflow.graph.ir import Graph
 from eagerflow.graph.sizes import with_sizes
 from eagerflow.op import Cost, Missing
@@ -56,6 +57,9 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = ["SCAN", "count_of", "over", "same_carries", "scan"]
+
+_HALVES: Slot[Halves] = Slot()
+"""Of a body that keeps what its gradient needs: itself and the body of the way back."""
 
 
 # What fits together -------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ def recorded(*operands: Any, body: Graph, carries: int, sequences: int, **more: 
             half = None
     if half is None or not half.residuals:
         return call(SCAN, *operands, body=body, carries=carries, sequences=sequences, **more)
-    half.forward.learned["half"] = half
+    _HALVES.set(half.forward, half)
     outs = call(SCAN, *operands, body=half.forward, carries=carries, sequences=sequences, **more)
     return outs[: len(outs) - half.residuals]
 
@@ -235,7 +239,7 @@ def _kept(
 
     Gradients of the residuals themselves, as in gradients of gradients, need all of the body.
     """
-    half: Halves | None = body.learned.get("half")
+    half = _HALVES.of(body)
     if half is None or any(part is not None for part in g[len(g) - half.residuals :]):
         return None, ()
     if half.needed != needed:

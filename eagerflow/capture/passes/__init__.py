@@ -57,7 +57,7 @@ ROUNDS = 8
 
 
 class Pass:
-    """A named function from Graph to Graph; the result's ``learned["rewrites"]`` is a Report.
+    """A named function from Graph to Graph; the result's ``rewrites`` is a Report.
 
     ``numerics`` is "exact", "fast", "stable" or "final"; see ``ef.capture.passes``. The graph
     that comes in does not change, and is returned where there is nothing to do. The result has
@@ -91,7 +91,7 @@ class Pass:
             return graph
         compare(graph, found, self.name)
         rewrites.extend(done)
-        found.learned["rewrites"] = Report(rewrites)
+        found.rewrites = Report(rewrites)
         return found
 
     def __repr__(self) -> str:
@@ -108,7 +108,7 @@ class Report:
     """What passes have done to a graph: a list of rewrites, in order, that prints well.
 
     >>> graph = ef.capture.trace(lambda x: x * 1.0 - 0.0, ef.TensorSpec((3,), "float32"))
-    >>> graph.optimized().learned["rewrites"].counts
+    >>> graph.optimized().rewrites.counts
     {'no_ops': 1, 'algebra': 1}
     """
 
@@ -213,7 +213,7 @@ def optimized(
     ``numerics`` is "fast" or "exact" (bit for bit what eager calls give). ``only`` names the
     passes to run, of any kind, and ``without`` those to leave out. ``final`` says that nobody
     will ask the result for gradients, so that ``stop_gradient`` can go too. What was done is a
-    Report in ``learned["rewrites"]``; the result of a graph that is as good as can be is that
+    Report in ``rewrites``; the result of a graph that is as good as can be is that
     graph. Raises ArgumentError for a name that is no pass.
 
     >>> graph = ef.capture.trace(lambda x: ef.log(1 + x), ef.TensorSpec((3,), "float32"))

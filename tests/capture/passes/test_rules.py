@@ -218,10 +218,10 @@ def test_rules_of_algebra_are_all_tested():
     marks = [m for t in (test_algebra,) for m in t.pytestmark if m.name == "parametrize"]
     for f, _ in marks[0].args[1]:
         graph = ef.capture.trace(f, spec(2, 3)).optimized(only=["constants", "algebra"])
-        rewrites = graph.learned.get("rewrites", ())
+        rewrites = graph.rewrites or ()
         seen |= {r.words for r in rewrites if r.name == "algebra"}
     for f in (lambda x: ef.negative(-x), lambda x: x / 1, lambda x: x - 0, lambda x: x * 1):
-        seen |= {r.words for r in ALL["algebra"](ef.capture.trace(f, spec(2))).learned["rewrites"]}
+        seen |= {r.words for r in ALL["algebra"](ef.capture.trace(f, spec(2))).rewrites}
     table = passes.algebra.run.__globals__["_RULES"]
     assert {words for found in table.values() for words, _ in found} == seen
 

@@ -226,7 +226,7 @@ def both(f, values):
     graph = ef.capture.trace(f, x)
     found = graph.optimized(only=["subexpressions", "stability", "dead_code"])
     found.check()
-    report = found.learned["rewrites"]
+    report = found.rewrites
     return computed(graph, [x])[0], computed(found, [x])[0], report, x.numpy().tolist()
 
 
@@ -306,7 +306,7 @@ def test_gradients(words):
     graph = ef.capture.trace(gradient_of(f), x)
     found = graph.optimized()
     found.check()
-    assert words in {r.words for r in found.learned["rewrites"]}
+    assert words in {r.words for r in found.rewrites}
     wanted = truth([mpmath.mpf(v) for v in x.numpy().tolist()])
     before, after = (errors(computed(g, [x])[0], wanted) for g in (graph, found))
     assert max(after) <= 16, f"{computed(found, [x])[0]} instead of {wanted}"
@@ -411,7 +411,7 @@ def test_the_report_names_the_line():
     x = ef.TensorSpec((3,), "float32")
     graph = ef.capture.trace(lambda x: ef.log(ef.softmax(x)), x)
     line = graph.nodes[1].source[1]
-    report = graph.optimized().learned["rewrites"]
+    report = graph.optimized().rewrites
     words = f"stability: log(softmax(x)) -> log_softmax(x), test_stability.py:{line}"
     assert report.of("stability") == [words]
     assert words in str(report)

@@ -1,0 +1,59 @@
+"""What follows from a graph, kept with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from eagerflow.graph.ir import Graph
+
+__all__ = ["Slot", "kept"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def kept(
+    function: Callable[Concatenate[Graph, P], T],
+) -> Callable[Concatenate[Graph, P], T]:
+    """A function of a graph whose results are kept with the graph, by the other arguments.
+
+    These are given in order and can be hashed.
+
+    >>> @kept
+    ... def count(graph):
+    ...     print("counting")
+    ...     return len(graph.nodes)
+    >>> graph = ef.capture.trace(lambda x: ef.exp(x), ef.TensorSpec((3,), "float32"))
+    >>> count(graph), count(graph)
+    counting
+    (1, 1)
+    """
+
+    @wraps(function)
+    def found(graph: Graph, *args: Any) -> Any:
+        cache, key = graph.cache, (function, *args)
+        if key not in cache:
+            cache[key] = function(graph, *args)  # type: ignore[call-arg]
+        return cache[key]
+
+    return found  # type: ignore[return-value]
+
+
+class Slot(Generic[T]):
+    """Something that its maker keeps with some graphs.
+
+    >>> title: Slot[str] = Slot()
+    >>> graph = ef.capture.trace(lambda x: ef.exp(x), ef.TensorSpec((3,), "float32"))
+    >>> title.set(graph, "growth"), title.of(graph)
+    (None, 'growth')
+    """
+
+    def of(self, graph: Graph) -> T | None:
+        """What is kept with a graph; None where there is nothing."""
+        return graph.cache.get(self)
+
+    def set(self, graph: Graph, value: T) -> None:
+        """Keep something with a graph."""
+        graph.cache[self] = value
