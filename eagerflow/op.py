@@ -156,7 +156,12 @@ class Op:
 
     Effects: a result may share memory with an argument where ``aliases`` says so. It ``views``
     "all" elements of the first argument in their order, so that nothing has to be computed, or
-    "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold.
+    "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
+    ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
+    alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
+    do. ``into(*arguments)``, of specs, gives a function that writes the result into C-ordered
+    memory given as its last argument, or None. Bits are ``threaded`` where they may depend on how
+    many threads the libraries below use: a bool, or a function of the arguments' specs.
     """
 
     name: str
@@ -191,6 +196,10 @@ class Op:
     aliases: bool = True
     views: str = ""
     fills: bool = False
+    fails: bool = False
+    keeps_order: bool = False
+    into: Rule | None = None
+    threaded: bool | Rule = False
     optional: frozenset[int] = frozenset()
     outputs: int = 1
     ulp: int = 4
@@ -218,6 +227,11 @@ class Op:
         self.differentiable = not (
             isinstance(self.partials, Missing) and isinstance(self.vjp, Missing)
         )
+
+    @property
+    def in_place(self) -> bool:
+        """Whether NumPy can write the result over an argument of its shape and dtype."""
+        return self.family == "elementwise"
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"

@@ -58,6 +58,7 @@ __all__ = [
 
 Call = Callable[..., Any]
 _NEW_MEMORY = frozenset({"contraction", "creation", "random", "rows"})
+_IN_ORDER = frozenset({"creation", "elementwise", "random", "reduction"})
 _REFLECTED = {
     "add",
     "sub",
@@ -112,6 +113,8 @@ def define(
         own.setdefault("vjp", Missing("see partials"))
         own.setdefault("jvp", "vjp")
         own.setdefault("aliases", family not in _NEW_MEMORY)
+        own.setdefault("keeps_order", family in _IN_ORDER or own.get("views") == "all")
+        own.setdefault("threaded", family in ("contraction", "custom"))
         op = register(kernel, own)
         call = bind(op)
         if operator:

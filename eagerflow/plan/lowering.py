@@ -30,7 +30,6 @@ from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.ops.linear_algebra.contraction import matrix_product
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
@@ -38,7 +37,6 @@ from eagerflow.spec import MAX_RANK
 
 __all__ = ["Program", "lower"]
 
-_SAME_ORDER = frozenset({"creation", "elementwise", "reduction"})
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
 USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
 RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))
@@ -256,18 +254,20 @@ class Lowering:
         given = [self.text(x) for x in node.inputs]
         straight = self._keeps_order(node)
         if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
-            reuse = node.inputs if node.op.family == "elementwise" else ()
+            reuse = node.inputs if node.op.in_place else ()
             self._into(node, number, kernel, given, reuse)
             return
-        into = INTO.get(node.op.name)
-        if into is not None and type(kernel).__name__ == "partial" and self._plain(node):
-            found = into(node)
-            if found is not None:
-                self._into(node, number, found, given, ())
-                return
-        method = METHODS.get(node.op.name)
-        if method is not None and kind.device.backend.host:
-            call = method(given, lambda key: self.attribute(key, node.attributes[key]))
+        op = node.op
+        into = op.into(*node.inputs) if op.into is not None and self._plain(node) else None
+        if into is not None and type(kernel).__name__ == "partial":
+            self._into(node, number, into, given, ())
+            return
+        if op.views == "all" and not op.attributes:
+            call = given[0]
+        elif op.views == "all" and op.direct is not None and kind.device.backend.host:
+            own = self.program.known(f"_{op.name}", op.direct(np), ("direct", op))
+            more = [self.attribute(*item) for item in node.attributes.items()]
+            call = f"{own}({', '.join([given[0], *more])})"
         else:
             call = self._call(node, kernel, kind, given)
         self._assign(node, call)
@@ -294,10 +294,8 @@ class Lowering:
         program = self.program
         if not program.exact:
             return True
-        family = node.op.family
-        fresh = family == "random" or (family == "contraction" and node.op.name in INTO)
-        same = family in _SAME_ORDER or node.op.name in METHODS
-        found = fresh or (same and all(map(self._is_straight, node.values())))
+        fresh = node.op.family == "random" or node.op.into is not None
+        found = fresh or (node.op.keeps_order and all(map(self._is_straight, node.values())))
         if found:
             program.straight.update(node.outputs)
         return found
@@ -398,22 +396,6 @@ def _literal(value: Any) -> str | None:
         parts = [_literal(item) for item in value]
         return None if None in parts else _row([p for p in parts if p is not None])
     return None
-
-
-METHODS: dict[str, Callable[[list[str], Callable[[str], str]], str]] = {
-    "reshape": lambda given, more: f"{given[0]}.reshape({more('shape')})",
-    "stop_gradient": lambda given, more: given[0],
-}
-"""Ops that are written as what NumPy's arrays offer."""
-
-
-def _product_of(node: Node) -> Any:
-    one, other = node.inputs
-    return matrix_product if len(one.shape) == len(other.shape) == 2 else None
-
-
-INTO: dict[str, Callable[[Node], Any]] = {"matmul": _product_of}
-"""Ops with a function that writes into memory it is given, where the node's shapes fit."""
 
 
 def lower(

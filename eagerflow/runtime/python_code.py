@@ -20,7 +20,6 @@ from eagerflow.errors import CaptureError
 
 __all__ = ["compiled"]
 
-_METHODS = ("reshape",)  # of arrays
 _KEPT = frozenset(
     (
         "False",
@@ -38,7 +37,6 @@ _KEPT = frozenset(
         "pass",
         "return",
         "while",
-        *_METHODS,
     )
 )
 _LETTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
@@ -50,7 +48,6 @@ _MOST = 10_000  # forms of lines that are remembered
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
 _FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold more of the tree
     ast.Assign: ("targets", "value"),
-    ast.Attribute: ("value",),
     ast.Break: (),
     ast.Call: ("func", "args", "keywords"),
     ast.Compare: ("left", "ops", "comparators"),
@@ -132,9 +129,7 @@ def _check(line: str) -> None:
         form = type(part)
         if form not in _FORMS or any(getattr(part, field, None) for field in _EMPTY.get(form, ())):
             raise _fault(line)
-        if (form is ast.Constant and type(part.value) not in _CONSTANTS) or (
-            form is ast.Attribute and part.attr not in _METHODS
-        ):
+        if form is ast.Constant and type(part.value) not in _CONSTANTS:
             raise _fault(line)
         for field in _FORMS[form]:
             inner = getattr(part, field)

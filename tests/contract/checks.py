@@ -80,6 +80,26 @@ def effects(op):
                     assert made.size == 0 or (made == made.flat[0]).all(), "several numbers"
 
 
+@check(lambda op: None if op.keeps_order else "says nothing of the order in memory")
+def memory_order(op):
+    """Results of row-major arrays are row-major; what writes into memory gives the same bits."""
+    for dtype in dtypes_of(op) or [main_dtype(op)]:
+        for sample in samples(op, dtype):
+            with about(op, sample):
+                args = [
+                    np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x
+                    for x in sample.args
+                ]
+                data, attributes, specs = prepared(op, sample._replace(args=tuple(args)))
+                out = values.results(compute(op, data, attributes))
+                assert all(made.flags.c_contiguous for made in out), "not row-major"
+                into = op.into(*specs) if op.into is not None else None
+                if into is not None and dtype.char in "fd":
+                    written = np.empty_like(out[0])
+                    into(*[x.numpy() for x in data], written)
+                    assert written.tobytes() == out[0].tobytes(), "other bits in given memory"
+
+
 @check()
 def errors(op):
     """Calls that must be refused are, with the stated class and words, and leave no trace."""

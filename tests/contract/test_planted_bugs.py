@@ -112,6 +112,11 @@ def one_error(args, error, words):
     return lambda rng: [ErrorSample(args, {}, error, words)] * 3
 
 
+def in_columns(xp, x, /):
+    """Minus x, with the first axis closest in memory."""
+    return xp.asfortranarray(-x)
+
+
 ROW = (np.ones(3),)
 TEXT = ("a string",)
 PLANTED = [
@@ -123,6 +128,8 @@ PLANTED = [
     ("effects", "reshape", {"aliases": False}, "shares memory, though"),
     ("effects", "flip", {"views": "all"}, "shows others"),
     ("effects", "eye", {"fills": True}, "several numbers"),
+    ("memory_order", "negative", {"ufunc": None, "kernel": in_columns}, "not row-major"),
+    ("memory_order", "matmul", {"into": lambda x, y: lambda x, y, out: out.fill(7)}, "other bits"),
     ("errors", "negative", {"errors": one_error(ROW, DTypeError, "str")}, "was not refused"),
     ("errors", "negative", {"errors": one_error(TEXT, ShapeError, "str")}, "raised DTypeError"),
     ("errors", "negative", {"errors": one_error(TEXT, DTypeError, "other")}, "lacks 'other'"),

@@ -37,7 +37,6 @@ EXPRESSIONS = (
     ast.Not,
     ast.Compare,
     ast.Eq,
-    ast.Attribute,
 )
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 ODD = (
@@ -141,8 +140,6 @@ def foreign(program):
             found.append(ast.dump(node))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes | complex):
             found.append(repr(node.value))
-        elif isinstance(node, ast.Attribute) and node.attr != "reshape":
-            found.append(node.attr)
         found += [w for w in words if w is None or not WORD.fullmatch(w) or w.startswith("__")]
     return found
 

@@ -47,6 +47,7 @@ def _complex(g: Any, x: Any) -> Any:
     jvp="linear",
     saves="x",
     result="real",
+    keeps_order=False,  # every other number of complex ones
     method=True,
     onnx=_NO_COMPLEX,
     samples=reals(),
@@ -69,6 +70,7 @@ def real(xp: Any, x: Any, /) -> Any:
     jvp="linear",
     saves="x",
     result="real",
+    keeps_order=False,  # every other number of complex ones
     method=True,
     onnx=_NO_COMPLEX,
     samples=reals(),

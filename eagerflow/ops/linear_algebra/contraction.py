@@ -332,6 +332,15 @@ def complex_sum(terms: list[complex]) -> complex:
     return complex(math.fsum(z.real for z in terms), math.fsum(z.imag for z in terms))
 
 
+def _are_matrices(x1: Any, x2: Any) -> bool:
+    return len(x1.shape) == 2 == len(x2.shape)
+
+
+def _is_shared(x1: Any, x2: Any) -> bool:
+    """Whether BLAS may use several threads for a product of two matrices."""
+    return bool(x1.size * x2.shape[1] >= WORTH_SHARING)
+
+
 @define(
     "contraction",
     {
@@ -339,6 +348,9 @@ def complex_sum(terms: list[complex]) -> complex:
         "infer": _matmul_spec,
         "trusted": True,
         "overrides": {"numpy": _matmul_numpy},
+        "keeps_order": True,
+        "into": lambda x1, x2: matrix_product if _are_matrices(x1, x2) else None,
+        "threaded": lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
         "vjp": (_matmul_vjp1, _matmul_vjp2),
         "saves": "x1 x2",
         "jvp": "multilinear",

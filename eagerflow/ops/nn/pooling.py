@@ -188,6 +188,7 @@ def _op(call: Any, **facts: Any) -> Any:
         "cost": _cost,
         "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
         "trusted": True,  # the kernels look at the shapes themselves
+        "threaded": False,
     } | facts
     return define("contraction", own)
 

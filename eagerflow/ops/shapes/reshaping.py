@@ -248,6 +248,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
     views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
+    keeps_order=False,
     vjp=(lambda g, y, x, shape: unbroadcast(g, x.shape),),
     batch=lambda args, batched, size, shape: broadcast_to(
         args[0].reshape(
