@@ -207,20 +207,9 @@ def _halves(
     )
     middle_values = [*writing.values(ys), *residuals]
     forward = Body(graph.name, writing.values(inputs), writing.trace.nodes[:middle], middle_values)
-    # On the way back residuals are inputs, which no node makes.
-    new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
-    entries = list(new.values())
-    nodes = substituted(nodes, new)
-    first, later = gs[: len(kept)], gs[len(kept) :]
-    used = {v for node in nodes for v in node.values()} | set(outs)
-    parts = (writing.values(slices), writing.values(captured))
-    read = [[i for i, v in enumerate(part) if v in used] for part in parts]
-    given = [
-        *writing.values([*first, *totals, *later]),
-        *entries,
-        *[part[i] for part, chosen in zip(parts, read, strict=True) for i in chosen],
-    ]
-    backward = Body(f"{graph.name}_gradient", given, nodes, [new.get(v, v) for v in outs])
+    back_inputs = writing.values([*gs[: len(kept)], *totals, *gs[len(kept) :]])
+    parts = writing.values(slices), writing.values(captured)
+    backward, read = _way_back(graph.name, nodes, back_inputs, residuals, parts, outs)
     return Halves(
         forward,
         backward,
@@ -233,6 +222,26 @@ def _halves(
         read[1],
         needed,
     )
+
+
+def _way_back(
+    name: str,
+    nodes: list[Node],
+    given: list[Value],
+    residuals: list[Value],
+    parts: Sequence[list[Value]],
+    outs: list[Value],
+) -> tuple[Body, list[list[int]]]:
+    """The body of the scan back, and which slices and captured values it reads."""
+    # Here residuals are inputs, which no node makes.
+    new = {v: Value(v.name, v.shape, v.dtype) for v in residuals}
+    entries = list(new.values())
+    nodes = substituted(nodes, new)
+    used = {v for node in nodes for v in node.values()} | set(outs)
+    read = [[i for i, v in enumerate(part) if v in used] for part in parts]
+    taken = [part[i] for part, chosen in zip(parts, read, strict=True) for i in chosen]
+    results = [new.get(v, v) for v in outs]
+    return Body(f"{name}_gradient", [*given, *entries, *taken], nodes, results), read
 
 
 def _cut(
