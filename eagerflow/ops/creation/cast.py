@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 
 from eagerflow.devices import as_device
-from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
+from eagerflow.dtypes import COMPLEX, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
 __all__ = ["astype", "stop_gradient", "to_device"]
-
-ANY = STANDARD | FLOAT8
-
-
-def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
-    return [Split((i,), i) for i in range(x.ndim)]
 
 
 def _cast_spec(x: TensorSpec, dtype: Any) -> TensorSpec:
@@ -53,8 +47,8 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
         "jvp": lambda tangents, y, x, dtype: (
             astype(tangents[0], dtype) if is_inexact(as_dtype(dtype)) else None
         ),
-        "batch": lambda args, batched, size, dtype: astype(args[0], dtype),
-        "split": _along_all,
+        "batch": stacked,
+        "split": split_elementwise,
         "onnx": Onnx("Cast", {"dtype": "to"}),
         "samples": lambda rng, dtype: [
             Sample((x,), {"dtype": to})
@@ -90,9 +84,8 @@ def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
         "dtypes": ANY,
         "infer": lambda x: x,
         "vjp": Missing("stop_gradient is there to end it"),
-        "jvp": Missing("stop_gradient is there to end it"),
-        "batch": lambda args, batched, size: stop_gradient(args[0]),
-        "split": _along_all,
+        "batch": stacked,
+        "split": split_elementwise,
         "onnx": Onnx("Identity"),
         "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
         "reference": lambda x: np.array(x),
@@ -122,8 +115,8 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
         "infer": _move_spec,
         "vjp": (lambda g, y, x, device: to_device(g, str(x.device)),),
         "jvp": "linear",
-        "batch": lambda args, batched, size, device: to_device(args[0], device),
-        "split": _along_all,
+        "batch": stacked,
+        "split": split_elementwise,
         "onnx": Onnx("Identity"),
         "samples": lambda rng, dtype: [
             Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)

@@ -9,11 +9,11 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
+from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
 from eagerflow.spec import TensorSpec
@@ -32,7 +32,6 @@ __all__ = [
     "zeros_like",
 ]
 
-ANY = STANDARD | FLOAT8
 _ARRAYS = (Operators, np.ndarray)
 _NO_INPUT = Missing("there is no input")
 
@@ -42,7 +41,6 @@ def creation(**facts: Any) -> Callable[[Any], Any]:
     own = {
         "dtypes": ANY,
         "vjp": _NO_INPUT,
-        "jvp": _NO_INPUT,
         "batch": _NO_INPUT,
         "split": _NO_INPUT,
         "errors": _shape_errors,
@@ -182,9 +180,8 @@ def _like(value: int) -> Callable[[Any], Any]:
             "infer": lambda x, dtype=None: x.like(dtype=dtype),
             "direct": _fill_like(value),
             "vjp": Missing("the values of the argument are not used"),
-            "jvp": Missing("the values of the argument are not used"),
-            "batch": lambda args, batched, size, **more: _LIKE[value](args[0], **more),
-            "split": lambda x, **more: [Split((i,), i) for i in range(x.ndim)],
+            "batch": stacked,
+            "split": split_elementwise,
             "onnx": Missing("exported as Shape and ConstantOfShape"),
             "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
             "errors": lambda rng: [
@@ -214,9 +211,6 @@ def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     Tensor([1., 1.], float32, cpu:0)
     """
     return xp.ones(x.shape, dtype=dtype or x.dtype)
-
-
-_LIKE = {0: zeros_like, 1: ones_like}
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:

@@ -12,7 +12,7 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, STANDARD, define
+from eagerflow.ops.family import ANY, STANDARD, define
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indexing.indices import ALL, check_values, integer_argument, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
@@ -29,8 +29,6 @@ from eagerflow.spec import TensorSpec, broadcast, normalize_axis
 from eagerflow.tensor import Tensor
 
 __all__ = ["gather", "take", "take_along_axis"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _index_errors(name: str) -> Any:

@@ -12,7 +12,7 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, define, op_of
+from eagerflow.ops.family import ANY, define, op_of
 from eagerflow.ops.indexing.indices import (
     ALL,
     check_arrays,
@@ -33,7 +33,6 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["getitem", "index_scatter"]
 
-ANY = STANDARD | FLOAT8
 INDICES = BOOL | INTEGERS
 
 

@@ -12,7 +12,7 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import STANDARD, define, refused_objects
 from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.indexing.indices import check_values, integer_argument
@@ -31,8 +31,6 @@ __all__ = [
     "scatter",
     "segment_sum",
 ]
-
-ANY = STANDARD | FLOAT8
 
 
 # Sums into places ---------------------------------------------------------------------------------

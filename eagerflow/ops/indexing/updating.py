@@ -15,7 +15,7 @@ from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.family import FLOAT8, define
+from eagerflow.ops.family import ANY, define
 from eagerflow.ops.indexing.indexing import (
     INDICES,
     aligned,
@@ -41,8 +41,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["index_add", "index_max", "index_min", "index_multiply", "index_set"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _arrange_write(op: str) -> Any:

@@ -16,7 +16,7 @@ from eagerflow.library.convolution import filter_gradient, forward, input_gradie
 from eagerflow.library.windows import padding_of, per_axis, taps
 from eagerflow.op import Missing, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, as_operands, define
+from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.convolution_samples import (
     conv_errors,
     conv_reference,
@@ -161,7 +161,7 @@ def _ungrouped(xp: Any, y: Any, shape: Any) -> Any:
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
     ),
     saves="x w",
-    batch=lambda *args, **more: _batch_images(conv, *args, **more),
+    batch=Batch(_batch_images),
     split=_split_conv,
     cost=conv_cost,
     samples=conv_samples,
@@ -214,7 +214,7 @@ def conv(
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
     ),
     saves="g w",
-    batch=lambda *args, **more: _batch_images(conv_input_gradient, *args, **more),
+    batch=Batch(_batch_images),
     split=_split_input,
     cost=input_cost,
     samples=input_samples,

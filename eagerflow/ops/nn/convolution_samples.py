@@ -98,7 +98,7 @@ def conv_errors(rng: Any) -> list[ErrorSample]:
     ]
     found = [ErrorSample((x, w), more, ShapeError, words) for more, words in bad]
     return [
-        *(e._replace(args=(*e.args, w)) for e in refused_objects(rng)),
+        *refused_objects(rng, w),
         *found,
         ErrorSample((x, w[:, :, :3]), {}, ShapeError, "x has 4 channels, the weights take 3"),
         ErrorSample((x[0, 0], w), {}, ShapeError, "too few"),

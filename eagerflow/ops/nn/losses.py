@@ -15,11 +15,10 @@ from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.sigmoids import sigmoid
-from eagerflow.ops.family import Rows, define, pointwise
+from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make, pairs
-from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
@@ -60,26 +59,15 @@ def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
     return cross_entropy.dense(logits, labels, normalize_axis(axis, logits.ndim))
 
 
-def _whole(args: Any, batched: Any, size: int) -> list[Any]:
-    return [
-        x if own else broadcast_to(x, (size, *x.shape))
-        for x, own in zip(args, batched, strict=True)
-    ]
-
-
-def _batched_dense(args: Any, batched: Any, size: int, axis: int) -> Any:
-    whole = _whole(args, batched, size)
-    call = softmax_cross_entropy if len(args) == 2 else softmax_cross_entropy_gradient
-    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _dense_split(logits: TensorSpec, labels: TensorSpec, *g: TensorSpec, axis: int = -1) -> Any:
+def _split(logits: TensorSpec, *more: TensorSpec, axis: int = -1) -> list[Split]:
+    """Along all axes but that of classes, which labels of numbers, losses and ``g`` do not have."""
     at = normalize_axis(axis, logits.ndim)
     found = []
     for i in range(logits.ndim):
-        if i != at:  # losses and their gradients lack the axis of classes
+        if i != at:
             own = i - (i > at)
-            found.append(Split((i, i, own) if g else (i, i), i if g else own))
+            cuts = (i, *(i if x.ndim == logits.ndim else own for x in more))
+            found.append(Split(cuts, own if len(more) == 1 else i))
     return found
 
 
@@ -151,8 +139,8 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
             ),
         ),
         "saves": "logits labels",
-        "batch": _batched_dense,
-        "split": _dense_split,
+        "batch": batch_along_axis,
+        "split": _split,
         "cost": exponentials,
         "onnx": Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
         "samples": _dense_samples,
@@ -220,8 +208,8 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
         "overrides": {"numpy": _dense_gradient_numpy},
         "vjp": in_float32(_dense_gradient_rules),
         "saves": "logits labels g",
-        "batch": _batched_dense,
-        "split": _dense_split,
+        "batch": batch_along_axis,
+        "split": _split,
         "cost": exponentials,
         "onnx": Missing("exported as Softmax, Mul and Sub"),
         "samples": lambda rng, dtype: [
@@ -292,22 +280,6 @@ def _sparse_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
     return cross_entropy.sparse(logits, labels, at)
 
 
-def _batched_sparse(args: Any, batched: Any, size: int, axis: int) -> Any:
-    whole = _whole(args, batched, size)
-    call = sparse_softmax_cross_entropy if len(args) == 2 else sparse_softmax_cross_entropy_gradient
-    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _sparse_split(*specs: TensorSpec, axis: int = -1) -> list[Split]:
-    at = normalize_axis(axis, specs[0].ndim)
-    found = []
-    for i in range(specs[0].ndim):
-        if i != at:  # labels, losses and their gradients lack the axis of classes
-            own = i - (i > at)
-            found.append(Split((i, *(own,) * (len(specs) - 1)), own if len(specs) == 2 else i))
-    return found
-
-
 def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
     for shape, axis in (
@@ -350,8 +322,8 @@ _SPARSE = {
     "dtypes": (FLOATS, INTEGERS),
     "together": (0,),
     "cost": exponentials,
-    "batch": _batched_sparse,
-    "split": _sparse_split,
+    "batch": batch_along_axis,
+    "split": _split,
 }
 
 

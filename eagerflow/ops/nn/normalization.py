@@ -16,11 +16,19 @@ from eagerflow.library.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
+from eagerflow.ops.family import (
+    Batch,
+    Rows,
+    as_operand,
+    batch_first,
+    define,
+    elements,
+    refused_objects,
+)
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.spec import TensorSpec, normalize_axes
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]
@@ -191,25 +199,21 @@ def _norm_reference(center: bool) -> Callable[..., Any]:
     return reference
 
 
-def _batched_norm(call: Callable[[], Any]) -> Callable[..., Any]:
+def _batched_norm(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     """Parameters that differ between the examples are applied after the normalization."""
-
-    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
-        x = args[0] if batched[0] else broadcast_to(args[0], (size, *args[0].shape))
-        axes = tuple(i + 1 for i in normalize_axes(attributes.pop("axis"), x.ndim - 1))
-        if not any(batched[1:]):
-            return call()(x, *args[1:], axis=axes, **attributes)
-        y = call()(x, axis=axes, **attributes)
-        for i, (parameter, own) in enumerate(zip(args[1:], batched[1:], strict=True)):
-            if parameter is not None:
-                placed = aligned(parameter, x, (0, *axes) if own else axes)
-                y = y + placed if i else y * placed
-        return y
-
-    return batch
+    (x,) = batch_first(args[:1], batched[:1], size)
+    axes = tuple(i + 1 for i in normalize_axes(attributes.pop("axis"), x.ndim - 1))
+    if not any(batched[1:]):
+        return call(x, *args[1:], axis=axes, **attributes)
+    y = call(x, axis=axes, **attributes)
+    for i, (parameter, own) in enumerate(zip(args[1:], batched[1:], strict=True)):
+        if parameter is not None:
+            placed = aligned(parameter, x, (0, *axes) if own else axes)
+            y = y + placed if i else y * placed
+    return y
 
 
-def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: Any) -> Any:
+def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
     def on_numpy(
         xp: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
@@ -229,7 +233,7 @@ def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: An
         "overrides": {"numpy": on_numpy},
         "vjp": _norm_rules(center),
         "saves": "x scale",
-        "batch": _batched_norm(call),
+        "batch": Batch(_batched_norm),
         "split": _kept_split,
         "cost": lambda *specs, **attributes: elements(*specs, flops=8),
         "samples": _norm_samples(parameters),
@@ -260,7 +264,6 @@ def _placed(xp: Any, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
 
 @_norm_op(
     True,
-    lambda: layer_norm,
     2,
     onnx=Missing("exported as LayerNormalization over the last axes, else as its steps"),
 )
@@ -290,7 +293,6 @@ def layer_norm(
 
 @_norm_op(
     False,
-    lambda: rms_norm,
     1,
     onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
@@ -429,10 +431,7 @@ def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
-    x, g = (
-        v if own else broadcast_to(v, (size, *v.shape))
-        for v, own in zip(args[:2], batched[:2], strict=True)
-    )
+    x, g = batch_first(args[:2], batched[:2], size)
     axes = tuple(i + 1 for i in normalize_axes(attributes["axis"], x.ndim - 1))
     h, factor = standardized(x, axes, attributes["epsilon"], attributes["center"])
     u = g

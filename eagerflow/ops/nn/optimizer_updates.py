@@ -19,7 +19,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.runtime import buffers, threads
@@ -182,7 +182,7 @@ def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], An
         _check_rates(**attributes)
         return tuple(specs[0].like() for _ in range(outputs))
 
-    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    def batch(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
         rank = max(x.ndim - own for x, own in zip(args, batched, strict=True))
         lined = []
         for i, (x, own) in enumerate(zip(args, batched, strict=True)):
@@ -201,36 +201,28 @@ def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], An
         size = product(x.shape)
         return Cost(size * 4 * outputs, size * x.dtype.itemsize * (len(arrays) + outputs))
 
-    call: Any = None
-
-    def decorate(kernel: Any) -> Any:
-        nonlocal call
-        own = {
-            "dtypes": FLOATS,
-            "infer": infer,
-            "vjp": _NO_GRADIENT,
-            "jvp": _NO_GRADIENT,
-            "batch": batch,
-            "split": split,
-            "cost": cost,
-            "onnx": Missing("training is not exported"),
-            "errors": lambda rng: _errors(rng, len(arrays), numbers),
-            "outputs": outputs,
-            "trusted": True,  # the kernels check the shapes
-            "scalar": formula.scalar,
-            "overrides": {"numpy": formula.on_numpy},
-        } | facts
-        call = define("update", own)(kernel)
-        return call
-
-    return decorate
+    own = {
+        "dtypes": FLOATS,
+        "infer": infer,
+        "vjp": _NO_GRADIENT,
+        "batch": Batch(batch),
+        "split": split,
+        "cost": cost,
+        "onnx": Missing("training is not exported"),
+        "errors": lambda rng: _errors(rng, len(arrays), numbers),
+        "outputs": outputs,
+        "trusted": True,  # the kernels check the shapes
+        "scalar": formula.scalar,
+        "overrides": {"numpy": formula.on_numpy},
+    } | facts
+    return define("update", own)
 
 
 def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     rest = (x,) * (arrays - 1) + (0.1,) * numbers
     return [
-        *(e._replace(args=e.args + rest) for e in refused_objects(rng)),
+        *refused_objects(rng, *rest),
         ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),
@@ -572,7 +564,6 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
         "trusted": True,  # the kernels check the shapes
         "overrides": {"numpy": _joined_numpy},
         "vjp": _NO_GRADIENT,
-        "jvp": _NO_GRADIENT,
         "batch": _joined_batch,
         "split": Missing("the arrays have shapes of their own"),
         "cost": lambda rate, step, *arrays, **options: Cost(

@@ -27,9 +27,9 @@ from eagerflow.library.windows import (
 )
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]
@@ -171,19 +171,16 @@ def _split(*specs: Any, **attributes: Any) -> list[Split]:
 
 def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     """One larger batch of images."""
-    whole = [
-        x if is_batched else broadcast_to(reshape(x, (1, *x.shape)), (size, *x.shape))
-        for x, is_batched in zip(args, batched, strict=True)
-    ]
+    whole = batch_first(args, batched, size)
     flat = [reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in whole]
     y = call(*flat, **attributes)
     return reshape(y, (size, whole[0].shape[1], *y.shape[1:]))
 
 
-def _op(call: Any, **facts: Any) -> Any:
+def _op(**facts: Any) -> Any:
     own = {
         "dtypes": FLOATS,
-        "batch": lambda *args, **more: _batched(call(), *args, **more),
+        "batch": Batch(_batched),
         "split": _split,
         "cost": _cost,
         "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
@@ -261,7 +258,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
         ({"window": 2, "padding": 2}, "beside the input"),
     ]
     return [
-        *(e._replace(attributes={"window": 2}) for e in refused_objects(rng)),
+        *refused_objects(rng, window=2),
         *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
         ErrorSample((x[0, 0],), {"window": 2}, ShapeError, "too few"),
     ]
@@ -364,7 +361,6 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
 
 
 @_op(
-    lambda: max_pool,
     infer=_pool_spec,
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
@@ -393,7 +389,6 @@ def max_pool(
 
 
 @_op(
-    lambda: max_pool_gradient,
     infer=_gradient_spec,
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
@@ -423,7 +418,6 @@ def max_pool_gradient(
 
 
 @_op(
-    lambda: max_pool_gather,
     infer=_gather_spec,
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
@@ -453,7 +447,6 @@ def max_pool_gather(
 
 
 @_op(
-    lambda: avg_pool,
     infer=_pool_spec,
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
@@ -481,7 +474,6 @@ def avg_pool(
 
 
 @_op(
-    lambda: avg_pool_gradient,
     infer=_transpose_spec,
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",

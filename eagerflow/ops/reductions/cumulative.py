@@ -11,11 +11,11 @@ import numpy as np
 
 from eagerflow.dtypes import INEXACT, STANDARD
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import Batch, batch_along_axis, define, refused_objects, split_others
 from eagerflow.ops.reductions.accumulation import (
     accumulator,
     cast_first,
@@ -25,7 +25,6 @@ from eagerflow.ops.reductions.accumulation import (
 )
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
-from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["cumulative_prod", "cumulative_sum", "linear_recurrence"]
@@ -52,17 +51,6 @@ def _scan_spec(
     at = _scan_axis(x.ndim, axis)
     size = x.shape[at] + 1 if include_initial else x.shape[at]
     return x.like((*x.shape[:at], size, *x.shape[at + 1 :]), dtype or wide_dtype(x.dtype))
-
-
-def along_axis(axis_of: Callable[..., int]) -> Callable[..., list[Split]]:
-    """Work along one axis of all arguments: it can be cut along every other one."""
-
-    def split(*specs: Any, **attributes: Any) -> list[Split]:
-        x = specs[0]
-        at = axis_of(x.ndim, attributes.get("axis"))
-        return [Split((i,) * len(specs), i) for i in range(x.ndim) if i != at]
-
-    return split
 
 
 def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
@@ -168,7 +156,7 @@ def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
     return reference
 
 
-def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
+def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
     fast = _numpy_scan(ufunc, first)
 
     def own_dtype(
@@ -184,10 +172,12 @@ def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any
         "arrange": cast_first,
         "direct": lambda xp: own_dtype if xp is np else None,
         "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
-        "batch": lambda args, batched, size, axis, **more: _SCANS[name](
-            args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+        "batch": Batch(
+            lambda call, args, batched, size, axis, **more: call(
+                args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+            )
         ),
-        "split": along_axis(_scan_axis),
+        "split": split_others,
         "samples": _scan_samples(-2, 2),
         "errors": _scan_errors,
         "reference": _scan_reference(function, first),
@@ -211,7 +201,6 @@ def _sum_rule(
 
 
 @_scan(
-    "cumulative_sum",
     np.add,
     0,
     operator.add,
@@ -268,7 +257,6 @@ def _delayed(x: Any, axis: int) -> Any:
 
 
 @_scan(
-    "cumulative_prod",
     np.multiply,
     1,
     operator.mul,
@@ -298,9 +286,6 @@ def cumulative_prod(
     Tensor([6., 6., 3.], float32, cpu:0)
     """
     return _scan_kernel("cumulative_prod", 1)(xp, x, axis, include_initial, reverse, dtype)
-
-
-_SCANS = {"cumulative_sum": cumulative_sum, "cumulative_prod": cumulative_prod}
 
 
 # The recurrence ----------------------------------------------------------------------------------
@@ -355,14 +340,6 @@ def _recurrence_rules(g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool) 
     return of_a, moved
 
 
-def _batched_recurrence(args: Any, batched: Any, size: int, axis: int, reverse: bool) -> Any:
-    a, b = (
-        x if own else broadcast_to(x, (size, *x.shape))
-        for x, own in zip(args, batched, strict=True)
-    )
-    return linear_recurrence(a, b, axis=normalize_axis(axis, b.ndim - 1) + 1, reverse=reverse)
-
-
 def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     out = np.empty(b.shape, b.dtype)
     rows = [np.moveaxis(x, axis, -1) for x in (a, b, out)]
@@ -402,8 +379,8 @@ def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
         "infer": _recurrence_spec,
         "vjp": _recurrence_rules,
         "saves": "a y",
-        "batch": _batched_recurrence,
-        "split": along_axis(lambda rank, axis: normalize_axis(-1 if axis is None else axis, rank)),
+        "batch": batch_along_axis,
+        "split": split_others,
         "overrides": {
             "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
         },

@@ -11,9 +11,9 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import BOOL, INTEGERS, REAL
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.library.rows import add_up, split_rows
+from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import batch_along_axis, define, refused_objects, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
@@ -132,18 +132,11 @@ def _places(row: list[Any], descending: bool) -> list[int]:
 
 _SORT = {
     "dtypes": ORDERED,
-    "split": split_rows,
+    "batch": batch_along_axis,
+    "split": split_others,
     "samples": _sort_samples,
     "errors": _sort_errors,
 }
-
-
-def _batched(call: Callable[[], Any]) -> Callable[..., Any]:
-    def batch(args: Any, batched: Any, size: int, axis: int, **more: Any) -> Any:
-        (x,) = args
-        return call()(x, axis=normalize_axis(axis, x.ndim - 1) + 1, **more)
-
-    return batch
 
 
 @define(
@@ -153,7 +146,6 @@ def _batched(call: Callable[[], Any]) -> Callable[..., Any]:
         "infer": _sort_spec,
         "vjp": (_unsorted,),
         "saves": "x",
-        "batch": _batched(lambda: sort),
         "onnx": Missing("exported as TopK of all elements"),
         "reference": _by_row(lambda row, descending: sorted(row, reverse=descending)),
     },
@@ -180,8 +172,6 @@ def sort(
     | {
         "infer": lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
         "vjp": _INDEX_RESULT,
-        "jvp": _INDEX_RESULT,
-        "batch": _batched(lambda: argsort),
         "onnx": Missing("exported as TopK of all elements"),
         "reference": _by_row(_places),
     },
@@ -300,9 +290,7 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
         "vjp": _top_rule,
         "jvp": _top_tangent,
         "saves": "y",
-        "batch": lambda args, batched, size, k, axis: top_k(
-            args[0], k, axis=normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
+        "batch": batch_along_axis,
         "overrides": {"numpy": _top_numpy},
         "onnx": Onnx("TopK"),
         "samples": _top_samples,
@@ -399,7 +387,6 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
         "together": (0, 1),
         "infer": _places_spec,
         "vjp": _INDEX_RESULT,
-        "jvp": _INDEX_RESULT,
         "batch": _batched_places,
         "split": Missing("x1 may not be cut, and x2 is small"),
         "samples": _places_samples,

@@ -8,11 +8,10 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import STANDARD
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import ones
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import make
@@ -20,8 +19,6 @@ from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["diag", "diagonal", "tri", "tril", "triu"]
-
-ANY = STANDARD | FLOAT8
 
 
 # Triangles ----------------------------------------------------------------------------------------

@@ -12,15 +12,13 @@ from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, no_work, reshape, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import ANY, FLOAT8, define, refused_objects
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import make, values
@@ -25,7 +25,6 @@ from eagerflow.tensor import Operators
 
 __all__ = ["flip", "pad", "roll"]
 
-ANY = STANDARD | FLOAT8
 _ARRAYS = (Operators, np.ndarray)
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 

@@ -11,7 +11,7 @@ from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, define
+from eagerflow.ops.family import ANY, define
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import make
@@ -21,8 +21,6 @@ from eagerflow.spec import TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["meshgrid", "repeat", "tile"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _repetitions(x: Any, repetitions: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -11,7 +11,7 @@ from eagerflow.dims import product, symbolic
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
+from eagerflow.ops.family import ANY, Cost, as_operands, define, refused_objects
 from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
@@ -29,8 +29,6 @@ __all__ = [
     "squeeze",
     "swapaxes",
 ]
-
-ANY = STANDARD | FLOAT8
 
 
 def no_work(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
