@@ -15,6 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.codegen.numpy.pointwise import direct, on_numpy
 from eagerflow.convert import as_tensor, number_type
@@ -96,7 +98,7 @@ class Rows(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The fact ``batch`` of an op whose rule calls the op: ``rule(call, args, batched, size, ...)``."""
+    """The fact ``batch`` where the rule calls the op: ``rule(call, args, batched, size, ...)``."""
 
     rule: Call
 
@@ -268,7 +270,7 @@ def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -
 def numpy_kernel(function: Call) -> dict[str, Any]:
     """The facts of an op whose kernel on NumPy's arrays is ``function(x, **attributes)``."""
     return {
-        "direct": lambda xp: function if xp.__name__ == "numpy" else None,
+        "direct": lambda xp: function if xp is np else None,
         "overrides": {"numpy": lambda xp, x, **attributes: function(x, **attributes)},
     }
 

@@ -20,12 +20,12 @@ from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import INEXACT, define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, vecdot
+from eagerflow.ops.family import refused_objects
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
-    along_stack,
     as_column,
     cubic,
+    factorization,
     identity_like,
     matrices,
     on_each,
@@ -34,6 +34,7 @@ from eagerflow.ops.linear_algebra.systems import (
     square_errors,
     square_samples,
 )
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
@@ -43,9 +44,6 @@ from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr"]
-
-_NO_ONNX = Missing("ONNX has no operator for it")
-
 
 # Pieces of the gradient rules --------------------------------------------------------------------
 
@@ -139,25 +137,18 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     return np.conj(found.T) if upper else found
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x, upper=False: square(x).like(),
-        "vjp": (in_float32(_cholesky_vjp),),
-        "saves": "y",
-        "batch": lambda args, batched, size, **more: cholesky(args[0], **more),
-        "split": along_stack,
-        "cost": cubic,
-        "onnx": _NO_ONNX,
-        "samples": _cholesky_samples,
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
-        ],
-        "reference": on_each(_rooted),
-        "ulp": 256,
-    },
+@factorization(
+    infer=lambda x, upper=False: square(x).like(),
+    vjp=(in_float32(_cholesky_vjp),),
+    saves="y",
+    cost=cubic,
+    samples=_cholesky_samples,
+    errors=lambda rng: [
+        *square_errors(rng),
+        ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
+    ],
+    reference=on_each(_rooted),
+    ulp=256,
 )
 def cholesky(xp: Any, x: Any, /, *, upper: bool = False) -> Any:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -258,26 +249,21 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     return q[:, :k], np.triu(r[:k])
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _qr_spec,
-        "vjp": in_float32(_qr_vjp),
-        "saves": "x y",
-        "outputs": 2,
-        "batch": lambda args, batched, size, **more: tuple(qr(args[0], **more)),
-        "cost": lambda x, **more: cubic(x, flops=4),
-        "onnx": _NO_ONNX,
-        "samples": _qr_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-            ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
-        ],
-        "reference": lambda x, mode: _qr_reference(x, mode),
-        "ulp": 256,
-    },
+@factorization(
+    infer=_qr_spec,
+    vjp=in_float32(_qr_vjp),
+    saves="x y",
+    outputs=2,
+    cost=lambda x, **more: cubic(x, flops=4),
+    samples=_qr_samples,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
+    ],
+    reference=lambda x, mode: _qr_reference(x, mode),
+    ulp=256,
+    split=Missing("the whole input is needed"),
 )
 def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
@@ -352,6 +338,15 @@ def separated(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
 
 
+def _eigenvalue_samples(rng: Any, dtype: Any) -> list[Sample]:
+    return square_samples(rng, dtype, separated)
+
+
+def _eigenvalue_errors(rng: Any) -> list[ErrorSample]:
+    unknown = ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge")
+    return [*square_errors(rng), unknown]
+
+
 def rotated(rows: list[list[Any]]) -> list[float]:
     """Eigenvalues by Jacobi's rotations, each of which clears one pair of elements."""
     a = np.array(rows).reshape(len(rows), len(rows))
@@ -371,35 +366,33 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     return sorted(np.diag(a).real.tolist())
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
-        "vjp": in_float32(_eigh_vjp),
-        "saves": "y",
-        "outputs": 2,
-        "batch": lambda args, batched, size: tuple(eigh(args[0])),
-        "cost": lambda x: cubic(x, flops=9),
-        "onnx": _NO_ONNX,
-        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
-        ],
-        "reference": lambda x: _eigh_reference(x),
-        "ulp": 512,
-    },
+@factorization(
+    infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
+    vjp=in_float32(_eigh_vjp),
+    saves="y",
+    outputs=2,
+    cost=lambda x: cubic(x, flops=9),
+    samples=_eigenvalue_samples,
+    errors=_eigenvalue_errors,
+    reference=lambda x: _eigh_reference(x),
+    ulp=512,
+    split=Missing("the whole input is needed"),
 )
 def _eigh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
+    values, vectors = _finite(xp, xp.linalg.eigh, x)
+    return values, with_positive_tops(xp, vectors)[0]
+
+
+def _finite(xp: Any, solve: Any, x: Any) -> Any:
+    """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
     try:
-        values, vectors = xp.linalg.eigh(hermitian(xp, square(x)))
+        found = solve(hermitian(xp, square(x)))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
-    if x.size and not xp.all(xp.isfinite(values)):
+    if x.size and not xp.all(xp.isfinite(found[0] if isinstance(found, tuple) else found)):
         raise not_converged()
-    return values, with_positive_tops(xp, vectors)[0]
+    return found
 
 
 def _eigh_reference(x: Any) -> Any:
@@ -448,25 +441,15 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     return matmul(multiply(vectors, as_row(g)), adjoint(vectors))
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
-        "vjp": (in_float32(_eigvalsh_vjp),),
-        "saves": "x",
-        "batch": lambda args, batched, size: eigvalsh(args[0]),
-        "split": along_stack,
-        "cost": lambda x: cubic(x, flops=4),
-        "onnx": _NO_ONNX,
-        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
-        ],
-        "reference": on_each(rotated),
-        "ulp": 512,
-    },
+@factorization(
+    infer=lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
+    vjp=(in_float32(_eigvalsh_vjp),),
+    saves="x",
+    cost=lambda x: cubic(x, flops=4),
+    samples=_eigenvalue_samples,
+    errors=_eigenvalue_errors,
+    reference=on_each(rotated),
+    ulp=512,
 )
 def eigvalsh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
@@ -478,10 +461,4 @@ def eigvalsh(xp: Any, x: Any, /) -> Any:
     >>> ef.linalg.eigvalsh(ef.tensor([[2.0, 0.0], [0.0, 1.0]]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    try:
-        values = xp.linalg.eigvalsh(hermitian(xp, square(x)))
-    except np.linalg.LinAlgError as error:
-        raise not_converged() from error
-    if x.size and not xp.all(xp.isfinite(values)):
-        raise not_converged()
-    return values
+    return _finite(xp, xp.linalg.eigvalsh, x)

@@ -20,7 +20,8 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.family import NUMERIC, define, op_of
-from eagerflow.ops.linear_algebra.contraction import complex_sum, conjugate, matmul
+from eagerflow.ops.linear_algebra.contraction import complex_sum, matmul
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import TensorSpec

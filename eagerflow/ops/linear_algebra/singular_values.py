@@ -13,8 +13,8 @@ from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import INEXACT, define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, vecdot
+from eagerflow.ops.family import refused_objects
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.decompositions import (
     as_row,
     full_rank,
@@ -24,12 +24,11 @@ from eagerflow.ops.linear_algebra.decompositions import (
     safe_reciprocal,
     with_positive_tops,
 )
-from eagerflow.ops.linear_algebra.systems import along_stack, as_column, cubic, matrices, on_each
+from eagerflow.ops.linear_algebra.systems import as_column, cubic, factorization, matrices, on_each
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.spec import TensorSpec
 
 __all__ = ["svd", "svdvals"]
-
-_NO_ONNX = Missing("ONNX has no operator for it")
 
 
 class SVDResult(NamedTuple):
@@ -135,22 +134,17 @@ def _svd_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _svd_spec,
-        "vjp": in_float32(_svd_vjp),
-        "saves": "x y",
-        "outputs": 3,
-        "batch": lambda args, batched, size, **more: tuple(svd(args[0], **more)),
-        "cost": lambda x, **more: cubic(x, flops=20),
-        "onnx": _NO_ONNX,
-        "samples": _svd_samples,
-        "errors": _svd_errors,
-        "reference": Missing("the vectors are checked by their product and orthonormality"),
-        "ulp": 512,
-    },
+@factorization(
+    infer=_svd_spec,
+    vjp=in_float32(_svd_vjp),
+    saves="x y",
+    outputs=3,
+    cost=lambda x, **more: cubic(x, flops=20),
+    samples=_svd_samples,
+    errors=_svd_errors,
+    reference=Missing("the vectors are checked by their product and orthonormality"),
+    ulp=512,
+    split=Missing("the whole input is needed"),
 )
 def _svd(xp: Any, x: Any, /, *, full_matrices: bool = True) -> Any:
     """Singular vectors and values of matrices."""
@@ -194,24 +188,17 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
     return matmul(multiply(u, as_row(g)), vh)
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: _svd_spec(x)[1],
-        "vjp": (in_float32(_svdvals_vjp),),
-        "saves": "x",
-        "batch": lambda args, batched, size: svdvals(args[0]),
-        "split": along_stack,
-        "cost": lambda x: cubic(x, flops=4),
-        "onnx": _NO_ONNX,
-        "samples": lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
-        "errors": _svd_errors,
-        "reference": lambda x: (
-            on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
-        ),
-        "ulp": 512,
-    },
+@factorization(
+    infer=lambda x: _svd_spec(x)[1],
+    vjp=(in_float32(_svdvals_vjp),),
+    saves="x",
+    cost=lambda x: cubic(x, flops=4),
+    samples=lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
+    errors=_svd_errors,
+    reference=lambda x: (
+        on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
+    ),
+    ulp=512,
 )
 def svdvals(xp: Any, x: Any, /) -> Any:
     """Singular values of matrices, in descending order.

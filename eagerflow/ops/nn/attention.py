@@ -19,13 +19,13 @@ from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import batch_first, define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import matmul, sum_to, transposed
+from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.softmax import softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
 from eagerflow.runtime import threads
 from eagerflow.spec import TensorSpec
 
@@ -264,7 +264,7 @@ def _attention_vjp(
     by_mask = None
     if mask is not None and mask.dtype in FLOATS:
         whole = reshape(scores, (*q.shape[:3], k.shape[2]))
-        by_mask = astype(sum_to(whole, mask.shape), mask.dtype)
+        by_mask = astype(unbroadcast(whole, mask.shape), mask.dtype)
     return (
         reshape(matmul(part, k), q.shape),
         matmul(transposed(part), rows),
