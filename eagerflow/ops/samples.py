@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.op import Sample
 
-__all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "values"]
+__all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "shaped", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -99,6 +99,25 @@ def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: 
             found.append(Sample((make(rng, dtype, (0, 3)),), {"axis": 0} | attributes))
         found.append(Sample((make(rng, dtype, (0, 3)),), {"axis": 1} | attributes))
         return found
+
+    return samples
+
+
+def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
+    """Samples of one array: each row is a shape, and values of the attributes ``names``.
+
+    ``turned`` are the attributes for an array of shape (3, 4) whose memory has gaps and another
+    order, ``repeated`` those for one of shape (2, 6) that is a row broadcast.
+    """
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = [
+            Sample((make(rng, dtype, shape),), dict(zip(names.split(), given, strict=True)))
+            for shape, *given in rows
+        ]
+        base = make(rng, dtype, (4, 6))
+        wide = np.broadcast_to(base[0], (2, 6))
+        return [*found, Sample((base.T[::2],), dict(turned)), Sample((wide,), dict(repeated))]
 
     return samples
 

@@ -20,36 +20,27 @@ __all__ = [
     "bitwise_xor",
 ]
 
-_BITS = Missing("the result is made of bits, which do not change smoothly")
-_ANY = BOOL | INTEGERS
-
-
-def _errors_one(rng: Any) -> list[ErrorSample]:
-    return [
-        *refused_objects(rng),
-        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
-    ]
-
 
 def _errors(rng: Any) -> list[ErrorSample]:
     whole = rng.integers(0, 9, (2, 3))
-    found = [e._replace(args=(*e.args, whole)) for e in refused_objects(rng)]
     return [
-        *found,
+        *refused_objects(rng, whole),
         ErrorSample((rng.random(3), whole), {}, DTypeError, "float64 is not taken"),
         ErrorSample((whole, 1.5), {}, DTypeError, "float32 is not taken"),
         ErrorSample((rng.integers(0, 9, 4), whole), {}, ShapeError, "broadcast"),
     ]
 
 
-@elementwise(
+def _on_bits(**facts: Any) -> Any:
+    bits = Missing("the result is made of bits, which do not change smoothly")
+    return elementwise(**{"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors} | facts)
+
+
+@_on_bits(
     ufunc="bitwise_and",
-    partials=_BITS,
-    dtypes=_ANY,
     operator="and",
     onnx=Onnx("BitwiseAnd"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a & b),
 )
 def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -64,14 +55,11 @@ def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_and(x1, x2)
 
 
-@elementwise(
+@_on_bits(
     ufunc="bitwise_or",
-    partials=_BITS,
-    dtypes=_ANY,
     operator="or",
     onnx=Onnx("BitwiseOr"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a | b),
 )
 def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -86,14 +74,11 @@ def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_or(x1, x2)
 
 
-@elementwise(
+@_on_bits(
     ufunc="bitwise_xor",
-    partials=_BITS,
-    dtypes=_ANY,
     operator="xor",
     onnx=Onnx("BitwiseXor"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a ^ b),
 )
 def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -108,14 +93,15 @@ def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_xor(x1, x2)
 
 
-@elementwise(
+@_on_bits(
     ufunc="bitwise_invert",
-    partials=_BITS,
-    dtypes=_ANY,
     operator="invert",
     onnx=Onnx("BitwiseNot"),
     samples=reals(0, 100),
-    errors=_errors_one,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
+    ],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),
 )
 def bitwise_invert(xp: Any, x: Any, /) -> Any:
@@ -134,14 +120,12 @@ def _flipped(x: Any) -> Any:
     return np.array([largest - v for v in x.ravel().tolist()], x.dtype).reshape(x.shape)
 
 
-@elementwise(
+@_on_bits(
     ufunc="bitwise_left_shift",
-    partials=_BITS,
     dtypes=INTEGERS,
     operator="lshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),
     samples=pairs(0, 9, 0, 3),
-    errors=_errors,
     reference=each(lambda a, b: a << b),
 )
 def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -156,14 +140,12 @@ def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_left_shift(x1, x2)
 
 
-@elementwise(
+@_on_bits(
     ufunc="bitwise_right_shift",
-    partials=_BITS,
     dtypes=INTEGERS,
     operator="rshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),
     samples=pairs(0, 99, 0, 3),
-    errors=_errors,
     reference=each(lambda a, b: a >> b),
 )
 def bitwise_right_shift(xp: Any, x1: Any, x2: Any, /) -> Any:

@@ -227,7 +227,7 @@ def _polygamma_of_number(x: float, n: int) -> float:
         Sample((x,), {"n": n}) for n in (0, 1, 3) for x in values(rng, dtype, 1.8, 9)[:6]
     ],
     errors=lambda rng: [
-        *(e._replace(attributes={"n": 1}) for e in refused_objects(rng)),
+        *refused_objects(rng, n=1),
         ErrorSample((rng.random(3),), {"n": -1}, DTypeError, "order of derivatives"),
         ErrorSample((rng.random(3),), {"n": 1.5}, DTypeError, "order of derivatives"),
     ],

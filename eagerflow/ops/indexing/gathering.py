@@ -12,13 +12,12 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import ANY, STANDARD, define
+from eagerflow.ops.family import ANY, STANDARD, batch_first, define
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indexing.indices import ALL, check_values, integer_argument, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import (
-    broadcast_to,
     moveaxis,
     permute_dims,
     reshape,
@@ -183,12 +182,16 @@ def _check_ranks(x_rank: int, indices: Any) -> None:
 
 
 def _along_spec(x: TensorSpec, indices: TensorSpec, axis: int = -1) -> TensorSpec:
-    _check_ranks(x.ndim, indices)
-    at = normalize_axis(axis, x.ndim)
-    others = (*x.shape[:at], 1, *x.shape[at + 1 :])
-    whole = (*indices.shape[:at], 1, *indices.shape[at + 1 :])
-    met = broadcast(others, whole)
-    return x.like((*met[:at], indices.shape[at], *met[at + 1 :]))
+    return x.like(_along_shape(x.shape, indices, axis))
+
+
+def _along_shape(shape: tuple[Any, ...], indices: TensorSpec, axis: int) -> tuple[Any, ...]:
+    """The shape of ``take_along_axis`` of a tensor of a shape."""
+    _check_ranks(len(shape), indices)
+    at = normalize_axis(axis, len(shape))
+    own = indices.shape
+    met = broadcast((*shape[:at], 1, *shape[at + 1 :]), (*own[:at], 1, *own[at + 1 :]))
+    return (*met[:at], own[at], *met[at + 1 :])
 
 
 def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
@@ -279,10 +282,7 @@ def _spread(x: Any, g: Any, axis: int) -> tuple[Any, ...]:
 
 
 def _batched_scatter_along(args: Any, batched: Any, size: Any, shape: Any, axis: int) -> Any:
-    updates, indices = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
+    updates, indices = batch_first(args, batched, size)
     at = normalize_axis(axis, len(shape)) + 1
     return scatter_along_axis(updates, indices, (size, *shape), at)
 
@@ -291,22 +291,19 @@ def _scatter_along_spec(
     updates: TensorSpec, indices: TensorSpec, shape: Any, axis: int
 ) -> TensorSpec:
     wanted = sized(shape, "shape")
-    _check_ranks(len(wanted), indices)
+    met = _along_shape(wanted, indices, axis)
     at = normalize_axis(axis, len(wanted))
-    met = broadcast(
-        (*wanted[:at], 1, *wanted[at + 1 :]), (*indices.shape[:at], 1, *indices.shape[at + 1 :])
-    )
     if (*met[:at], *met[at + 1 :]) != (*wanted[:at], *wanted[at + 1 :]):
         raise ShapeError(
             f"indices of shape {indices.shape} do not broadcast to {wanted}",
             argument="indices",
             expected="sizes that are equal or 1, apart from the axis",
         )
-    if updates.shape != (*met[:at], indices.shape[at], *met[at + 1 :]):
+    if updates.shape != met:
         raise ShapeError(
             "the updates have another shape than the places",
             argument="updates",
-            expected=f"shape {(*met[:at], indices.shape[at], *met[at + 1 :])}",
+            expected=f"shape {met}",
         )
     return updates.like(wanted)
 
@@ -456,10 +453,7 @@ def _batched_gather(args: Any, batched: Any, size: Any, axis: Any, batch_dims: i
         return gather(x, indices, at + 1, 0)
     if b == 0 and not batched[0]:
         return moveaxis(gather(x, indices, at, 0), at, 0)
-    x, indices = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
+    x, indices = batch_first(args, batched, size)
     return gather(x, indices, at + 1, b + 1)
 
 

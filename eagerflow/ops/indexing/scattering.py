@@ -12,7 +12,7 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import STANDARD, define, refused_objects
+from eagerflow.ops.family import STANDARD, batch_first, define, refused_objects
 from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.indexing.indices import check_values, integer_argument
@@ -60,15 +60,16 @@ def _scattered_spec(indices: TensorSpec, updates: TensorSpec, shape: Any) -> Ten
 
 
 def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any) -> Any:
-    indices, updates = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
-    rank = indices.ndim
-    column = reshape(arange(size, device=str(indices.device)), (size,) + (1,) * (rank - 1))
-    column = broadcast_to(column, (*indices.shape[:-1], 1)).astype("int64")
-    whole = concat([column, indices.astype("int64")], axis=rank - 1)
-    return scatter(whole, updates, (size, *as_shape(shape)))
+    indices, updates = batch_first(args, batched, size)
+    return scatter(_with_examples(indices), updates, (size, *as_shape(shape)))
+
+
+def _with_examples(positions: Any) -> Any:
+    """Rows of positions with the number of the example, along the first axis, in front."""
+    size, rank = positions.shape[0], positions.ndim
+    column = reshape(arange(size, device=str(positions.device)), (size,) + (1,) * (rank - 1))
+    column = broadcast_to(column, (*positions.shape[:-1], 1))
+    return concat([column, positions.astype("int64")], axis=rank - 1)
 
 
 def _scatter_reference(indices: Any, updates: Any, shape: Any) -> Any:
@@ -182,6 +183,15 @@ def gather_nd(x: Any, indices: Any) -> Any:
     return getitem(x, *unstack(indices, -1), index=("array",) * depth)
 
 
+def _check_number(value: Any, what: str) -> None:
+    if isinstance(value, tuple | list | bool):
+        raise ShapeError(
+            f"{value!r} is not a number of {what}",
+            argument=f"num_{what}",
+            expected="an integer from 0",
+        )
+
+
 def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> TensorSpec:
     rank = segment_ids.ndim
     if rank == 0 or x.shape[:rank] != segment_ids.shape:
@@ -190,12 +200,7 @@ def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> 
             argument="segment_ids",
             expected="the sizes of the first axes of x",
         )
-    if isinstance(num_segments, tuple | list | bool):
-        raise ShapeError(
-            f"{num_segments!r} is not a number of segments",
-            argument="num_segments",
-            expected="an integer from 0",
-        )
+    _check_number(num_segments, "segments")
     return x.like(sized((num_segments, *x.shape[rank:]), "num_segments"))
 
 
@@ -206,11 +211,8 @@ def _batched_segments(args: Any, batched: Any, size: Any, num_segments: Any) -> 
         return moveaxis(summed, 1, 0)
     if not batched[0]:
         x = broadcast_to(x, (size, *x.shape))
-    places = reshape(ids, (*ids.shape, 1)).astype("int64")
-    line = (size,) + (1,) * ids.ndim
-    column = reshape(arange(size, device=str(ids.device)), line)
-    whole = concat([broadcast_to(column, places.shape), places], axis=ids.ndim)
-    return scatter(whole, x, (size, num_segments, *x.shape[ids.ndim :]))
+    places = _with_examples(reshape(ids, (*ids.shape, 1)))
+    return scatter(places, x, (size, num_segments, *x.shape[ids.ndim :]))
 
 
 def _segment_reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
@@ -300,12 +302,7 @@ def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any
 
 def _one_hot_spec(x: TensorSpec, num_classes: Any, axis: int = -1, dtype: Any = None) -> TensorSpec:
     at = normalize_axis(axis, x.ndim + 1)
-    if isinstance(num_classes, tuple | list | bool):
-        raise ShapeError(
-            f"{num_classes!r} is not a number of classes",
-            argument="num_classes",
-            expected="an integer from 0",
-        )
+    _check_number(num_classes, "classes")
     made = default_dtype(float) if dtype is None else as_dtype(dtype)
     return x.like(sized((*x.shape[:at], num_classes, *x.shape[at:]), "num_classes"), made)
 
@@ -324,7 +321,6 @@ def _batched_one_hot(
         "arrange": integer_argument("one_hot", 0, "x"),
         "infer": _one_hot_spec,
         "vjp": Missing("the argument holds integers"),
-        "jvp": Missing("the argument holds integers"),
         "batch": _batched_one_hot,
         "onnx": Missing("exported as OneHot and Cast"),
         "samples": lambda rng, dtype: [
@@ -398,7 +394,6 @@ def _nonzero_spec(x: TensorSpec) -> Any:
         "trusted": True,
         "outputs": 0,  # one for each axis
         "vjp": Missing("the results are positions"),
-        "jvp": Missing("the results are positions"),
         "batch": Missing("the examples of a batch have results of different lengths"),
         "onnx": Onnx("NonZero"),
         "samples": lambda rng, dtype: [

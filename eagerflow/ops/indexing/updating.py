@@ -15,7 +15,7 @@ from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.family import ANY, define
+from eagerflow.ops.family import ANY, Batch, batch_first, define
 from eagerflow.ops.indexing.indexing import (
     INDICES,
     aligned,
@@ -36,7 +36,7 @@ from eagerflow.ops.indexing.indices import (
 )
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
+from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators, Tensor
 
@@ -94,14 +94,11 @@ def _write_spec(x: TensorSpec, value: TensorSpec, *indices: TensorSpec, index: A
     return x.like()
 
 
-def _batched_write(call: Any) -> Any:
-    def batch(args: Any, batched: Any, size: Any, index: Any) -> Any:
-        x, value, *arrays = args
-        whole = x if batched[0] else broadcast_to(x, (size, *x.shape))
-        items, lined, order = along_batch(index, whole.shape[1:], arrays, batched[2:], size, True)
-        return call()(whole, aligned(value, batched[1], size, order), *lined, index=items)
-
-    return batch
+def _batched_write(call: Any, args: Any, batched: Any, size: Any, index: Any) -> Any:
+    x, value, *arrays = args
+    (whole,) = batch_first([x], batched[:1], size)
+    items, lined, order = along_batch(index, whole.shape[1:], arrays, batched[2:], size, True)
+    return call(whole, aligned(value, batched[1], size, order), *lined, index=items)
 
 
 def _write_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -136,7 +133,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "infer": _write_spec,
         "trusted": True,
         "saves": "indices",
-        "batch": _batched_write(lambda: ops[name].call),
+        "batch": Batch(_batched_write),
         "onnx": Missing("exported as ScatterND"),
         "samples": _write_samples,
         "errors": _write_errors,

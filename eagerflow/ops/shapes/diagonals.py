@@ -9,12 +9,12 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Onnx, Split
 from eagerflow.ops.creation.filled import ones
-from eagerflow.ops.family import ANY, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, stacked
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import TensorSpec, normalize_axis
 
@@ -41,29 +41,24 @@ def _triangle_spec(x: TensorSpec, k: int = 0) -> TensorSpec:
     return x.like()
 
 
-def _triangle_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"k": k})
-        for shape, k in (
-            ((3, 3), 0),
-            ((3, 3), 1),
-            ((3, 3), -1),
-            ((2, 4), 1),
-            ((4, 2), -2),
-            ((1, 3), 0),
-            ((2, 2, 3), 0),
-            ((0, 3), 0),
-            ((3, 3), 9),
-            ((3, 3), -9),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"k": 0}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"k": 1}))
-    return found
+_triangle_samples = shaped(
+    "k",
+    ((3, 3), 0),
+    ((3, 3), 1),
+    ((3, 3), -1),
+    ((2, 4), 1),
+    ((4, 2), -2),
+    ((1, 3), 0),
+    ((2, 2, 3), 0),
+    ((0, 3), 0),
+    ((3, 3), 9),
+    ((3, 3), -9),
+    turned={"k": 0},
+    repeated={"k": 1},
+)
 
 
-def _triangle(call: Any, keep: Any) -> Any:
+def _triangle(keep: Any, gradient: Any) -> Any:
     """An op that keeps the elements whose ``column - row - k`` is what ``keep`` wants."""
 
     def reference(x: Any, k: int) -> Any:
@@ -78,9 +73,9 @@ def _triangle(call: Any, keep: Any) -> Any:
         {
             "dtypes": ANY,
             "infer": _triangle_spec,
-            "vjp": (lambda g, y, x, k: call()(g, k),),
+            "vjp": (gradient,),
             "jvp": "linear",
-            "batch": lambda args, batched, size, k: call()(args[0], k),
+            "batch": stacked,
             "split": lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
             "onnx": Onnx("Trilu"),
             "samples": _triangle_samples,
@@ -100,7 +95,7 @@ def _offset(k: int, x: Any) -> int:
     return max(-x.shape[-2] - 1, min(x.shape[-1] + 1, k))
 
 
-@_triangle(lambda: tril, lambda offset: offset <= 0)
+@_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k))
 def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
     """Matrices with zeros above a diagonal.
 
@@ -114,7 +109,7 @@ def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
     return xp.tril(x, k=_offset(k, x))
 
 
-@_triangle(lambda: triu, lambda offset: offset >= 0)
+@_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k))
 def triu(xp: Any, x: Any, /, k: int = 0) -> Any:
     """Matrices with zeros below a diagonal.
 

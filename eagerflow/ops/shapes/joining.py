@@ -12,10 +12,17 @@ from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import ANY, define, refused_objects
+from eagerflow.ops.family import (
+    ANY,
+    batch_along_axis,
+    batch_first,
+    define,
+    refused_objects,
+    split_others,
+)
 from eagerflow.ops.indexing.indices import ALL, refuse_none
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, no_work, reshape, sized
+from eagerflow.ops.samples import make, shaped
+from eagerflow.ops.shapes.reshaping import no_work, reshape, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
@@ -32,14 +39,6 @@ def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:
     for x in args:
         refuse_none(op, arrays=x)
     return args, named
-
-
-def _whole(args: Any, batched: Any, size: Any) -> list[Any]:
-    """All arguments with the batch axis in front."""
-    return [
-        x if flag else broadcast_to(x, (size, *x.shape))
-        for x, flag in zip(args, batched, strict=True)
-    ]
 
 
 def _at_least_one(arrays: Any) -> None:
@@ -104,17 +103,10 @@ def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
 
 
 def _batched_concat(args: Any, batched: Any, size: Any, axis: Any) -> Any:
-    whole = _whole(args, batched, size)
+    whole = batch_first(args, batched, size)
     if axis is None:
         return concat(*(reshape(x, (size, product(x.shape[1:]))) for x in whole), axis=1)
     return concat(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _concat_split(*arrays: TensorSpec, axis: Any) -> list[Split]:
-    if axis is None:
-        return []
-    at = normalize_axis(axis, arrays[0].ndim)
-    return [Split((i,) * len(arrays), i) for i in range(arrays[0].ndim) if i != at]
 
 
 def _joined(*arrays: Any, axis: Any) -> Any:
@@ -158,7 +150,7 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
         "vjp": _concat_back,
         "jvp": "linear",
         "batch": _batched_concat,
-        "split": _concat_split,
+        "split": split_others,
         "onnx": Onnx("Concat"),
         "samples": _concat_samples,
         "errors": _list_errors,
@@ -194,7 +186,7 @@ def _stack_spec(*arrays: TensorSpec, axis: int = 0) -> TensorSpec:
 
 
 def _batched_stack(args: Any, batched: Any, size: Any, axis: int) -> Any:
-    whole = _whole(args, batched, size)
+    whole = batch_first(args, batched, size)
     return stack(*whole, axis=normalize_axis(axis, whole[0].ndim) + 1)
 
 
@@ -279,31 +271,21 @@ def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
     return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * count
 
 
-def _other_axes(x: TensorSpec, axis: int) -> list[int]:
-    at = normalize_axis(axis, x.ndim)
-    return [i for i in range(x.ndim) if i != at]
-
-
-def _unstack_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"axis": axis})
-        for shape, axis in (
-            ((3,), 0),
-            ((1,), -1),
-            ((2, 3), 0),
-            ((2, 3), 1),
-            ((2, 3), -2),
-            ((2, 3, 4), 1),
-            ((2, 0), 0),
-            ((1, 4), 0),
-            ((4, 1), 1),
-            ((2, 3, 1), -1),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"axis": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"axis": 0}))
-    return found
+_unstack_samples = shaped(
+    "axis",
+    ((3,), 0),
+    ((1,), -1),
+    ((2, 3), 0),
+    ((2, 3), 1),
+    ((2, 3), -2),
+    ((2, 3, 4), 1),
+    ((2, 0), 0),
+    ((1, 4), 0),
+    ((4, 1), 1),
+    ((2, 3, 1), -1),
+    turned={"axis": 1},
+    repeated={"axis": 0},
+)
 
 
 @define(
@@ -315,10 +297,10 @@ def _unstack_samples(rng: Any, dtype: Any) -> list[Sample]:
         "outputs": 0,  # as many as the axis is long
         "vjp": (lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
         "jvp": "linear",
-        "batch": lambda args, batched, size, axis: unstack(
-            args[0], normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
-        "split": lambda x, axis: [Split((i,), to) for to, i in enumerate(_other_axes(x, axis))],
+        "batch": batch_along_axis,
+        "split": lambda x, axis: [
+            cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
+        ],
         "cost": no_work,
         "onnx": Missing("exported as Split and Squeeze"),
         "samples": _unstack_samples,
@@ -387,27 +369,21 @@ def _split_spec(x: TensorSpec, indices_or_sections: Any, axis: int = 0) -> tuple
     return tuple(x.like((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes)
 
 
-def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"indices_or_sections": parts, "axis": axis})
-        for shape, parts, axis in (
-            ((6,), 2, 0),
-            ((6,), 1, 0),
-            ((6,), (2, 3), 0),
-            ((4, 6), 3, 1),
-            ((4, 6), 2, -2),
-            ((4, 6), (1, 1, 5), 1),
-            ((4, 6), (), 0),
-            ((2, 0), 2, 1),
-            ((3, 2), (0, 3), 0),
-            ((5,), (-2,), 0),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"indices_or_sections": (1,), "axis": 1}))
-    wide = np.broadcast_to(base[0], (2, 6))
-    found.append(Sample((wide,), {"indices_or_sections": 2, "axis": 1}))
-    return found
+_split_samples = shaped(
+    "indices_or_sections axis",
+    ((6,), 2, 0),
+    ((6,), 1, 0),
+    ((6,), (2, 3), 0),
+    ((4, 6), 3, 1),
+    ((4, 6), 2, -2),
+    ((4, 6), (1, 1, 5), 1),
+    ((4, 6), (), 0),
+    ((2, 0), 2, 1),
+    ((3, 2), (0, 3), 0),
+    ((5,), (-2,), 0),
+    turned={"indices_or_sections": (1,), "axis": 1},
+    repeated={"indices_or_sections": 2, "axis": 1},
+)
 
 
 @define(
@@ -419,12 +395,8 @@ def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
         "outputs": 0,  # as many as there are parts
         "vjp": (lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
         "jvp": "linear",
-        "batch": lambda args, batched, size, indices_or_sections, axis: split(
-            args[0], indices_or_sections, normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
-        "split": lambda x, indices_or_sections, axis: [
-            Split((i,), i) for i in _other_axes(x, axis)
-        ],
+        "batch": batch_along_axis,
+        "split": split_others,
         "cost": no_work,
         "onnx": Onnx("Split"),
         "samples": _split_samples,

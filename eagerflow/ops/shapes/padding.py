@@ -15,11 +15,11 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import ANY, FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, FLOAT8, Batch, define, refused_objects, split_others
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make, values
-from eagerflow.ops.shapes.reshaping import reshape, sized
+from eagerflow.ops.samples import shaped, values
+from eagerflow.ops.shapes.reshaping import reshape, shifted_axes, sized
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
@@ -149,28 +149,23 @@ def _batched_pad(args: Any, batched: Any, size: Any, pad_width: Any, **more: Any
     return pad(x, ((0, 0), *_widths(pad_width, x.ndim - 1)), **more)
 
 
-def _pad_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"pad_width": widths, "mode": mode})
-        for shape, widths, mode in (
-            ((3,), 2, "constant"),
-            ((3,), (1, 2), "constant"),
-            ((2, 3), ((0, 1), (2, 0)), "constant"),
-            ((0, 2), 1, "constant"),
-            ((), 0, "constant"),
-            ((2, 3), 0, "constant"),
-            ((3,), 2, "reflect"),
-            ((2, 3), ((1, 0), (2, 5)), "reflect"),
-            ((1, 2), 1, "reflect"),
-            ((2, 3), ((1, 0), (2, 5)), "edge"),
-            ((3,), (0, 4), "symmetric"),
-            ((3,), (4, 1), "wrap"),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"pad_width": 1, "constant_values": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"pad_width": 1, "mode": "edge"}))
-    return found
+_pad_samples = shaped(
+    "pad_width mode",
+    ((3,), 2, "constant"),
+    ((3,), (1, 2), "constant"),
+    ((2, 3), ((0, 1), (2, 0)), "constant"),
+    ((0, 2), 1, "constant"),
+    ((), 0, "constant"),
+    ((2, 3), 0, "constant"),
+    ((3,), 2, "reflect"),
+    ((2, 3), ((1, 0), (2, 5)), "reflect"),
+    ((1, 2), 1, "reflect"),
+    ((2, 3), ((1, 0), (2, 5)), "edge"),
+    ((3,), (0, 4), "symmetric"),
+    ((3,), (4, 1), "wrap"),
+    turned={"pad_width": 1, "constant_values": 1},
+    repeated={"pad_width": 1, "mode": "edge"},
+)
 
 
 @define(
@@ -258,12 +253,6 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
     return x.like()
 
 
-def _same_axes(x: TensorSpec, axis: Any, **more: Any) -> list[Split]:
-    """Along all axes that stay as they are."""
-    axes = normalize_axes(axis, x.ndim)
-    return [Split((i,), i) for i in range(x.ndim) if i not in axes]
-
-
 @define(
     "shape",
     {
@@ -271,10 +260,12 @@ def _same_axes(x: TensorSpec, axis: Any, **more: Any) -> list[Split]:
         "infer": _flipped_spec,
         "vjp": (lambda g, y, x, axis: flip(g, axis),),
         "jvp": "linear",
-        "batch": lambda args, batched, size, axis: flip(
-            args[0], tuple(i + 1 for i in normalize_axes(axis, args[0].ndim - 1))
+        "batch": Batch(
+            lambda call, args, batched, size, axis: call(
+                args[0], shifted_axes(axis, args[0].ndim - 1)
+            )
         ),
-        "split": _same_axes,
+        "split": split_others,
         "samples": lambda rng, dtype: [
             *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
             *(
@@ -348,26 +339,21 @@ def _roll_back(g: Any, y: Any, x: Any, shift: Any, axis: Any) -> Any:
     return roll(g, back, axis)
 
 
-def _roll_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"shift": shift, "axis": axis})
-        for shape, shift, axis in (
-            ((5,), 2, None),
-            ((5,), -7, 0),
-            ((), 1, None),
-            ((0,), 1, 0),
-            ((2, 3), 1, None),
-            ((2, 3), 1, 1),
-            ((2, 3), (1, -1), (0, 1)),
-            ((2, 3), 2, (0, -1)),
-            ((2, 0), 1, 0),
-            ((2, 3), (1, 1), (1, 1)),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"shift": 1, "axis": 0}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"shift": -2, "axis": -1}))
-    return found
+_roll_samples = shaped(
+    "shift axis",
+    ((5,), 2, None),
+    ((5,), -7, 0),
+    ((), 1, None),
+    ((0,), 1, 0),
+    ((2, 3), 1, None),
+    ((2, 3), 1, 1),
+    ((2, 3), (1, -1), (0, 1)),
+    ((2, 3), 2, (0, -1)),
+    ((2, 0), 1, 0),
+    ((2, 3), (1, 1), (1, 1)),
+    turned={"shift": 1, "axis": 0},
+    repeated={"shift": -2, "axis": -1},
+)
 
 
 @define(

@@ -9,12 +9,12 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.op import ErrorSample, Onnx
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import ANY, define
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.joining import total
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, sized
 from eagerflow.spec import TensorSpec, normalize_axis
@@ -47,26 +47,21 @@ def _batched_tile(args: Any, batched: Any, size: Any, repetitions: Any) -> Any:
     return tile(reshape(x, (size, *sizes)), (1, *times))
 
 
-def _tile_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"repetitions": times})
-        for shape, times in (
-            ((), 3),
-            ((), ()),
-            ((3,), 2),
-            ((3,), (2, 2)),
-            ((2, 3), 2),
-            ((2, 3), (2, 1)),
-            ((2, 3), (1, 1, 2)),
-            ((2, 3), (0, 2)),
-            ((0, 2), 2),
-            ((2, 1, 2), (3, 2)),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"repetitions": (2, 1)}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repetitions": 2}))
-    return found
+_tile_samples = shaped(
+    "repetitions",
+    ((), 3),
+    ((), ()),
+    ((3,), 2),
+    ((3,), (2, 2)),
+    ((2, 3), 2),
+    ((2, 3), (2, 1)),
+    ((2, 3), (1, 1, 2)),
+    ((2, 3), (0, 2)),
+    ((0, 2), 2),
+    ((2, 1, 2), (3, 2)),
+    turned={"repetitions": (2, 1)},
+    repeated={"repetitions": 2},
+)
 
 
 @define(
@@ -177,27 +172,22 @@ def _repeat_reference(x: Any, repeats: Any, axis: Any) -> Any:
     return np.concatenate([np.take(x, np.arange(0), axis), *rows], 0 if axis is None else axis)
 
 
-def _repeat_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"repeats": repeats, "axis": axis})
-        for shape, repeats, axis in (
-            ((), 2, None),
-            ((3,), 2, None),
-            ((3,), (1, 0, 2), 0),
-            ((2, 3), 2, None),
-            ((2, 3), 2, 0),
-            ((2, 3), 3, -1),
-            ((2, 3), (2, 0, 1), 1),
-            ((2, 3), 0, 1),
-            ((0, 2), 2, 1),
-            ((2, 1, 3), (2,), 1),
-            ((2, 3), (1, 2, 0, 1, 1, 3), None),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"repeats": 2, "axis": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repeats": (3, 1), "axis": 0}))
-    return found
+_repeat_samples = shaped(
+    "repeats axis",
+    ((), 2, None),
+    ((3,), 2, None),
+    ((3,), (1, 0, 2), 0),
+    ((2, 3), 2, None),
+    ((2, 3), 2, 0),
+    ((2, 3), 3, -1),
+    ((2, 3), (2, 0, 1), 1),
+    ((2, 3), 0, 1),
+    ((0, 2), 2, 1),
+    ((2, 1, 3), (2,), 1),
+    ((2, 3), (1, 2, 0, 1, 1, 3), None),
+    turned={"repeats": 2, "axis": 1},
+    repeated={"repeats": (3, 1), "axis": 0},
+)
 
 
 @define(
