@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.op import Sample
 
-__all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "shaped", "values"]
+__all__ = ["each", "make", "pairs", "reals", "reduced", "shaped", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -59,11 +59,6 @@ def reals(low: float = -2, high: float = 2, **attributes: Any) -> Samples:
     return lambda rng, dtype: [
         Sample((x,), dict(attributes)) for x in values(rng, dtype, low, high)
     ]
-
-
-def integers(low: int = 0, high: int = 10) -> Samples:
-    """Samples of a function of one array of small integers."""
-    return reals(low, high)
 
 
 def pairs(
@@ -120,13 +115,6 @@ def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
         return [*found, Sample((base.T[::2],), dict(turned)), Sample((wide,), dict(repeated))]
 
     return samples
-
-
-def arrays(*shapes: Sequence[int], low: float = -2, high: float = 2, **attributes: Any) -> Samples:
-    """One sample with arrays of these shapes."""
-    return lambda rng, dtype: [
-        Sample(tuple(make(rng, dtype, shape, low, high) for shape in shapes), dict(attributes))
-    ]
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:

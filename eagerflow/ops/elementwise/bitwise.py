@@ -33,7 +33,8 @@ def _errors(rng: Any) -> list[ErrorSample]:
 
 def _on_bits(**facts: Any) -> Any:
     bits = Missing("the result is made of bits, which do not change smoothly")
-    return elementwise(**{"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors} | facts)
+    own: dict[str, Any] = {"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors}
+    return elementwise(**own | facts)
 
 
 @_on_bits(

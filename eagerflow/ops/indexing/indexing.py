@@ -23,6 +23,7 @@ from eagerflow.ops.indexing.indices import (
     place_of,
     recorded,
     refuse_none,
+    unmasked,
 )
 from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.samples import make
@@ -70,13 +71,13 @@ def along_batch(
         if plan.rank and not _in_place(items, plan.at):
             order = [plan.rank, *range(plan.rank), *range(plan.rank + 1, rank + 1)]
         return (ALL, *items), list(arrays), order
-    index, arrays, flags = _without_masks(index, shape, arrays, flags)
-    logical = [a.shape[1:] if flag else a.shape for a, flag in zip(arrays, flags, strict=True)]
+    index, given = unmasked(index, zip(arrays, flags, strict=True), _positions)
+    logical = [a.shape[1:] if flag else a.shape for a, flag in given]
     plan = layout(index, shape, logical)
     items = expanded(index, len(shape), [len(s) for s in logical])
     lined = [
         reshape(a, (size, *(1,) * (plan.rank - len(s)), *s)) if flag else a
-        for a, flag, s in zip(arrays, flags, logical, strict=True)
+        for (a, flag), s in zip(given, logical, strict=True)
     ]
     if joined:
         items = ["array", *items]
@@ -96,33 +97,16 @@ def _in_place(items: list[Any], at: int) -> bool:
     return spots[-1] - spots[0] < len(spots)
 
 
-def _without_masks(
-    index: Any, shape: Any, arrays: Any, flags: Any
-) -> tuple[Any, list[Any], list[bool]]:
-    """The index with integer arrays in place of masks that are the same for all examples."""
-    rest = iter(zip(arrays, flags, strict=True))
-    items: list[Any] = []
-    found: list[Any] = []
-    kept: list[bool] = []
-    for item in index if type(index) is tuple else (index,):
-        if item.__class__ is not str:
-            items.append(item)
-            continue
-        array, flag = next(rest)
-        if item == "array":
-            parts = [array]
-        elif flag:
-            raise CaptureError(
-                "inside vmap the mask differs between examples, so the shape of the result does",
-                argument="index",
-                hint="ef.where(mask, x, 0) keeps the shape",
-            )
-        else:
-            parts = list(ops["nonzero"].call(array))
-        items += ["array"] * len(parts)
-        found += parts
-        kept += [flag] * len(parts)
-    return tuple(items), found, kept
+def _positions(mask: tuple[Any, bool]) -> list[tuple[Any, bool]]:
+    """The positions of true elements, where all examples have the same ones."""
+    array, is_batched = mask
+    if is_batched:
+        raise CaptureError(
+            "inside vmap the mask differs between examples, so the shape of the result does",
+            argument="index",
+            hint="ef.where(mask, x, 0) keeps the shape",
+        )
+    return [(part, False) for part in ops["nonzero"].call(array)]
 
 
 def ordered(x: Any, order: list[int]) -> Any:

@@ -7,7 +7,7 @@ The arrays themselves are data arguments of the op, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ __all__ = [
     "refuse_none",
     "signed",
     "slice_length",
+    "unmasked",
 ]
 
 ALL = slice(None)
@@ -194,6 +195,24 @@ def filled(index: Any, arrays: Sequence[Any]) -> Any:
         else:
             items.append(item)
     return tuple(items)
+
+
+def unmasked(
+    index: Any, arrays: Iterable[Any], positions: Callable[[Any], list[Any]]
+) -> tuple[Any, list[Any]]:
+    """The index with the ``positions`` of true elements, one array for each axis, for masks."""
+    items: list[Any] = []
+    found: list[Any] = []
+    rest = iter(arrays)
+    for item in index if type(index) is tuple else (index,):
+        if item.__class__ is not str:
+            items.append(item)
+            continue
+        array = next(rest)
+        parts = positions(array) if item == "mask" else [array]
+        items += ["array"] * len(parts)
+        found += parts
+    return tuple(items), found
 
 
 def signed(array: Any) -> Any:

@@ -417,8 +417,8 @@ def _vecdot_split(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> list[Split]
     rank = max(x1.ndim, x2.ndim)
     summed = rank + _vecdot_axis(x1, x2, axis)
     return [
-        Split(cuts, None, "add") if axis == summed else Split(cuts, axis - (axis > summed))
-        for cuts, axis, _ in split_elementwise(x1, x2)
+        Split(cut.inputs, None, "add") if i == summed else Split(cut.inputs, i - (i > summed))
+        for i, cut in enumerate(split_elementwise(x1, x2))
     ]
 
 

@@ -13,7 +13,7 @@ from eagerflow.library import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
-from eagerflow.ops.nn.normalization import check_epsilon, projected, second_order, standardized
+from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
 from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
@@ -319,17 +319,13 @@ def _gradient_rules(
 ) -> tuple[Any, ...]:
     at = normalize_axis(axis, x.ndim)
     axes = tuple(i for i in range(x.ndim) if i != at)
-    c_x, c_scale, c_offset = c[0], _spread(c[1], x, at), _spread(c[2], x, at)
-    h, factor = standardized(x, axes, epsilon, True)
-    pulled = factor * projected(h, c_x, axes, True)
     placed = None if scale is None else _spread(scale, x, at)
-    u = g if placed is None else g * placed
+    c_x = c[0]
+    spread = c_x, _spread(c[1], x, at), _spread(c[2], x, at)
+    of_x, of_g, pulled = gradient_rules(spread, x, g, placed, axes, epsilon, True)
     count = reduced_count(x, axes)
     level = mean_over(c_x, axis=axes, keepdims=True)
-    of_x = second_order(h, factor, u, c_x, axes, True)
-    of_x = of_x + factor * projected(h, g * c_scale, axes, True)
     of_x = of_x + _spread(g_variance, x, at) * (c_x - level) * 2 / count
-    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
     deviation = x - mean_over(x, axis=axes, keepdims=True)
     return (
         of_x,
@@ -361,14 +357,12 @@ def _gradient_reference(
     for channel, values in enumerate(source):
         row = values.ravel().astype(float)
         v = above[channel].ravel().astype(float)
-        center = np.eye(row.size) - 1 / row.size
-        moved = center @ row
-        spread = np.sqrt(moved @ moved / row.size + epsilon)
-        jacobian = (center - np.outer(moved, moved) / (row.size * spread**2)) / spread
+        h, jacobian = row_reference(row, epsilon, True)
+        moved = row - row.mean()
         weighted = v * (1 if scale is None else float(scale[channel]))
         slope = float(g_mean[channel]) + 2 * float(g_variance[channel]) * moved
         target[channel] = (jacobian @ weighted + slope / row.size).reshape(values.shape)
-        of_scale[channel], of_offset[channel] = v @ moved / spread, v.sum()
+        of_scale[channel], of_offset[channel] = v @ h, v.sum()
     return out, of_scale, of_offset
 
 

@@ -7,13 +7,14 @@ linear in ``x``, ``w`` and ``g``. ``conv_input_gradient`` is its derivative by `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.library.convolution import filter_gradient, forward, input_gradient
-from eagerflow.library.windows import padding_of, per_axis, taps
+from eagerflow.library.windows import per_axis, taps
 from eagerflow.op import Missing, Split
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, define
@@ -29,6 +30,7 @@ from eagerflow.ops.nn.convolution_samples import (
     input_samples,
 )
 from eagerflow.ops.nn.convolution_shapes import (
+    along_axes,
     conv_cost,
     conv_spec,
     conv_windows,
@@ -72,38 +74,23 @@ def _merged(call: Any, x: Any, w: Any, **attributes: Any) -> Any:
 def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     if not batched[1]:
         return _merged(call, *args, **attributes)
-    groups = attributes.pop("groups")
+    return _batch_groups(call, args, batched, size, **attributes)
+
+
+def _batch_groups(
+    call: Any, args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any
+) -> Any:
     wide = [_into_channels(*pair, size) for pair in zip(args, batched, strict=True)]
     return _from_channels(call(*wide, groups=groups * size, **attributes), size)
 
 
-def _batch_filters(args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any) -> Any:
-    wide = [_into_channels(*pair, size) for pair in zip(args, batched, strict=True)]
-    return _from_channels(conv_filter_gradient(*wide, groups=groups * size, **attributes), size)
+def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..., list[Split]]:
+    """The fact ``split``: along images, and along the last axis where there are no groups."""
 
+    def split(a: TensorSpec, b: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
+        return [images, *(channels(a.ndim - 1) if groups == 1 else ())]
 
-def _split_conv(x: TensorSpec, w: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = x.ndim - 1
-    found = [Split((0, None), 0)]
-    if groups == 1:
-        found += [Split((None, last), last), Split((last, last - 1), None, "add")]
-    return found
-
-
-def _split_input(g: TensorSpec, w: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = g.ndim - 1
-    found = [Split((0, None), 0)]
-    if groups == 1:
-        found += [Split((None, last - 1), last), Split((last, last), None, "add")]
-    return found
-
-
-def _split_filter(x: TensorSpec, g: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = x.ndim - 1
-    found = [Split((0, 0), None, "add")]
-    if groups == 1:
-        found += [Split((last, None), last - 1), Split((None, last), last)]
-    return found
+    return split
 
 
 def _op(**facts: Any) -> Any:
@@ -162,7 +149,9 @@ def _ungrouped(xp: Any, y: Any, shape: Any) -> Any:
     ),
     saves="x w",
     batch=Batch(_batch_images),
-    split=_split_conv,
+    split=_split(
+        Split((0, None), 0), lambda n: [Split((None, n), n), Split((n, n - 1), None, "add")]
+    ),
     cost=conv_cost,
     samples=conv_samples,
     errors=conv_errors,
@@ -215,7 +204,9 @@ def conv(
     ),
     saves="g w",
     batch=Batch(_batch_images),
-    split=_split_input,
+    split=_split(
+        Split((0, None), 0), lambda n: [Split((None, n - 1), n), Split((n, n), None, "add")]
+    ),
     cost=input_cost,
     samples=input_samples,
     errors=input_errors,
@@ -263,8 +254,10 @@ def conv_input_gradient(
         lambda t, y, x, g, size, **more: conv(x, t, **more),
     ),
     saves="x g",
-    batch=_batch_filters,
-    split=_split_filter,
+    batch=Batch(_batch_groups),
+    split=_split(
+        Split((0, 0), None, "add"), lambda n: [Split((n, None), n - 1), Split((None, n), n)]
+    ),
     cost=filter_cost,
     samples=filter_samples,
     errors=filter_errors,
@@ -339,15 +332,11 @@ def conv_transpose(
                 received=f"x {summary(images)}, w {summary(weights)}",
                 expected=f"w with {images.ndim} axes, the last of size {images.shape[-1]}",
             )
-        steps = per_axis(strides, rank, "strides")
-        spread = per_axis(dilation, rank, "dilation")
-        pads = padding_of(padding, rank)
-        pads = (pads,) * rank if isinstance(pads, str) else pads
         more: tuple[int | None, ...] = (None,) * rank
         if output_padding is not None:
             more = per_axis(output_padding, rank, "output_padding", 0)
-        sizes = zip(images.shape[1:-1], weights.shape[:-2], steps, spread, pads, more, strict=True)
-        ends = [_transposed(*each) for each in sizes]
+        sizes = images.shape[1:-1], weights.shape[:-2]
+        ends = along_axes(_transposed, *sizes, strides, padding, dilation, more)
     except EagerflowError as error:
         error.op = "conv_transpose"
         raise

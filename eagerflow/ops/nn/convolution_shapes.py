@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from eagerflow.op import Cost
 from eagerflow.spec import TensorSpec
 
 __all__ = [
+    "along_axes",
     "conv_cost",
     "conv_spec",
     "conv_windows",
@@ -29,6 +31,7 @@ __all__ = [
     "input_cost",
     "input_gradient_spec",
     "input_windows",
+    "sizes_of",
     "spatial_rank",
 ]
 
@@ -57,15 +60,24 @@ def _groups(channels: Any, filters: Any, groups: Any) -> None:
             )
 
 
-def _outputs(size: Any, kernel: Any, strides: Any, padding: Any, dilation: Any) -> tuple[Any, ...]:
-    """Positions of the window along each spatial axis."""
+def along_axes(
+    one: Callable[..., Any],
+    size: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    *more: Any,
+) -> tuple[Any, ...]:
+    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
     rank = len(size)
     steps = per_axis(strides, rank, "strides")
     spread = per_axis(dilation, rank, "dilation")
     pads = padding_of(padding, rank)
     pads = (pads,) * rank if isinstance(pads, str) else pads
-    columns = zip(size, kernel, steps, spread, pads, strict=True)
-    return tuple(output_size(*column) for column in columns)
+    return tuple(
+        one(*column) for column in zip(size, kernel, steps, spread, pads, *more, strict=True)
+    )
 
 
 def conv_spec(
@@ -88,7 +100,7 @@ def conv_spec(
             argument="w",
             expected=f"w with shape (*window, {channels // groups}, output channels)",
         )
-    out = _outputs(x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
+    out = along_axes(output_size, x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
     return x.like((x.shape[0], *out, w.shape[-1]))
 
 
@@ -102,7 +114,8 @@ def _check_positions(g: TensorSpec, out: tuple[Any, ...]) -> None:
         )
 
 
-def _sizes(size: Any, rank: int) -> tuple[Any, ...]:
+def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
+    """The spatial sizes that the attribute ``size`` gives."""
     sizes = size if isinstance(size, tuple | list) else (size,) * rank
     if len(sizes) == rank and not known(*sizes):
         return tuple(sizes)
@@ -114,7 +127,7 @@ def input_gradient_spec(
 ) -> TensorSpec:
     """What ``conv_input_gradient`` gives."""
     rank = spatial_rank(g, "g")
-    sizes = _sizes(size, rank)
+    sizes = sizes_of(size, rank)
     if w.ndim != g.ndim:
         raise ShapeError(
             f"w has {w.ndim} axes, g has {g.ndim}", argument="w", expected="as many axes as g"
@@ -137,7 +150,7 @@ def filter_gradient_spec(
 ) -> TensorSpec:
     """What ``conv_filter_gradient`` gives."""
     rank = spatial_rank(x, "x")
-    kernel = _sizes(size, rank)
+    kernel = sizes_of(size, rank)
     if g.ndim != x.ndim:
         raise ShapeError(
             f"g has {g.ndim} axes, x has {x.ndim}", argument="g", expected="as many axes as x"
@@ -150,19 +163,8 @@ def filter_gradient_spec(
             argument="g",
             expected="the same number",
         )
-    _check_positions(g, _outputs(x.shape[1:-1], kernel, strides, padding, dilation))
+    _check_positions(g, along_axes(output_size, x.shape[1:-1], kernel, strides, padding, dilation))
     return x.like((*kernel, x.shape[-1] // groups, g.shape[-1]))
-
-
-def _windows_of(size: Any, kernel: Any, strides: Any, padding: Any, dilation: Any) -> Windows:
-    """The window along each spatial axis; all sizes are known."""
-    rank = len(size)
-    steps = per_axis(strides, rank, "strides")
-    spread = per_axis(dilation, rank, "dilation")
-    pads = padding_of(padding, rank)
-    pads = (pads,) * rank if isinstance(pads, str) else pads
-    columns = zip(size, kernel, steps, spread, pads, strict=True)
-    return tuple(window_of(*column) for column in columns)
 
 
 # The checks and the arithmetic of one combination of shapes and attributes are done once.
@@ -174,7 +176,7 @@ def conv_windows(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, grou
     conv_spec(
         TensorSpec(x, "float32"), TensorSpec(w, "float32"), strides, padding, dilation, groups
     )
-    return _windows_of(x[1:-1], w[:-2], strides, padding, dilation)
+    return along_axes(window_of, x[1:-1], w[:-2], strides, padding, dilation)
 
 
 @lru_cache(1024, typed=True)
@@ -184,7 +186,7 @@ def input_windows(
     """The windows of ``conv_input_gradient`` for arguments of these shapes."""
     specs = TensorSpec(g, "float32"), TensorSpec(w, "float32")
     x = input_gradient_spec(*specs, size, strides, padding, dilation, groups)
-    return _windows_of(x.shape[1:-1], w[:-2], strides, padding, dilation)
+    return along_axes(window_of, x.shape[1:-1], w[:-2], strides, padding, dilation)
 
 
 @lru_cache(1024, typed=True)
@@ -194,40 +196,29 @@ def filter_windows(
     """The windows of ``conv_filter_gradient`` for arguments of these shapes."""
     specs = TensorSpec(x, "float32"), TensorSpec(g, "float32")
     w = filter_gradient_spec(*specs, size, strides, padding, dilation, groups)
-    return _windows_of(x[1:-1], w.shape[:-2], strides, padding, dilation)
+    return along_axes(window_of, x[1:-1], w.shape[:-2], strides, padding, dilation)
 
 
 # Costs ------------------------------------------------------------------------------------------
 
 
-def _multiplications(x: Any, w: Any, out: Any, groups: Any) -> Any:
-    """Multiplications of a convolution: positions times window times channels times filters."""
-    return product((x.shape[0], *out, *w[:-2], x.shape[-1] // groups, w[-1]))
+def _cost(x: TensorSpec, w: TensorSpec, y: TensorSpec, groups: int) -> Cost:
+    """Positions times window times channels times filters, for each of the three ops."""
+    work = product((x.shape[0], *y.shape[1:-1], *w.shape[:-2], x.shape[-1] // groups, w.shape[-1]))
+    moved = sum((spec.size * spec.dtype.itemsize for spec in (x, w, y)), start=0)
+    return Cost(work * 2, moved)
 
 
-def _cost(specs: Any, result: TensorSpec, multiplications: Any) -> Cost:
-    moved = product((result.dtype.itemsize,)) * result.size
-    for spec in specs:
-        moved = moved + spec.size * spec.dtype.itemsize
-    return Cost(multiplications * 2, moved)
-
-
-def conv_cost(x: Any, w: Any, **attributes: Any) -> Cost:
+def conv_cost(x: Any, w: Any, *, groups: int, **attributes: Any) -> Cost:
     """Operations and bytes of ``conv``."""
-    y = conv_spec(x, w, **attributes)
-    work = _multiplications(x, w.shape, y.shape[1:-1], attributes["groups"])
-    return _cost((x, w), y, work)
+    return _cost(x, w, conv_spec(x, w, groups=groups, **attributes), groups)
 
 
-def input_cost(g: Any, w: Any, size: Any, **attributes: Any) -> Cost:
+def input_cost(g: Any, w: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
     """Operations and bytes of ``conv_input_gradient``."""
-    x = input_gradient_spec(g, w, size, **attributes)
-    work = _multiplications(x, w.shape, g.shape[1:-1], attributes["groups"])
-    return _cost((g, w), x, work)
+    return _cost(input_gradient_spec(g, w, size, groups=groups, **attributes), w, g, groups)
 
 
-def filter_cost(x: Any, g: Any, size: Any, **attributes: Any) -> Cost:
+def filter_cost(x: Any, g: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
     """Operations and bytes of ``conv_filter_gradient``."""
-    w = filter_gradient_spec(x, g, size, **attributes)
-    work = _multiplications(x, w.shape, g.shape[1:-1], attributes["groups"])
-    return _cost((x, g), w, work)
+    return _cost(x, filter_gradient_spec(x, g, size, groups=groups, **attributes), g, groups)

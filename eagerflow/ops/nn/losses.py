@@ -166,12 +166,15 @@ def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) 
     return xp.sum(products, axis=at)
 
 
-def _dense_gradient_spec(
-    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
-) -> TensorSpec:
-    if g.shape != _dense_spec(logits, labels, axis=axis).shape:
-        raise ShapeError("g does not have a value for each example", argument="g")
-    return logits
+def _gradient_spec(loss: Any) -> Any:
+    """The fact ``infer`` of the gradient of a loss, from that of the loss."""
+
+    def infer(logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1) -> TensorSpec:
+        if g.shape != loss(logits, labels, axis=axis).shape:
+            raise ShapeError("g does not have a value for each example", argument="g")
+        return logits
+
+    return infer
 
 
 def _dense_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
@@ -204,7 +207,7 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     {
         "scalar": Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
         "dtypes": FLOATS,
-        "infer": _dense_gradient_spec,
+        "infer": _gradient_spec(_dense_spec),
         "overrides": {"numpy": _dense_gradient_numpy},
         "vjp": in_float32(_dense_gradient_rules),
         "saves": "logits labels g",
@@ -217,10 +220,7 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
             for (x, p), attributes in _dense_samples(rng, dtype)
         ],
         "errors": lambda rng: [
-            *(
-                ErrorSample((*args, np.ones(2)), attributes, error, words)
-                for args, attributes, error, words in _dense_errors(rng)
-            ),
+            *(e._replace(args=(*e.args, np.ones(2))) for e in _dense_errors(rng)),
             ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
         ],
         "reference": _dense_gradient_reference,
@@ -377,14 +377,6 @@ def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int
     return xp.reshape(total - chosen, labels.shape)
 
 
-def _sparse_gradient_spec(
-    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
-) -> TensorSpec:
-    if g.shape != _sparse_spec(logits, labels, axis).shape:
-        raise ShapeError("g does not have a value for each example", argument="g")
-    return logits
-
-
 def _sparse_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
     at = normalize_axis(axis, logits.ndim)
     _check_labels(np, labels, logits.shape[at])
@@ -407,7 +399,7 @@ def _sparse_gradient_rules(
         "dtypes": (FLOATS, INTEGERS, FLOATS),
         "together": (0, 2),
         "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
-        "infer": _sparse_gradient_spec,
+        "infer": _gradient_spec(_sparse_spec),
         "overrides": {"numpy": _sparse_gradient_numpy},
         "vjp": in_float32(_sparse_gradient_rules),
         "saves": "logits labels g",
@@ -417,10 +409,7 @@ def _sparse_gradient_rules(
             for (x, labels), attributes in _sparse_samples(rng, dtype)
         ],
         "errors": lambda rng: [
-            *(
-                ErrorSample((*args, np.ones(2)), attributes, error, words)
-                for args, attributes, error, words in _sparse_errors(rng)
-            ),
+            *(e._replace(args=(*e.args, np.ones(2))) for e in _sparse_errors(rng)),
             ErrorSample(
                 (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
             ),

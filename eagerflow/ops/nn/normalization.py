@@ -71,6 +71,24 @@ def second_order(h: Any, factor: Any, u: Any, c: Any, axes: Any, center: bool) -
     return -(factor * factor) * (h * q + projected(h, uh * c + ch * u, axes, center))
 
 
+def gradient_rules(
+    c: Any, x: Any, g: Any, scale: Any, axes: Any, epsilon: float, center: bool
+) -> tuple[Any, Any, Any]:
+    """Gradients with respect to x and g of the gradients of a normalization.
+
+    ``c`` holds those of its three results, which broadcast to x as ``scale`` does. Times g, the
+    third value sums up to the gradient with respect to the scale.
+    """
+    c_x, c_scale, c_offset = c
+    h, factor = standardized(x, axes, epsilon, center)
+    pulled = factor * projected(h, c_x, axes, center)
+    u = g if scale is None else g * scale
+    of_x = second_order(h, factor, u, c_x, axes, center)
+    of_x = of_x + factor * projected(h, g * c_scale, axes, center)
+    of_g = (pulled if scale is None else pulled * scale) + h * c_scale + c_offset
+    return of_x, of_g, pulled
+
+
 # Facts -------------------------------------------------------------------------------------------
 
 
@@ -378,17 +396,11 @@ def _numpy_gradient(
 def _gradient_rules(
     c: Any, _: Any, x: Any, g: Any, scale: Any, axis: Any, epsilon: float, center: bool
 ) -> tuple[Any, ...]:
-    c_x, c_scale, c_offset = c
     axes = normalize_axes(axis, x.ndim)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
-    h, factor = standardized(x, axes, epsilon, center)
-    pulled = factor * projected(h, c_x, axes, center)
-    c_scale, c_offset = aligned(c_scale, x, axes), aligned(c_offset, x, axes)
     placed = None if scale is None else aligned(scale, x, axes)
-    u = g if placed is None else g * placed
-    of_x = second_order(h, factor, u, c_x, axes, center)
-    of_x = of_x + factor * projected(h, g * c_scale, axes, center)
-    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
+    c = c[0], aligned(c[1], x, axes), aligned(c[2], x, axes)
+    of_x, of_g, pulled = gradient_rules(c, x, g, placed, axes, epsilon, center)
     of_scale = None
     if scale is not None:
         of_scale = sum(g * pulled, axis=kept)
@@ -410,16 +422,21 @@ def _gradient_reference(
     )
     weights = np.ones(width) if scale is None else scale.ravel().astype(np.float64)
     out, of_scale = np.zeros(x_rows.shape), np.zeros(width)
-    ones = np.eye(width) - (np.full((width, width), 1 / width) if center else 0)
     for i, row in enumerate(x_rows):
-        middle = ones @ row
-        spread = np.sqrt(middle @ middle / width + epsilon)
-        jacobian = (ones - np.outer(middle, middle) / (width * spread**2)) / spread
+        h, jacobian = row_reference(row, epsilon, center)
         out[i] = jacobian.T @ (g_rows[i] * weights)
-        of_scale += g_rows[i] * middle / spread
+        of_scale += g_rows[i] * h
     shape = [x.shape[i] for i in axes]
     of_x = out.reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
     return of_x, of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
+
+
+def row_reference(row: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
+    """A row of mean 0 (where ``center``) and mean square 1, and the matrix of its derivatives."""
+    ones = np.eye(row.size) - (1 / row.size if center else 0)
+    middle = ones @ row
+    spread = np.sqrt(middle @ middle / row.size + epsilon)
+    return middle / spread, (ones - np.outer(middle, middle) / (row.size * spread**2)) / spread
 
 
 def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:

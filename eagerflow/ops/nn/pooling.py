@@ -28,6 +28,7 @@ from eagerflow.library.windows import (
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
+from eagerflow.ops.nn.convolution_shapes import sizes_of, spatial_rank
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
@@ -55,13 +56,7 @@ def _attributes(rank: int, window: Any, strides: Any, padding: Any) -> Any:
 
 
 def _pool_spec(x: TensorSpec, window: Any, strides: Any, padding: Any) -> TensorSpec:
-    if x.ndim < 3:
-        raise ShapeError(
-            f"{x.ndim} axes are too few",
-            argument="x",
-            expected="(batch, *spatial, channels) with at least one spatial axis",
-        )
-    sizes, steps, pads = _attributes(x.ndim - 2, window, strides, padding)
+    sizes, steps, pads = _attributes(spatial_rank(x, "x"), window, strides, padding)
     columns = zip(x.shape[1:-1], sizes, steps, pads, strict=True)
     out = [output_size(n, k, s, 1, pad) for n, k, s, pad in columns]
     return x.like((x.shape[0], *out, x.shape[-1]))
@@ -102,11 +97,7 @@ def _gather_spec(
 def _transpose_spec(
     g: TensorSpec, size: Any, window: Any, strides: Any, padding: Any
 ) -> TensorSpec:
-    rank = max(g.ndim - 2, 0)
-    sizes = size if isinstance(size, tuple) else (size,) * rank
-    if len(sizes) != rank or known(*sizes):
-        sizes = per_axis(size, rank, "size", 0)
-    x = g.like((*g.shape[:1], *sizes, *g.shape[-1:]))
+    x = g.like((*g.shape[:1], *sizes_of(size, max(g.ndim - 2, 0)), *g.shape[-1:]))
     _check_result(g, _pool_spec(x, window, strides, padding))
     return x
 
@@ -130,25 +121,19 @@ def _trimmed(w: Window) -> Window:
 
 
 @lru_cache(1024, typed=True)
-def _gradient_windows(x: Any, g: Any, *where: Any) -> tuple[Window, ...]:
-    _gradient_spec(TensorSpec(x, "float32"), TensorSpec(g, "float32"), *where)
+def _pair_windows(spec: Any, x: Any, other: Any, *where: Any) -> tuple[Window, ...]:
+    """The same for two arguments of these shapes, which ``spec`` checks."""
+    spec(TensorSpec(x, "float32"), TensorSpec(other, "float32"), *where)
     return _windows(x, *where)
 
 
-@lru_cache(1024, typed=True)
-def _gather_windows(x: Any, t: Any, *where: Any) -> tuple[Window, ...]:
-    _gather_spec(TensorSpec(x, "float32"), TensorSpec(t, "float32"), *where)
-    return _windows(x, *where)
+def _on_numpy(spec: Any, kernel: Any) -> Any:
+    """The NumPy kernel of an op on an input and something of its shape, or of the result's."""
 
+    def on_numpy(xp: Any, x: Any, other: Any, window: Any, strides: Any, padding: Any) -> Any:
+        return kernel(x, other, _pair_windows(spec, x.shape, other.shape, window, strides, padding))
 
-def _scatter_numpy(xp: Any, x: Any, g: Any, window: Any, strides: Any, padding: Any) -> Any:
-    windows = _gradient_windows(x.shape, g.shape, window, strides, padding)
-    return kernels.scatter_to_maxima(x, g, windows)
-
-
-def _gather_numpy(xp: Any, x: Any, t: Any, window: Any, strides: Any, padding: Any) -> Any:
-    windows = _gather_windows(x.shape, t.shape, window, strides, padding)
-    return kernels.gather_from_maxima(x, t, windows)
+    return on_numpy
 
 
 # Facts that all five share -----------------------------------------------------------------------
@@ -398,7 +383,7 @@ def max_pool(
     samples=_gradient_samples,
     errors=lambda rng: _pair_errors(rng, "pooling gives"),
     reference=_gradient_reference,
-    overrides={"numpy": _scatter_numpy},
+    overrides={"numpy": _on_numpy(_gradient_spec, kernels.scatter_to_maxima)},
 )
 def max_pool_gradient(
     xp: Any, x: Any, g: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -413,7 +398,7 @@ def max_pool_gradient(
     >>> ef.max_pool_gradient(x, ef.ones((1, 2, 1)), 2).reshape((-1,))
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
-    windows = _gradient_windows(x.shape, g.shape, window, strides, padding)
+    windows = _pair_windows(_gradient_spec, x.shape, g.shape, window, strides, padding)
     return kernels.max_pool_gradient(xp, x, g, windows)
 
 
@@ -427,7 +412,7 @@ def max_pool_gradient(
     samples=_gather_samples,
     errors=lambda rng: _pair_errors(rng, "t has shape")[:2] + _pair_errors(rng, "")[2:],
     reference=_gather_reference,
-    overrides={"numpy": _gather_numpy},
+    overrides={"numpy": _on_numpy(_gather_spec, kernels.gather_from_maxima)},
 )
 def max_pool_gather(
     xp: Any, x: Any, t: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -442,7 +427,7 @@ def max_pool_gather(
     >>> ef.max_pool_gather(x, ef.arange(4.0).reshape((1, 4, 1)), 2).reshape((-1,))
     Tensor([1., 3.], float32, cpu:0)
     """
-    windows = _gather_windows(x.shape, t.shape, window, strides, padding)
+    windows = _pair_windows(_gather_spec, x.shape, t.shape, window, strides, padding)
     return kernels.max_pool_gather(xp, x, t, windows)
 
 
