@@ -104,10 +104,7 @@ class Batch(NamedTuple):
 
 
 def define(
-    family: str,
-    facts: dict[str, Any],
-    operator: str | None = None,
-    method: bool | str = False,
+    family: str, *, operator: str | None = None, method: bool | str = False, **facts: Any
 ) -> Callable[[Call], Call]:
     """The decorator that registers an op with these facts, binds it, and attaches it to Tensor."""
 
@@ -316,7 +313,7 @@ def elementwise(
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
         } | facts
-        return define("elementwise", own, operator, method)(kernel)
+        return define("elementwise", operator=operator, method=method, **own)(kernel)
 
     return decorate
 
@@ -452,7 +449,7 @@ def reduction(
             "errors": errors,
             "trusted": empty,
         } | facts
-        return define("reduction", own, None, method)(kernel)
+        return define("reduction", method=method, **own)(kernel)
 
     return decorate
 

@@ -159,7 +159,7 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
         "errors": _float_errors,
         "infer": _float_spec,
     } | facts
-    return define("random", own)
+    return define("random", **own)
 
 
 def _batched(call: Any, args: Any, batched: Any, size: int, shape: Any, **attributes: Any) -> Any:

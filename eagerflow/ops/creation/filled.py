@@ -45,7 +45,7 @@ def creation(**facts: Any) -> Callable[[Any], Any]:
         "split": _NO_INPUT,
         "errors": _shape_errors,
     } | facts
-    return define("creation", own)
+    return define("creation", **own)
 
 
 def _shape_errors(rng: Any) -> list[ErrorSample]:
@@ -174,22 +174,20 @@ def _like(value: int) -> Callable[[Any], Any]:
 
     return define(
         "creation",
-        {
-            "fills": True,
-            "dtypes": ANY,
-            "infer": lambda x, dtype=None: x.like(dtype=dtype),
-            "direct": _fill_like(value),
-            "vjp": Missing("the values of the argument are not used"),
-            "batch": stacked,
-            "split": split_elementwise,
-            "onnx": Missing("exported as Shape and ConstantOfShape"),
-            "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
-            "errors": lambda rng: [
-                *refused_objects(rng),
-                ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
-            ],
-            "reference": reference,
-        },
+        fills=True,
+        dtypes=ANY,
+        infer=lambda x, dtype=None: x.like(dtype=dtype),
+        direct=_fill_like(value),
+        vjp=Missing("the values of the argument are not used"),
+        batch=stacked,
+        split=split_elementwise,
+        onnx=Missing("exported as Shape and ConstantOfShape"),
+        samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+        errors=lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+        ],
+        reference=reference,
     )
 
 

@@ -109,28 +109,24 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("take", 1, "indices"),
-        "infer": _taken_spec,
-        "trusted": True,
-        "direct": lambda xp: _quick_take if xp is np else None,
-        "vjp": (_take_back, None),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_take,
-        "onnx": Onnx("Gather"),
-        "samples": _take_samples,
-        "errors": _index_errors("take"),
-        "reference": lambda x, indices, axis: (
-            np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(
-                indices.shape
-            )
-            if axis is None
-            else x[(slice(None),) * (axis % x.ndim) + (indices,)]
-        ),
-    },
+    dtypes=(ANY, INTEGERS),
+    together=(),
+    arrange=integer_argument("take", 1, "indices"),
+    infer=_taken_spec,
+    trusted=True,
+    direct=lambda xp: _quick_take if xp is np else None,
+    vjp=(_take_back, None),
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_take,
+    onnx=Onnx("Gather"),
+    samples=_take_samples,
+    errors=_index_errors("take"),
+    reference=lambda x, indices, axis: (
+        np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(indices.shape)
+        if axis is None
+        else x[(slice(None),) * (axis % x.ndim) + (indices,)]
+    ),
     method=True,
 )
 def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
@@ -228,33 +224,31 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("take_along_axis", 1, "indices"),
-        "infer": _along_spec,
-        "vjp": (
-            lambda g, y, x, indices, axis: unbroadcast(
-                scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
-            ),
-            None,
+    dtypes=(ANY, INTEGERS),
+    together=(),
+    arrange=integer_argument("take_along_axis", 1, "indices"),
+    infer=_along_spec,
+    vjp=(
+        lambda g, y, x, indices, axis: unbroadcast(
+            scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
         ),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_along,
-        "onnx": Onnx("GatherElements"),
-        "samples": _along_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
-            *(
-                e._replace(args=(e.args[0], np.array([[5]])))
-                for e in _index_errors("take_along_axis")(rng)[:2]
-            ),
-            ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
-            ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
-        ],
-        "reference": lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    },
+        None,
+    ),
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_along,
+    onnx=Onnx("GatherElements"),
+    samples=_along_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
+        *(
+            e._replace(args=(e.args[0], np.array([[5]])))
+            for e in _index_errors("take_along_axis")(rng)[:2]
+        ),
+        ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
+        ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
+    ],
+    reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
 )
 def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
     """One element for each index, along an axis, with all other axes in step.
@@ -341,42 +335,40 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (STANDARD, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("scatter_along_axis", 1, "indices"),
-        "infer": _scatter_along_spec,
-        "vjp": (
-            lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
-            None,
+    dtypes=(STANDARD, INTEGERS),
+    together=(),
+    arrange=integer_argument("scatter_along_axis", 1, "indices"),
+    infer=_scatter_along_spec,
+    vjp=(
+        lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
+        None,
+    ),
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_scatter_along,
+    onnx=Onnx("ScatterElements"),
+    samples=_scatter_along_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones((2, 1)), np.array([[3], [0]])),
+            {"shape": (2, 3), "axis": 1},
+            IndexRangeError,
+            "index 3 is out of range for axis 1 of length 3",
         ),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter_along,
-        "onnx": Onnx("ScatterElements"),
-        "samples": _scatter_along_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.ones((2, 1)), np.array([[3], [0]])),
-                {"shape": (2, 3), "axis": 1},
-                IndexRangeError,
-                "index 3 is out of range for axis 1 of length 3",
-            ),
-            ErrorSample(
-                (np.ones((2, 2)), np.array([[0], [0]])),
-                {"shape": (2, 3), "axis": 1},
-                ShapeError,
-                "another shape than the places",
-            ),
-            ErrorSample(
-                (np.ones((2, 1)), np.array([0])),
-                {"shape": (2, 3), "axis": 1},
-                ShapeError,
-                "x has 2 axes",
-            ),
-        ],
-        "reference": _scatter_along_reference,
-    },
+        ErrorSample(
+            (np.ones((2, 2)), np.array([[0], [0]])),
+            {"shape": (2, 3), "axis": 1},
+            ShapeError,
+            "another shape than the places",
+        ),
+        ErrorSample(
+            (np.ones((2, 1)), np.array([0])),
+            {"shape": (2, 3), "axis": 1},
+            ShapeError,
+            "x has 2 axes",
+        ),
+    ],
+    reference=_scatter_along_reference,
 )
 def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
     """Zeros of a shape with each update added at its index along an axis.
@@ -497,29 +489,27 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("gather", 1, "indices"),
-        "infer": _gathered_spec,
-        "vjp": (_gather_back, None),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_gather,
-        "onnx": Missing("exported as Gather or GatherND"),
-        "samples": _gather_samples,
-        "errors": lambda rng: [
-            *_index_errors("gather")(rng),
-            ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
-            ErrorSample(
-                (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
-            ),
-            ErrorSample(
-                (np.ones((2, 3)), np.zeros((2, 1), int)), {"batch_dims": 2}, ShapeError, "batch"
-            ),
-        ],
-        "reference": _gather_reference,
-    },
+    dtypes=(ANY, INTEGERS),
+    together=(),
+    arrange=integer_argument("gather", 1, "indices"),
+    infer=_gathered_spec,
+    vjp=(_gather_back, None),
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_gather,
+    onnx=Missing("exported as Gather or GatherND"),
+    samples=_gather_samples,
+    errors=lambda rng: [
+        *_index_errors("gather")(rng),
+        ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
+        ErrorSample(
+            (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
+        ),
+        ErrorSample(
+            (np.ones((2, 3)), np.zeros((2, 1), int)), {"batch_dims": 2}, ShapeError, "batch"
+        ),
+    ],
+    reference=_gather_reference,
 )
 def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
     """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.

@@ -216,22 +216,20 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
 
 @define(
     "indexing",
-    {
-        "dtypes": (ANY, INDICES),
-        "together": (),
-        "arrange": _arrange_getitem,
-        "infer": _getitem_spec,
-        "trusted": True,
-        "vjp": _getitem_back,
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_getitem,
-        "cost": _cost,
-        "onnx": Missing("exported as Slice, Gather and GatherND"),
-        "samples": _getitem_samples,
-        "errors": _getitem_errors,
-        "reference": lambda x, *indices, index: _select(x, index, indices),
-    },
+    dtypes=(ANY, INDICES),
+    together=(),
+    arrange=_arrange_getitem,
+    infer=_getitem_spec,
+    trusted=True,
+    vjp=_getitem_back,
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_getitem,
+    cost=_cost,
+    onnx=Missing("exported as Slice, Gather and GatherND"),
+    samples=_getitem_samples,
+    errors=_getitem_errors,
+    reference=lambda x, *indices, index: _select(x, index, indices),
 )
 def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
     """The part of a tensor that an index selects: ``x[index]``.
@@ -372,27 +370,25 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (STANDARD, INDICES),
-        "together": (),
-        "arrange": _arrange_scatter,
-        "infer": _scatter_spec,
-        "trusted": True,
-        "vjp": _scatter_back,
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter,
-        "onnx": Missing("exported as ScatterND"),
-        "samples": _scatter_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),
-            ErrorSample((np.ones(2),), {"shape": (3,), "index": ALL}, ShapeError, "broadcast"),
-            ErrorSample((np.ones(2),), {"shape": (-3,), "index": ALL}, ShapeError, "negative"),
-        ],
-        "reference": lambda updates, *indices, shape, index: written(
-            np.zeros(shape, updates.dtype), index, indices, updates
-        ),
-    },
+    dtypes=(STANDARD, INDICES),
+    together=(),
+    arrange=_arrange_scatter,
+    infer=_scatter_spec,
+    trusted=True,
+    vjp=_scatter_back,
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_scatter,
+    onnx=Missing("exported as ScatterND"),
+    samples=_scatter_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),
+        ErrorSample((np.ones(2),), {"shape": (3,), "index": ALL}, ShapeError, "broadcast"),
+        ErrorSample((np.ones(2),), {"shape": (-3,), "index": ALL}, ShapeError, "negative"),
+    ],
+    reference=lambda updates, *indices, shape, index: written(
+        np.zeros(shape, updates.dtype), index, indices, updates
+    ),
 )
 def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.

@@ -106,36 +106,32 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (INTEGERS, STANDARD),
-        "together": (1,),
-        "arrange": integer_argument("scatter", 0, "indices"),
-        "infer": _scattered_spec,
-        "vjp": (None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter,
-        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
-        "samples": _scatter_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.array([[3]]), np.ones(1)),
-                {"shape": (3,)},
-                IndexRangeError,
-                "index 3 is out of range for axis 0 of length 3",
-            ),
-            ErrorSample(
-                (np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"
-            ),
-            ErrorSample(
-                (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
-            ),
-            ErrorSample(
-                (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
-            ),
-        ],
-        "reference": _scatter_reference,
-    },
+    dtypes=(INTEGERS, STANDARD),
+    together=(1,),
+    arrange=integer_argument("scatter", 0, "indices"),
+    infer=_scattered_spec,
+    vjp=(None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
+    saves="indices",
+    jvp="multilinear",
+    batch=_batched_scatter,
+    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    samples=_scatter_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.array([[3]]), np.ones(1)),
+            {"shape": (3,)},
+            IndexRangeError,
+            "index 3 is out of range for axis 0 of length 3",
+        ),
+        ErrorSample((np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"),
+        ErrorSample(
+            (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
+        ),
+        ErrorSample(
+            (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
+        ),
+    ],
+    reference=_scatter_reference,
 )
 def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
@@ -250,36 +246,30 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "indexing",
-    {
-        "dtypes": (STANDARD, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("segment_sum", 1, "segment_ids"),
-        "infer": _segment_spec,
-        "vjp": (lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
-        "saves": "segment_ids",
-        "jvp": "multilinear",
-        "batch": _batched_segments,
-        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
-        "samples": _segment_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.ones(2), np.array([0, 3])),
-                {"num_segments": 3},
-                IndexRangeError,
-                "index 3 is out of range for axis 0 of length 3",
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"
-            ),
-        ],
-        "reference": _segment_reference,
-    },
+    dtypes=(STANDARD, INTEGERS),
+    together=(),
+    arrange=integer_argument("segment_sum", 1, "segment_ids"),
+    infer=_segment_spec,
+    vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
+    saves="segment_ids",
+    jvp="multilinear",
+    batch=_batched_segments,
+    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    samples=_segment_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones(2), np.array([0, 3])),
+            {"num_segments": 3},
+            IndexRangeError,
+            "index 3 is out of range for axis 0 of length 3",
+        ),
+        ErrorSample(
+            (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
+        ),
+        ErrorSample((np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"),
+        ErrorSample((np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
+    ],
+    reference=_segment_reference,
 )
 def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
     """Sums of the rows of a tensor that have the same number.
@@ -316,41 +306,39 @@ def _batched_one_hot(
 
 @define(
     "indexing",
-    {
-        "dtypes": INTEGERS,
-        "arrange": integer_argument("one_hot", 0, "x"),
-        "infer": _one_hot_spec,
-        "vjp": Missing("the argument holds integers"),
-        "batch": _batched_one_hot,
-        "onnx": Missing("exported as OneHot and Cast"),
-        "samples": lambda rng, dtype: [
-            Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
-            for shape, more in (
-                ((), {}),
-                ((4,), {}),
-                ((2, 3), {"axis": 1}),
-                ((2, 3), {"axis": 0}),
-                ((0, 2), {}),
-                ((2, 2), {"axis": -2, "dtype": "int32"}),
-                ((3,), {"dtype": "bool"}),
-                ((3,), {"num_classes": 7}),
-            )
-        ],
-        "errors": lambda rng: [
-            ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
-            ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
-            ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
-            ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
-            ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
-        ],
-        "reference": lambda x, num_classes, axis, dtype: np.moveaxis(
-            np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
-            .reshape(*x.shape, num_classes)
-            .astype(dtype or "float32"),
-            -1,
-            axis,
-        ),
-    },
+    dtypes=INTEGERS,
+    arrange=integer_argument("one_hot", 0, "x"),
+    infer=_one_hot_spec,
+    vjp=Missing("the argument holds integers"),
+    batch=_batched_one_hot,
+    onnx=Missing("exported as OneHot and Cast"),
+    samples=lambda rng, dtype: [
+        Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
+        for shape, more in (
+            ((), {}),
+            ((4,), {}),
+            ((2, 3), {"axis": 1}),
+            ((2, 3), {"axis": 0}),
+            ((0, 2), {}),
+            ((2, 2), {"axis": -2, "dtype": "int32"}),
+            ((3,), {"dtype": "bool"}),
+            ((3,), {"num_classes": 7}),
+        )
+    ],
+    errors=lambda rng: [
+        ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
+        ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
+        ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
+        ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
+        ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
+    ],
+    reference=lambda x, num_classes, axis, dtype: np.moveaxis(
+        np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
+        .reshape(*x.shape, num_classes)
+        .astype(dtype or "float32"),
+        -1,
+        axis,
+    ),
 )
 def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
     """Class numbers as rows of zeros with a one at the place of the class.
@@ -388,28 +376,26 @@ def _nonzero_spec(x: TensorSpec) -> Any:
 
 @define(
     "indexing",
-    {
-        "dtypes": STANDARD,
-        "infer": _nonzero_spec,
-        "trusted": True,
-        "outputs": 0,  # one for each axis
-        "vjp": Missing("the results are positions"),
-        "batch": Missing("the examples of a batch have results of different lengths"),
-        "onnx": Onnx("NonZero"),
-        "samples": lambda rng, dtype: [
-            Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
-            for x in values(rng, dtype)
-            if x.ndim
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
-        ],
-        "reference": lambda x: tuple(
-            np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
-            for i in range(x.ndim)
-        ),
-    },
+    dtypes=STANDARD,
+    infer=_nonzero_spec,
+    trusted=True,
+    outputs=0,  # one for each axis
+    vjp=Missing("the results are positions"),
+    batch=Missing("the examples of a batch have results of different lengths"),
+    onnx=Onnx("NonZero"),
+    samples=lambda rng, dtype: [
+        Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
+        for x in values(rng, dtype)
+        if x.ndim
+    ],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
+    ],
+    reference=lambda x: tuple(
+        np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
+        for i in range(x.ndim)
+    ),
 )
 def nonzero(xp: Any, x: Any, /) -> Any:
     """The positions of all elements that are not 0: a tuple of one tensor of integers per axis.

@@ -139,7 +139,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "errors": _write_errors,
         "reference": lambda x, value, *indices, index: written(x, index, indices, value, combine),
     } | facts
-    return define("indexing", own)
+    return define("indexing", **own)
 
 
 def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str = "") -> Any:

@@ -323,23 +323,21 @@ def complex_sum(terms: list[complex]) -> complex:
 
 @define(
     "contraction",
-    {
-        "dtypes": NUMERIC,
-        "infer": _matmul_spec,
-        "trusted": True,
-        "overrides": {"numpy": _matmul_numpy},
-        "vjp": (_matmul_vjp1, _matmul_vjp2),
-        "saves": "x1 x2",
-        "jvp": "multilinear",
-        "batch": _matmul_batch,
-        "split": _matmul_split,
-        "cost": _matmul_cost,
-        "onnx": Onnx("MatMul"),
-        "samples": _matmul_samples,
-        "errors": _matmul_errors,
-        "reference": _matmul_reference,
-        "ulp": 16,
-    },
+    dtypes=NUMERIC,
+    infer=_matmul_spec,
+    trusted=True,
+    overrides={"numpy": _matmul_numpy},
+    vjp=(_matmul_vjp1, _matmul_vjp2),
+    saves="x1 x2",
+    jvp="multilinear",
+    batch=_matmul_batch,
+    split=_matmul_split,
+    cost=_matmul_cost,
+    onnx=Onnx("MatMul"),
+    samples=_matmul_samples,
+    errors=_matmul_errors,
+    reference=_matmul_reference,
+    ulp=16,
     operator="matmul",
 )
 def matmul(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -467,32 +465,30 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
 
 @define(
     "contraction",
-    {
-        "dtypes": NUMERIC,
-        "infer": _vecdot_spec,
-        "vjp": (_vecdot_vjp1, _vecdot_vjp2),
-        "saves": "x1 x2",
-        # Conjugate-linear in x1, and the tangent is conjugated as x1 is.
-        "jvp": "multilinear",
-        "batch": Batch(_vecdot_batch),
-        "split": _vecdot_split,
-        "cost": lambda x1, x2, axis=-1: Cost(
-            2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
-        ),
-        "samples": _vecdot_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng, np.ones(3)),
-            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
-            ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
-            ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
-        ],
-        # CuPy has no vecdot of its own.
-        "overrides": {"numpy": _vecdot_numpy},
-        "reference": _vecdot_reference,
-        "ulp": 16,
-    },
+    dtypes=NUMERIC,
+    infer=_vecdot_spec,
+    vjp=(_vecdot_vjp1, _vecdot_vjp2),
+    saves="x1 x2",
+    # Conjugate-linear in x1, and the tangent is conjugated as x1 is.
+    jvp="multilinear",
+    batch=Batch(_vecdot_batch),
+    split=_vecdot_split,
+    cost=lambda x1, x2, axis=-1: Cost(
+        2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
+    ),
+    samples=_vecdot_samples,
+    errors=lambda rng: [
+        *refused_objects(rng, np.ones(3)),
+        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
+        ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
+        ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
+    ],
+    # CuPy has no vecdot of its own.
+    overrides={"numpy": _vecdot_numpy},
+    reference=_vecdot_reference,
+    ulp=16,
 )
 def vecdot(xp: Any, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Dot products of the vectors along one axis of two tensors.

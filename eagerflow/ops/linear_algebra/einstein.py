@@ -483,24 +483,22 @@ def _reference(*operands: Any, subscripts: str) -> Any:
 
 @define(
     "contraction",
-    {
-        "aliases": True,  # where it only renames axes
-        "dtypes": NUMERIC,
-        "infer": _spec,
-        "arrange": _arrange,
-        "trusted": True,
-        "vjp": _vjp,
-        "saves": "operands",
-        "jvp": "multilinear",
-        "batch": _batch,
-        "split": _split,
-        "cost": _cost,
-        "onnx": Onnx("Einsum", {"subscripts": "equation"}),
-        "samples": _samples,
-        "errors": _errors,
-        "reference": _reference,
-        "ulp": 32,
-    },
+    aliases=True,  # where it only renames axes
+    dtypes=NUMERIC,
+    infer=_spec,
+    arrange=_arrange,
+    trusted=True,
+    vjp=_vjp,
+    saves="operands",
+    jvp="multilinear",
+    batch=_batch,
+    split=_split,
+    cost=_cost,
+    onnx=Onnx("Einsum", {"subscripts": "equation"}),
+    samples=_samples,
+    errors=_errors,
+    reference=_reference,
+    ulp=32,
 )
 def einsum(xp: Any, /, *operands: Any, subscripts: str) -> Any:
     """Sum of products of tensors over axes that are named by letters.

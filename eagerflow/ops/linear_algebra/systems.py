@@ -67,7 +67,7 @@ def factorization(**facts: Any) -> Any:
         "errors": square_errors,
         "samples": square_samples,
     } | facts
-    return define("contraction", own)
+    return define("contraction", **own)
 
 
 def along_stack(x: TensorSpec, **attributes: Any) -> list[Split]:
@@ -268,26 +268,24 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
 
 @define(
     "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _solve_spec,
-        "vjp": in_float32(_solve_vjp),
-        "saves": "x1 y",
-        "batch": _solve_batch,
-        "split": _solve_split,
-        "cost": cubic,
-        "onnx": Missing("ONNX has no operator for it"),
-        "samples": _solve_samples,
-        "errors": lambda rng: [
-            *square_errors(rng, np.ones(3)),
-            ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
-            ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
-            ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
-            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
-        ],
-        "reference": _solve_reference,
-        "ulp": 256,
-    },
+    dtypes=INEXACT,
+    infer=_solve_spec,
+    vjp=in_float32(_solve_vjp),
+    saves="x1 y",
+    batch=_solve_batch,
+    split=_solve_split,
+    cost=cubic,
+    onnx=Missing("ONNX has no operator for it"),
+    samples=_solve_samples,
+    errors=lambda rng: [
+        *square_errors(rng, np.ones(3)),
+        ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
+        ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
+        ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
+        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
+    ],
+    reference=_solve_reference,
+    ulp=256,
 )
 def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The ``x`` for which ``x1 @ x`` is ``x2``.

@@ -239,25 +239,23 @@ def _batched(whole: int) -> Any:
 
 @define(
     "rows",
-    {
-        "dtypes": FLOATS,
-        "infer": _training_spec,
-        "outputs": 3,
-        "overrides": {
-            "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
-                x, scale, offset, normalize_axis(axis, x.ndim), epsilon
-            )
-        },
-        "vjp": _training_rules,
-        "saves": "x scale",
-        "batch": _batched(1),
-        "split": Missing("mean and variance have the channels along another axis than y"),
-        "cost": lambda *specs, **attributes: elements(*specs, flops=8),
-        "onnx": Missing("exported as its steps; with given statistics as BatchNormalization"),
-        "samples": _samples(2),
-        "errors": _errors,
-        "reference": _training_reference,
+    dtypes=FLOATS,
+    infer=_training_spec,
+    outputs=3,
+    overrides={
+        "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
+            x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+        )
     },
+    vjp=_training_rules,
+    saves="x scale",
+    batch=_batched(1),
+    split=Missing("mean and variance have the channels along another axis than y"),
+    cost=lambda *specs, **attributes: elements(*specs, flops=8),
+    onnx=Missing("exported as its steps; with given statistics as BatchNormalization"),
+    samples=_samples(2),
+    errors=_errors,
+    reference=_training_reference,
 )
 def batch_norm_training(
     xp: Any,
@@ -368,32 +366,28 @@ def _gradient_reference(
 
 @define(
     "rows",
-    {
-        "dtypes": FLOATS,
-        "infer": _gradient_spec,
-        "outputs": 3,
-        "overrides": {
-            "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
-                *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
-            )
-        },
-        "vjp": in_float32(_gradient_rules),
-        "saves": "x g g_variance scale",
-        "batch": _batched(2),
-        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
-        "onnx": Missing("exported as the steps of the projection"),
-        "samples": _gradient_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
-            ErrorSample(
-                (*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"
-            ),
-            ErrorSample(
-                (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
-            ),
-        ],
-        "reference": _gradient_reference,
+    dtypes=FLOATS,
+    infer=_gradient_spec,
+    outputs=3,
+    overrides={
+        "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
+            *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
+        )
     },
+    vjp=in_float32(_gradient_rules),
+    saves="x g g_variance scale",
+    batch=_batched(2),
+    cost=lambda *specs, **attributes: elements(*specs, flops=15),
+    onnx=Missing("exported as the steps of the projection"),
+    samples=_gradient_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
+        ErrorSample((*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"),
+        ErrorSample(
+            (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
+        ),
+    ],
+    reference=_gradient_reference,
 )
 def batch_norm_gradient(
     xp: Any,

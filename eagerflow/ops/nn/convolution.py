@@ -101,7 +101,7 @@ def _op(**facts: Any) -> Any:
         "ulp": 64,  # sums of many products, in an order of the kernel's own
         "trusted": True,  # the kernels look at the shapes themselves
     } | facts
-    return define("contraction", own)
+    return define("contraction", **own)
 
 
 # Kernels -----------------------------------------------------------------------------------------

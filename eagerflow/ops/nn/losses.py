@@ -71,6 +71,11 @@ def _split(logits: TensorSpec, *more: TensorSpec, axis: int = -1) -> list[Split]
     return found
 
 
+def _loss(**facts: Any) -> Any:
+    """A loss for each example, or the gradient of one."""
+    return define("rows", cost=exponentials, batch=batch_along_axis, split=_split, **facts)
+
+
 def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
     values = rng.uniform(0.1, 1, shape)
     return (values / values.sum(axis, keepdims=True)).astype(dtype)
@@ -123,30 +128,24 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     return s.subtract(s.multiply(s.log(powers), weight), given)
 
 
-@define(
-    "rows",
-    {
-        "scalar": Rows(_dense_body, ("mn", "mn")),
-        "dtypes": FLOATS,
-        "infer": _dense_spec,
-        "overrides": {"numpy": _dense_numpy},
-        "vjp": (
-            lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
-                logits, labels, g, axis=axis
-            ),
-            lambda g, y, logits, labels, axis: (
-                -(_with_one(g, normalize_axis(axis, logits.ndim)) * log_softmax(logits, axis))
-            ),
+@_loss(
+    scalar=Rows(_dense_body, ("mn", "mn")),
+    dtypes=FLOATS,
+    infer=_dense_spec,
+    overrides={"numpy": _dense_numpy},
+    vjp=(
+        lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
+            logits, labels, g, axis=axis
         ),
-        "saves": "logits labels",
-        "batch": batch_along_axis,
-        "split": _split,
-        "cost": exponentials,
-        "onnx": Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
-        "samples": _dense_samples,
-        "errors": _dense_errors,
-        "reference": _dense_reference,
-    },
+        lambda g, y, logits, labels, axis: (
+            -(_with_one(g, normalize_axis(axis, logits.ndim)) * log_softmax(logits, axis))
+        ),
+    ),
+    saves="logits labels",
+    onnx=Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
+    samples=_dense_samples,
+    errors=_dense_errors,
+    reference=_dense_reference,
 )
 def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
@@ -202,29 +201,23 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     return np.expand_dims(g, at) * (p * labels.sum(at, keepdims=True) - labels)
 
 
-@define(
-    "rows",
-    {
-        "scalar": Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
-        "dtypes": FLOATS,
-        "infer": _gradient_spec(_dense_spec),
-        "overrides": {"numpy": _dense_gradient_numpy},
-        "vjp": in_float32(_dense_gradient_rules),
-        "saves": "logits labels g",
-        "batch": batch_along_axis,
-        "split": _split,
-        "cost": exponentials,
-        "onnx": Missing("exported as Softmax, Mul and Sub"),
-        "samples": lambda rng, dtype: [
-            Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
-            for (x, p), attributes in _dense_samples(rng, dtype)
-        ],
-        "errors": lambda rng: [
-            *(e._replace(args=(*e.args, np.ones(2))) for e in _dense_errors(rng)),
-            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
-        ],
-        "reference": _dense_gradient_reference,
-    },
+@_loss(
+    scalar=Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
+    dtypes=FLOATS,
+    infer=_gradient_spec(_dense_spec),
+    overrides={"numpy": _dense_gradient_numpy},
+    vjp=in_float32(_dense_gradient_rules),
+    saves="logits labels g",
+    onnx=Missing("exported as Softmax, Mul and Sub"),
+    samples=lambda rng, dtype: [
+        Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
+        for (x, p), attributes in _dense_samples(rng, dtype)
+    ],
+    errors=lambda rng: [
+        *(e._replace(args=(*e.args, np.ones(2))) for e in _dense_errors(rng)),
+        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
+    ],
+    reference=_dense_gradient_reference,
 )
 def softmax_cross_entropy_gradient(
     xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
@@ -318,15 +311,6 @@ def _one_hot(logits: Any, labels: Any, axis: int) -> Any:
     return np.moveaxis(np.eye(logits.shape[axis])[labels], -1, axis)
 
 
-_SPARSE = {
-    "dtypes": (FLOATS, INTEGERS),
-    "together": (0,),
-    "cost": exponentials,
-    "batch": batch_along_axis,
-    "split": _split,
-}
-
-
 def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
     powers, chosen = cross_entropy.sparse_body(s, logits, s.convert(labels, "int64"))
     return s.subtract(s.log(powers), chosen)
@@ -336,27 +320,25 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
     return cross_entropy.sparse_gradient_body(s, logits, s.convert(labels, "int64"), g)
 
 
-@define(
-    "rows",
-    _SPARSE
-    | {
-        "scalar": Rows(_sparse_body, ("mn", "m")),
-        "infer": _sparse_spec,
-        "overrides": {"numpy": _sparse_numpy},
-        "vjp": (
-            lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
-                logits, labels, g, axis=axis
-            ),
-            None,
+@_loss(
+    dtypes=(FLOATS, INTEGERS),
+    together=(0,),
+    scalar=Rows(_sparse_body, ("mn", "m")),
+    infer=_sparse_spec,
+    overrides={"numpy": _sparse_numpy},
+    vjp=(
+        lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
+            logits, labels, g, axis=axis
         ),
-        "saves": "logits labels",
-        "onnx": Missing("exported as LogSoftmax, GatherElements and Neg"),
-        "samples": _sparse_samples,
-        "errors": _sparse_errors,
-        "reference": lambda logits, labels, axis: _dense_reference(
-            logits, _one_hot(logits, labels, axis), axis
-        ),
-    },
+        None,
+    ),
+    saves="logits labels",
+    onnx=Missing("exported as LogSoftmax, GatherElements and Neg"),
+    samples=_sparse_samples,
+    errors=_sparse_errors,
+    reference=lambda logits, labels, axis: _dense_reference(
+        logits, _one_hot(logits, labels, axis), axis
+    ),
 )
 def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between classes and the softmax of logits, for each example.
@@ -392,32 +374,28 @@ def _sparse_gradient_rules(
     return of_logits, None, sum(c * unit, axis=at)
 
 
-@define(
-    "rows",
-    _SPARSE
-    | {
-        "dtypes": (FLOATS, INTEGERS, FLOATS),
-        "together": (0, 2),
-        "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
-        "infer": _gradient_spec(_sparse_spec),
-        "overrides": {"numpy": _sparse_gradient_numpy},
-        "vjp": in_float32(_sparse_gradient_rules),
-        "saves": "logits labels g",
-        "onnx": Missing("exported as Softmax, OneHot, Sub and Mul"),
-        "samples": lambda rng, dtype: [
-            Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
-            for (x, labels), attributes in _sparse_samples(rng, dtype)
-        ],
-        "errors": lambda rng: [
-            *(e._replace(args=(*e.args, np.ones(2))) for e in _sparse_errors(rng)),
-            ErrorSample(
-                (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
-            ),
-        ],
-        "reference": lambda logits, labels, g, axis: _dense_gradient_reference(
-            logits, _one_hot(logits, labels, axis), g, axis
+@_loss(
+    dtypes=(FLOATS, INTEGERS, FLOATS),
+    together=(0, 2),
+    scalar=Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
+    infer=_gradient_spec(_sparse_spec),
+    overrides={"numpy": _sparse_gradient_numpy},
+    vjp=in_float32(_sparse_gradient_rules),
+    saves="logits labels g",
+    onnx=Missing("exported as Softmax, OneHot, Sub and Mul"),
+    samples=lambda rng, dtype: [
+        Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
+        for (x, labels), attributes in _sparse_samples(rng, dtype)
+    ],
+    errors=lambda rng: [
+        *(e._replace(args=(*e.args, np.ones(2))) for e in _sparse_errors(rng)),
+        ErrorSample(
+            (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
         ),
-    },
+    ],
+    reference=lambda logits, labels, g, axis: _dense_gradient_reference(
+        logits, _one_hot(logits, labels, axis), g, axis
+    ),
 )
 def sparse_softmax_cross_entropy_gradient(
     xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1

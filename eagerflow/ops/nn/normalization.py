@@ -258,7 +258,7 @@ def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
         "errors": _norm_errors,
         "reference": _norm_reference(center),
     } | facts
-    return define("rows", own)
+    return define("rows", **own)
 
 
 def _norm(xp: Any, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool) -> Any:
@@ -470,25 +470,23 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
 
 @define(
     "rows",
-    {
-        "scalar": Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
-        "dtypes": FLOATS,
-        "infer": _gradient_spec,
-        "outputs": 3,
-        "overrides": {"numpy": _numpy_gradient},
-        "vjp": in_float32(_gradient_rules),
-        "saves": "x g scale",
-        "batch": _batched_gradient,
-        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
-        "onnx": Missing("exported as the steps of the projection"),
-        "samples": _gradient_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
-            ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
-        ],
-        "reference": _gradient_reference,
-    },
+    scalar=Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
+    dtypes=FLOATS,
+    infer=_gradient_spec,
+    outputs=3,
+    overrides={"numpy": _numpy_gradient},
+    vjp=in_float32(_gradient_rules),
+    saves="x g scale",
+    batch=_batched_gradient,
+    cost=lambda *specs, **attributes: elements(*specs, flops=15),
+    onnx=Missing("exported as the steps of the projection"),
+    samples=_gradient_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
+        ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
+    ],
+    reference=_gradient_reference,
 )
 def norm_gradient(
     xp: Any,

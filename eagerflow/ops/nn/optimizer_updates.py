@@ -215,7 +215,7 @@ def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], An
         "scalar": formula.scalar,
         "overrides": {"numpy": formula.on_numpy},
     } | facts
-    return define("update", own)
+    return define("update", **own)
 
 
 def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
@@ -557,27 +557,25 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
 
 @define(
     "update",
-    {
-        "dtypes": FLOATS,
-        "infer": _joined_specs,
-        "outputs": 0,  # three for each parameter
-        "trusted": True,  # the kernels check the shapes
-        "overrides": {"numpy": _joined_numpy},
-        "vjp": _NO_GRADIENT,
-        "batch": _joined_batch,
-        "split": Missing("the arrays have shapes of their own"),
-        "cost": lambda rate, step, *arrays, **options: Cost(
-            _size_of(arrays) * 3, _size_of(arrays) * arrays[0].dtype.itemsize * 7 // 4
-        ),
-        "onnx": Missing("training is not exported"),
-        "scalar": Missing("several results"),
-        "samples": _joined_samples,
-        "errors": _joined_errors,
-        "reference": lambda rate, step, *arrays, **options: tuple(
-            x for group in _fours((rate, step, *arrays)) for x in _adam_reference(*group, **options)
-        ),
-        "ulp": 16,
-    },
+    dtypes=FLOATS,
+    infer=_joined_specs,
+    outputs=0,  # three for each parameter
+    trusted=True,  # the kernels check the shapes
+    overrides={"numpy": _joined_numpy},
+    vjp=_NO_GRADIENT,
+    batch=_joined_batch,
+    split=Missing("the arrays have shapes of their own"),
+    cost=lambda rate, step, *arrays, **options: Cost(
+        _size_of(arrays) * 3, _size_of(arrays) * arrays[0].dtype.itemsize * 7 // 4
+    ),
+    onnx=Missing("training is not exported"),
+    scalar=Missing("several results"),
+    samples=_joined_samples,
+    errors=_joined_errors,
+    reference=lambda rate, step, *arrays, **options: tuple(
+        x for group in _fours((rate, step, *arrays)) for x in _adam_reference(*group, **options)
+    ),
+    ulp=16,
 )
 def adam_updates(
     xp: Any,

@@ -171,7 +171,7 @@ def _op(**facts: Any) -> Any:
         "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
         "trusted": True,  # the kernels look at the shapes themselves
     } | facts
-    return define("contraction", own)
+    return define("contraction", **own)
 
 
 # Samples -----------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
         "errors": _scan_errors,
         "reference": _scan_reference(function, first),
     } | facts
-    return define("scan", own)
+    return define("scan", **own)
 
 
 def _inner_gradient(g: Any, at: int, include_initial: bool, reverse: bool) -> Any:
@@ -374,24 +374,22 @@ def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "scan",
-    {
-        "dtypes": INEXACT,
-        "infer": _recurrence_spec,
-        "vjp": _recurrence_rules,
-        "saves": "a y",
-        "batch": batch_along_axis,
-        "split": split_others,
-        "overrides": {
-            "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
-        },
-        "samples": _recurrence_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
-        ],
-        "reference": _recurrence_reference,
+    dtypes=INEXACT,
+    infer=_recurrence_spec,
+    vjp=_recurrence_rules,
+    saves="a y",
+    batch=batch_along_axis,
+    split=split_others,
+    overrides={
+        "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
     },
+    samples=_recurrence_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
+    ],
+    reference=_recurrence_reference,
 )
 def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False) -> Any:
     """The sequence y[t] = a[t] y[t-1] + b[t] along an axis, starting from 0.

@@ -142,7 +142,7 @@ def _row_op(
     } | facts
     if count == 1:
         own |= numpy_kernel(lambda x, axis=-1: fill_rows(step, body, axis, x))
-    return define("rows", own)
+    return define("rows", **own)
 
 
 # Softmax -----------------------------------------------------------------------------------------

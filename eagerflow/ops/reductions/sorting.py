@@ -141,14 +141,12 @@ _SORT = {
 
 @define(
     "sorting",
-    _SORT
-    | {
-        "infer": _sort_spec,
-        "vjp": (_unsorted,),
-        "saves": "x",
-        "onnx": Missing("exported as TopK of all elements"),
-        "reference": _by_row(lambda row, descending: sorted(row, reverse=descending)),
-    },
+    **_SORT,
+    infer=_sort_spec,
+    vjp=(_unsorted,),
+    saves="x",
+    onnx=Missing("exported as TopK of all elements"),
+    reference=_by_row(lambda row, descending: sorted(row, reverse=descending)),
 )
 def sort(
     xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -168,13 +166,11 @@ def sort(
 
 @define(
     "sorting",
-    _SORT
-    | {
-        "infer": lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
-        "vjp": _INDEX_RESULT,
-        "onnx": Missing("exported as TopK of all elements"),
-        "reference": _by_row(_places),
-    },
+    **_SORT,
+    infer=lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
+    vjp=_INDEX_RESULT,
+    onnx=Missing("exported as TopK of all elements"),
+    reference=_by_row(_places),
 )
 def argsort(
     xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -283,25 +279,23 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
 
 @define(
     "sorting",
-    {
-        "dtypes": ORDERED,
-        "outputs": 2,
-        "infer": _top_spec,
-        "vjp": _top_rule,
-        "jvp": _top_tangent,
-        "saves": "y",
-        "batch": batch_along_axis,
-        "overrides": {"numpy": _top_numpy},
-        "onnx": Onnx("TopK"),
-        "samples": _top_samples,
-        "errors": lambda rng: [
-            ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
-            ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
-            ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
-            ErrorSample((np.ones(3),), {"k": 1, "axis": 1}, ShapeError, "axis 1 does not exist"),
-        ],
-        "reference": _top_reference,
-    },
+    dtypes=ORDERED,
+    outputs=2,
+    infer=_top_spec,
+    vjp=_top_rule,
+    jvp=_top_tangent,
+    saves="y",
+    batch=batch_along_axis,
+    overrides={"numpy": _top_numpy},
+    onnx=Onnx("TopK"),
+    samples=_top_samples,
+    errors=lambda rng: [
+        ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
+        ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
+        ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
+        ErrorSample((np.ones(3),), {"k": 1, "axis": 1}, ShapeError, "axis 1 does not exist"),
+    ],
+    reference=_top_reference,
 )
 def top_k(xp: Any, x: Any, /, k: int, axis: int = -1) -> Any:
     """The ``k`` largest elements along an axis, largest first, and their indices.
@@ -382,22 +376,20 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
 
 @define(
     "sorting",
-    {
-        "dtypes": (ORDERED, ORDERED, INTEGERS),
-        "together": (0, 1),
-        "infer": _places_spec,
-        "vjp": _INDEX_RESULT,
-        "batch": _batched_places,
-        "split": Missing("x1 may not be cut, and x2 is small"),
-        "samples": _places_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
-            ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
-            ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
-            ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
-        ],
-        "reference": _places_reference,
-    },
+    dtypes=(ORDERED, ORDERED, INTEGERS),
+    together=(0, 1),
+    infer=_places_spec,
+    vjp=_INDEX_RESULT,
+    batch=_batched_places,
+    split=Missing("x1 may not be cut, and x2 is small"),
+    samples=_places_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
+        ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
+        ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
+        ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
+    ],
+    reference=_places_reference,
 )
 def searchsorted(
     xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"

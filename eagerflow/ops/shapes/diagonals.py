@@ -70,22 +70,20 @@ def _triangle(keep: Any, gradient: Any) -> Any:
 
     return define(
         "shape",
-        {
-            "dtypes": ANY,
-            "infer": _triangle_spec,
-            "vjp": (gradient,),
-            "jvp": "linear",
-            "batch": stacked,
-            "split": lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
-            "onnx": Onnx("Trilu"),
-            "samples": _triangle_samples,
-            "errors": lambda rng: [
-                *refused_objects(rng),
-                ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
-                ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
-            ],
-            "reference": reference,
-        },
+        dtypes=ANY,
+        infer=_triangle_spec,
+        vjp=(gradient,),
+        jvp="linear",
+        batch=stacked,
+        split=lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
+        onnx=Onnx("Trilu"),
+        samples=_triangle_samples,
+        errors=lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
+            ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
+        ],
+        reference=reference,
         method=True,
     )
 

@@ -142,20 +142,18 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "arrange": partial(_arrange_list, "concat"),
-        "infer": _concat_spec,
-        "trusted": True,
-        "vjp": _concat_back,
-        "jvp": "linear",
-        "batch": _batched_concat,
-        "split": split_others,
-        "onnx": Onnx("Concat"),
-        "samples": _concat_samples,
-        "errors": _list_errors,
-        "reference": _joined,
-    },
+    dtypes=ANY,
+    arrange=partial(_arrange_list, "concat"),
+    infer=_concat_spec,
+    trusted=True,
+    vjp=_concat_back,
+    jvp="linear",
+    batch=_batched_concat,
+    split=split_others,
+    onnx=Onnx("Concat"),
+    samples=_concat_samples,
+    errors=_list_errors,
+    reference=_joined,
 )
 def concat(xp: Any, /, *arrays: Any, axis: Axis = 0) -> Any:
     """Tensors one after another along an axis that they have.
@@ -219,26 +217,24 @@ def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "arrange": partial(_arrange_list, "stack"),
-        "infer": _stack_spec,
-        "trusted": True,
-        "vjp": lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
-        "jvp": "linear",
-        "batch": _batched_stack,
-        "split": _stack_split,
-        "onnx": Missing("exported as Unsqueeze and Concat"),
-        "samples": _stack_samples,
-        "errors": _list_errors,
-        "reference": lambda *arrays, axis: np.moveaxis(
-            np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
-                len(arrays), *arrays[0].shape
-            ),
-            0,
-            axis,
+    dtypes=ANY,
+    arrange=partial(_arrange_list, "stack"),
+    infer=_stack_spec,
+    trusted=True,
+    vjp=lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
+    jvp="linear",
+    batch=_batched_stack,
+    split=_stack_split,
+    onnx=Missing("exported as Unsqueeze and Concat"),
+    samples=_stack_samples,
+    errors=_list_errors,
+    reference=lambda *arrays, axis: np.moveaxis(
+        np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
+            len(arrays), *arrays[0].shape
         ),
-    },
+        0,
+        axis,
+    ),
 )
 def stack(xp: Any, /, *arrays: Any, axis: int = 0) -> Any:
     """Tensors of one shape along a new axis.
@@ -290,29 +286,27 @@ _unstack_samples = shaped(
 
 @define(
     "shape",
-    {
-        "views": "some",
-        "dtypes": ANY,
-        "infer": _unstack_spec,
-        "outputs": 0,  # as many as the axis is long
-        "vjp": (lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
-        "jvp": "linear",
-        "batch": batch_along_axis,
-        "split": lambda x, axis: [
-            cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
-        ],
-        "cost": no_work,
-        "onnx": Missing("exported as Split and Squeeze"),
-        "samples": _unstack_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
-        ],
-        "reference": lambda x, axis: tuple(
-            x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
-        ),
-    },
+    views="some",
+    dtypes=ANY,
+    infer=_unstack_spec,
+    outputs=0,  # as many as the axis is long
+    vjp=(lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
+    jvp="linear",
+    batch=batch_along_axis,
+    split=lambda x, axis: [
+        cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
+    ],
+    cost=no_work,
+    onnx=Missing("exported as Split and Squeeze"),
+    samples=_unstack_samples,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
+    ],
+    reference=lambda x, axis: tuple(
+        x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
+    ),
 )
 def unstack(xp: Any, x: Any, /, axis: int = 0) -> Any:
     """The tensor cut along an axis into a tuple of tensors that lack it.
@@ -388,29 +382,25 @@ _split_samples = shaped(
 
 @define(
     "shape",
-    {
-        "views": "some",
-        "dtypes": ANY,
-        "infer": _split_spec,
-        "outputs": 0,  # as many as there are parts
-        "vjp": (lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
-        "jvp": "linear",
-        "batch": batch_along_axis,
-        "split": split_others,
-        "cost": no_work,
-        "onnx": Onnx("Split"),
-        "samples": _split_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
-            ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
-            ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
-            ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
-            ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
-        ],
-        "reference": lambda x, indices_or_sections, axis: tuple(
-            np.split(x, indices_or_sections, axis)
-        ),
-    },
+    views="some",
+    dtypes=ANY,
+    infer=_split_spec,
+    outputs=0,  # as many as there are parts
+    vjp=(lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
+    jvp="linear",
+    batch=batch_along_axis,
+    split=split_others,
+    cost=no_work,
+    onnx=Onnx("Split"),
+    samples=_split_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
+        ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
+        ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
+        ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
+        ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
+    ],
+    reference=lambda x, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
 )
 def split(xp: Any, x: Any, /, indices_or_sections: Sizes, axis: int = 0) -> Any:
     """The tensor cut along an axis into a tuple of parts.

@@ -170,35 +170,31 @@ _pad_samples = shaped(
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _padded_spec,
-        "vjp": (_pad_back,),
-        "jvp": lambda tangents, y, x, pad_width, mode, constant_values: pad(
-            tangents[0], pad_width, mode
-        ),
-        "batch": _batched_pad,
-        "onnx": Missing("exported as Pad, whose widths are in another order"),
-        "samples": _pad_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to pad 1 axis"),
-            ErrorSample((np.ones(3), 1, "mirror"), {}, ShapeError, "is not a way to pad"),
-            ErrorSample((np.ones(0), 1, "edge"), {}, ShapeError, "no elements to pad with"),
-            ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-            ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
-        ],
-        "reference": lambda x, pad_width, mode, constant_values: (
-            np.pad(
-                x,
-                pad_width,
-                mode,
-                **({"constant_values": constant_values} if mode == "constant" else {}),
-            )
-            if x.ndim
-            else x
-        ),
-    },
+    dtypes=ANY,
+    infer=_padded_spec,
+    vjp=(_pad_back,),
+    jvp=lambda tangents, y, x, pad_width, mode, constant_values: pad(tangents[0], pad_width, mode),
+    batch=_batched_pad,
+    onnx=Missing("exported as Pad, whose widths are in another order"),
+    samples=_pad_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to pad 1 axis"),
+        ErrorSample((np.ones(3), 1, "mirror"), {}, ShapeError, "is not a way to pad"),
+        ErrorSample((np.ones(0), 1, "edge"), {}, ShapeError, "no elements to pad with"),
+        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
+        ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
+    ],
+    reference=lambda x, pad_width, mode, constant_values: (
+        np.pad(
+            x,
+            pad_width,
+            mode,
+            **({"constant_values": constant_values} if mode == "constant" else {}),
+        )
+        if x.ndim
+        else x
+    ),
 )
 def _pad(
     xp: Any, x: Any, /, pad_width: Widths, mode: str = "constant", constant_values: NumberLike = 0
@@ -255,32 +251,28 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _flipped_spec,
-        "vjp": (lambda g, y, x, axis: flip(g, axis),),
-        "jvp": "linear",
-        "batch": Batch(
-            lambda call, args, batched, size, axis: call(
-                args[0], shifted_axes(axis, args[0].ndim - 1)
-            )
+    dtypes=ANY,
+    infer=_flipped_spec,
+    vjp=(lambda g, y, x, axis: flip(g, axis),),
+    jvp="linear",
+    batch=Batch(
+        lambda call, args, batched, size, axis: call(args[0], shifted_axes(axis, args[0].ndim - 1))
+    ),
+    split=split_others,
+    samples=lambda rng, dtype: [
+        *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
+        *(
+            Sample((x,), {"axis": axis})
+            for x in values(rng, dtype)[6:]
+            for axis in (0, -1, (0, -1), ())
         ),
-        "split": split_others,
-        "samples": lambda rng, dtype: [
-            *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
-            *(
-                Sample((x,), {"axis": axis})
-                for x in values(rng, dtype)[6:]
-                for axis in (0, -1, (0, -1), ())
-            ),
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
-        ],
-        "reference": lambda x, axis: np.flip(x, axis),
-    },
+    ],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
+    ],
+    reference=lambda x, axis: np.flip(x, axis),
     method=True,
 )
 def flip(xp: Any, x: Any, /, axis: Axes = None) -> Any:
@@ -358,21 +350,19 @@ _roll_samples = shaped(
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _rolled_spec,
-        "vjp": (_roll_back,),
-        "jvp": "linear",
-        "batch": _batched_roll,
-        "split": lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
-        "samples": _roll_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), 1, 2), {}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
-            ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
-        ],
-        "reference": lambda x, shift, axis: np.roll(x, shift, axis),
-    },
+    dtypes=ANY,
+    infer=_rolled_spec,
+    vjp=(_roll_back,),
+    jvp="linear",
+    batch=_batched_roll,
+    split=lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
+    samples=_roll_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), 1, 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
+        ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
+    ],
+    reference=lambda x, shift, axis: np.roll(x, shift, axis),
 )
 def roll(xp: Any, x: Any, /, shift: Sizes, axis: Axes = None) -> Any:
     """The tensor shifted along axes; what leaves at one end comes in at the other.

@@ -66,22 +66,20 @@ _tile_samples = shaped(
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _tiled_spec,
-        "trusted": True,
-        "vjp": (_tile_back,),
-        "jvp": "linear",
-        "batch": _batched_tile,
-        "onnx": Onnx("Tile"),
-        "samples": _tile_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
-            ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
-        ],
-        "reference": lambda x, repetitions: np.tile(x, repetitions),
-    },
+    dtypes=ANY,
+    infer=_tiled_spec,
+    trusted=True,
+    vjp=(_tile_back,),
+    jvp="linear",
+    batch=_batched_tile,
+    onnx=Onnx("Tile"),
+    samples=_tile_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
+        ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
+    ],
+    reference=lambda x, repetitions: np.tile(x, repetitions),
     method=True,
 )
 def tile(xp: Any, x: Any, /, repetitions: Sizes) -> Any:
@@ -192,23 +190,21 @@ _repeat_samples = shaped(
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "arrange": _arrange_repeat,
-        "infer": _repeated_spec,
-        "vjp": (_repeat_back,),
-        "jvp": "linear",
-        "batch": _batched_repeat,
-        "samples": _repeat_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
-            ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-            ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
-            ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
-        ],
-        "reference": _repeat_reference,
-    },
+    dtypes=ANY,
+    arrange=_arrange_repeat,
+    infer=_repeated_spec,
+    vjp=(_repeat_back,),
+    jvp="linear",
+    batch=_batched_repeat,
+    samples=_repeat_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
+        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
+        ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
+    ],
+    reference=_repeat_reference,
     method=True,
 )
 def repeat(xp: Any, x: Any, /, repeats: Sizes, axis: Axis = None) -> Any:

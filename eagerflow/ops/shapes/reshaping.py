@@ -48,7 +48,7 @@ def sized(shape: Any, argument: str) -> tuple[Any, ...]:
 def shape_op(method: bool | str = True, **facts: Any) -> Any:
     """A linear op of one tensor that only moves values."""
     own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear", "cost": no_work, "trusted": True} | facts
-    return define("shape", own, None, method)
+    return define("shape", method=method, **own)
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
