@@ -1,6 +1,6 @@
 """Families: decorators that make a function an op and supply the facts that its kind shares.
 
-    @elementwise(ufunc="sin", partials=(lambda y, x: cos(x),), saves="x", ...)
+    @ufunc(partials=(lambda y, x: cos(x),), saves="x", ...)
     def sin(xp, x, /):
         \"\"\"Sine of each element, in radians. ...\"\"\"
         return xp.sin(x)
@@ -59,6 +59,7 @@ __all__ = [
     "elementwise",
     "pointwise",
     "reduction",
+    "ufunc",
 ]
 
 Call = Callable[..., Any]
@@ -314,6 +315,18 @@ def elementwise(
             "aliases": "ufunc" not in facts,
         } | facts
         return define("elementwise", operator=operator, method=method, **own)(kernel)
+
+    return decorate
+
+
+def ufunc(**facts: Any) -> Callable[[Call], Call]:
+    """An element-wise op that is the library's function of the same name, which is called directly.
+
+    The body serves libraries that lack it.
+    """
+
+    def decorate(kernel: Call) -> Call:
+        return elementwise(ufunc=kernel.__name__, **facts)(kernel)
 
     return decorate
 

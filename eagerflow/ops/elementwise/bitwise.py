@@ -8,7 +8,14 @@ import numpy as np
 
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, elementwise, refused_objects
+from eagerflow.ops.family import (
+    BOOL,
+    ErrorSample,
+    Missing,
+    Onnx,
+    refused_objects,
+    ufunc,
+)
 from eagerflow.ops.samples import each, pairs, reals
 
 __all__ = [
@@ -34,11 +41,10 @@ def _errors(rng: Any) -> list[ErrorSample]:
 def _on_bits(**facts: Any) -> Any:
     bits = Missing("the result is made of bits, which do not change smoothly")
     own: dict[str, Any] = {"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors}
-    return elementwise(**own | facts)
+    return ufunc(**own | facts)
 
 
 @_on_bits(
-    ufunc="bitwise_and",
     operator="and",
     onnx=Onnx("BitwiseAnd"),
     samples=pairs(0, 100),
@@ -57,7 +63,6 @@ def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_on_bits(
-    ufunc="bitwise_or",
     operator="or",
     onnx=Onnx("BitwiseOr"),
     samples=pairs(0, 100),
@@ -76,7 +81,6 @@ def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_on_bits(
-    ufunc="bitwise_xor",
     operator="xor",
     onnx=Onnx("BitwiseXor"),
     samples=pairs(0, 100),
@@ -95,7 +99,6 @@ def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_on_bits(
-    ufunc="bitwise_invert",
     operator="invert",
     onnx=Onnx("BitwiseNot"),
     samples=reals(0, 100),
@@ -122,7 +125,6 @@ def _flipped(x: Any) -> Any:
 
 
 @_on_bits(
-    ufunc="bitwise_left_shift",
     dtypes=INTEGERS,
     operator="lshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),
@@ -142,7 +144,6 @@ def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_on_bits(
-    ufunc="bitwise_right_shift",
     dtypes=INTEGERS,
     operator="rshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),

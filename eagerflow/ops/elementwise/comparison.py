@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL
-from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, elementwise
+from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
 
 __all__ = [
@@ -47,11 +47,10 @@ def _with_special(rng: Any, dtype: Any) -> list[Sample]:
 def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
     """An element-wise op whose result is true or false."""
     no_gradient = Missing("the result is a truth value")
-    return elementwise(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
+    return ufunc(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
 
 
 @_question(
-    ufunc="equal",
     operator="eq",
     onnx=Onnx("Equal"),
     samples=_with_ties,
@@ -70,7 +69,6 @@ def equal(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="not_equal",
     operator="ne",
     onnx=Missing("exported as Not(Equal(x1, x2))"),
     samples=_with_ties,
@@ -89,7 +87,6 @@ def not_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="less",
     dtypes=_ORDERED,
     operator="lt",
     onnx=Onnx("Less"),
@@ -110,7 +107,6 @@ def less(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="less_equal",
     dtypes=_ORDERED,
     operator="le",
     onnx=Onnx("LessOrEqual"),
@@ -130,7 +126,6 @@ def less_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="greater",
     dtypes=_ORDERED,
     operator="gt",
     onnx=Onnx("Greater"),
@@ -150,7 +145,6 @@ def greater(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="greater_equal",
     dtypes=_ORDERED,
     operator="ge",
     onnx=Onnx("GreaterOrEqual"),
@@ -170,7 +164,6 @@ def greater_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="logical_and",
     onnx=Onnx("And"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) and bool(b)),
@@ -188,7 +181,6 @@ def logical_and(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="logical_or",
     onnx=Onnx("Or"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) or bool(b)),
@@ -206,7 +198,6 @@ def logical_or(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="logical_xor",
     onnx=Onnx("Xor"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) is not bool(b)),
@@ -224,7 +215,6 @@ def logical_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_question(
-    ufunc="logical_not",
     onnx=Onnx("Not"),
     samples=_with_special,
     reference=each(lambda x: not x),
@@ -241,7 +231,6 @@ def logical_not(xp: Any, x: Any, /) -> Any:
 
 
 @_question(
-    ufunc="isfinite",
     onnx=Missing("exported as Not(Or(IsInf(x), IsNaN(x)))"),
     samples=_with_special,
     reference=each(lambda x: math.isfinite(x.real) and math.isfinite(x.imag)),
@@ -258,7 +247,6 @@ def isfinite(xp: Any, x: Any, /) -> Any:
 
 
 @_question(
-    ufunc="isinf",
     onnx=Onnx("IsInf"),
     samples=_with_special,
     reference=each(lambda x: math.isinf(x.real) or math.isinf(x.imag)),
@@ -275,7 +263,6 @@ def isinf(xp: Any, x: Any, /) -> Any:
 
 
 @_question(
-    ufunc="isnan",
     onnx=Onnx("IsNaN"),
     samples=_with_special,
     reference=each(lambda x: x != x),

@@ -28,6 +28,7 @@ from eagerflow.ops.family import (
     Sample,
     elementwise,
     split_elementwise,
+    ufunc,
 )
 from eagerflow.ops.samples import each, make, pairs, values
 from eagerflow.runtime import buffers
@@ -150,8 +151,7 @@ def _share(wins: Any, a: Any, b: Any) -> Any:
     return where(equal(a, b), 0.5, astype(wins, dtype))
 
 
-@elementwise(
-    ufunc="maximum",
+@ufunc(
     partials=(
         lambda y, a, b: _share(greater(a, b), a, b),
         lambda y, a, b: _share(less(a, b), a, b),
@@ -176,8 +176,7 @@ def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.maximum(x1, x2)
 
 
-@elementwise(
-    ufunc="minimum",
+@ufunc(
     partials=(
         lambda y, a, b: _share(less(a, b), a, b),
         lambda y, a, b: _share(greater(a, b), a, b),
