@@ -30,7 +30,6 @@ from eagerflow.ops.linear_algebra.contraction import *
 from eagerflow.ops.linear_algebra.decompositions import *
 from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
-from eagerflow.ops.linear_algebra.singular_values import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
 from eagerflow.ops.nn.attention import *

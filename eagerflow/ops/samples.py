@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.op import Sample
 
-__all__ = ["each", "make", "pairs", "reals", "reduced", "shaped", "values"]
+__all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "shaped", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -43,6 +43,14 @@ def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: floa
     if dtype.kind == "c":
         values = values + 1j * rng.uniform(low, high, shape)
     return np.asarray(values).astype(dtype)
+
+
+def distinct(rng: Any, dtype: Any, shape: Sequence[int]) -> Any:
+    """Values of which no two floats are close: difference quotients see where two cross."""
+    if dtype.kind in "bui":
+        return make(rng, dtype, shape)
+    size = int(np.prod(shape))
+    return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
 def values(rng: Any, dtype: Any, low: float = -2, high: float = 2) -> list[Any]:

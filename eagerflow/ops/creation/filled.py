@@ -44,8 +44,13 @@ def creation(**facts: Any) -> Callable[[Any], Any]:
         "batch": _NO_INPUT,
         "split": _NO_INPUT,
         "errors": _shape_errors,
+        "cost": lambda *sizes, **more: _written(facts["infer"](*sizes, **more)),
     } | facts
     return define("creation", **own)
+
+
+def _written(spec: TensorSpec) -> Cost:
+    return Cost(0, spec.size * spec.dtype.itemsize)
 
 
 def _shape_errors(rng: Any) -> list[ErrorSample]:
@@ -69,7 +74,6 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
 @creation(
     fills=True,
     infer=_made,
-    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
     onnx=Onnx("ConstantOfShape"),
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
@@ -89,7 +93,6 @@ def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = N
 @creation(
     fills=True,
     infer=_made,
-    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
     onnx=Onnx("ConstantOfShape"),
     samples=_shape_samples,
     reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
@@ -124,7 +127,6 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
 @creation(
     fills=True,
     infer=_filled,
-    cost=lambda shape, fill_value, dtype=None, device=None: Cost(0, _made(shape).size * 4),
     onnx=Onnx("ConstantOfShape"),
     samples=lambda rng, dtype: [
         Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
@@ -241,7 +243,6 @@ def _eye_spec(
 
 @creation(
     infer=_eye_spec,
-    cost=lambda *shape, **more: Cost(0, _eye_spec(*shape, **more).size * 4),
     onnx=Onnx("EyeLike"),
     samples=lambda rng, dtype: [
         Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})

@@ -25,7 +25,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import creation
@@ -154,7 +154,6 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
-    cost=lambda *ends, **more: Cost(0, _range_spec(*ends, **more).size * 8),
     onnx=Onnx("Range"),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
@@ -245,7 +244,6 @@ def _line_dtype(start: Any, stop: Any) -> Any:
 @creation(
     arrange=_arrange_line,
     infer=_line_spec,
-    cost=lambda *ends, **more: Cost(0, _line_spec(*ends, **more).size * 8),
     onnx=Missing("exported as Range, Mul and Add"),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "num": num, "dtype": dtype, "endpoint": endpoint})

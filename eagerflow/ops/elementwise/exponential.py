@@ -182,7 +182,6 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
     singular=True,
     dtypes=FLOATS,
     scalar=_logaddexp_body,
-    onnx=Missing("exported as the ops that it consists of"),
     samples=pairs(0, 3),
     reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),
 )

@@ -49,7 +49,6 @@ def slope(
             "samples": pairs(low, high, -2, 2),
             "reference": each(lambda x, g, **more: g * number(x, **more)),
             "ulp": 8,
-            "onnx": Missing("exported as the ops that it consists of"),
             "direct": None,
         } | facts
         call: Any = pointwise(

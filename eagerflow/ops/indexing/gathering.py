@@ -12,9 +12,9 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import ANY, STANDARD, batch_first, define
+from eagerflow.ops.family import ANY, STANDARD, batch_first
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
-from eagerflow.ops.indexing.indices import ALL, check_values, integer_argument, signed
+from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, integer_argument, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import (
@@ -107,17 +107,14 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(ANY, INTEGERS),
-    together=(),
     arrange=integer_argument("take", 1, "indices"),
     infer=_taken_spec,
     trusted=True,
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
     saves="indices",
-    jvp="multilinear",
     batch=_batched_take,
     onnx=Onnx("Gather"),
     samples=_take_samples,
@@ -222,10 +219,8 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(ANY, INTEGERS),
-    together=(),
     arrange=integer_argument("take_along_axis", 1, "indices"),
     infer=_along_spec,
     vjp=(
@@ -235,7 +230,6 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
         None,
     ),
     saves="indices",
-    jvp="multilinear",
     batch=_batched_along,
     onnx=Onnx("GatherElements"),
     samples=_along_samples,
@@ -333,10 +327,8 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(STANDARD, INTEGERS),
-    together=(),
     arrange=integer_argument("scatter_along_axis", 1, "indices"),
     infer=_scatter_along_spec,
     vjp=(
@@ -344,7 +336,6 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
         None,
     ),
     saves="indices",
-    jvp="multilinear",
     batch=_batched_scatter_along,
     onnx=Onnx("ScatterElements"),
     samples=_scatter_along_samples,
@@ -487,15 +478,12 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(ANY, INTEGERS),
-    together=(),
     arrange=integer_argument("gather", 1, "indices"),
     infer=_gathered_spec,
     vjp=(_gather_back, None),
     saves="indices",
-    jvp="multilinear",
     batch=_batched_gather,
     onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,

@@ -12,12 +12,13 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import ANY, define, op_of
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.ops.indexing.indices import (
     ALL,
     check_arrays,
     expanded,
     filled,
+    indexing_op,
     layout,
     located,
     place_of,
@@ -214,16 +215,13 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     return np.array(picked, array.dtype).reshape(np.shape(positions))
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(ANY, INDICES),
-    together=(),
     arrange=_arrange_getitem,
     infer=_getitem_spec,
     trusted=True,
     vjp=_getitem_back,
     saves="indices",
-    jvp="multilinear",
     batch=_batched_getitem,
     cost=_cost,
     onnx=Missing("exported as Slice, Gather and GatherND"),
@@ -368,16 +366,13 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(STANDARD, INDICES),
-    together=(),
     arrange=_arrange_scatter,
     infer=_scatter_spec,
     trusted=True,
     vjp=_scatter_back,
     saves="indices",
-    jvp="multilinear",
     batch=_batched_scatter,
     onnx=Missing("exported as ScatterND"),
     samples=_scatter_samples,

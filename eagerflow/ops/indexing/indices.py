@@ -18,6 +18,7 @@ from eagerflow.dims import Dim, DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, IndexRangeError, ShapeError
+from eagerflow.ops.family import define
 from eagerflow.recorder import recorder_state
 from eagerflow.spec import broadcast
 from eagerflow.tensor import Operators, Tensor
@@ -28,6 +29,7 @@ __all__ = [
     "expanded",
     "filled",
     "index_array",
+    "indexing_op",
     "integer_argument",
     "layout",
     "located",
@@ -151,6 +153,12 @@ def refuse_none(op: str, **arguments: Any) -> None:
                 received="None",
                 expected="a tensor, an array or a number",
             )
+
+
+def indexing_op(**facts: Any) -> Any:
+    """An op that is linear in its data, and whose arguments keep dtypes of their own."""
+    own: dict[str, Any] = {"together": (), "jvp": "multilinear"} | facts
+    return define("indexing", **own)
 
 
 def integer_argument(op: str, position: int, name: str) -> Any:

@@ -15,7 +15,7 @@ from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import STANDARD, batch_first, define, refused_objects
 from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
-from eagerflow.ops.indexing.indices import check_values, integer_argument
+from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_argument
 from eagerflow.ops.indexing.positions import summed_at
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
@@ -104,15 +104,13 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(INTEGERS, STANDARD),
     together=(1,),
     arrange=integer_argument("scatter", 0, "indices"),
     infer=_scattered_spec,
     vjp=(None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
     saves="indices",
-    jvp="multilinear",
     batch=_batched_scatter,
     onnx=Missing("exported as ConstantOfShape and ScatterND"),
     samples=_scatter_samples,
@@ -244,15 +242,12 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
+@indexing_op(
     dtypes=(STANDARD, INTEGERS),
-    together=(),
     arrange=integer_argument("segment_sum", 1, "segment_ids"),
     infer=_segment_spec,
     vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
     saves="segment_ids",
-    jvp="multilinear",
     batch=_batched_segments,
     onnx=Missing("exported as ConstantOfShape and ScatterND"),
     samples=_segment_samples,

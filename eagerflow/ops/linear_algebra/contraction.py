@@ -146,7 +146,7 @@ def _stacked(a: Any, b: Any) -> Any:
     if count * each < WORTH_SHARING:
         return _product_of(np.matmul, each, a, b)
     out = np.empty((*batch, m, n), a.dtype)
-    a, b = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b))
+    a, b, _ = met(a, b)
     axis = batch.index(max(batch))
     before, length = (slice(None),) * axis, batch[axis]
     parts = min(PARTS, length)
@@ -302,10 +302,7 @@ def _matmul_errors(rng: Any) -> list[ErrorSample]:
 def _matmul_reference(x1: Any, x2: Any) -> Any:
     """The definition, one row and column at a time."""
     left = x1[None] if x1.ndim == 1 else x1
-    right = x2[:, None] if x2.ndim == 1 else x2
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    left = np.broadcast_to(left, batch + left.shape[-2:])
-    right = np.broadcast_to(right, batch + right.shape[-2:])
+    left, right, batch = met(left, x2[:, None] if x2.ndim == 1 else x2)
     out = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.result_type(x1, x2))
     for at in np.ndindex(*out.shape):
         row, column = left[at[:-1]], right[(*at[:-2], slice(None), at[-1])]
@@ -314,6 +311,13 @@ def _matmul_reference(x1: Any, x2: Any) -> Any:
     if x1.ndim == 1:
         out = out[..., 0, :]
     return out[..., 0] if x2.ndim == 1 else out
+
+
+def met(left: Any, right: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Two arrays of matrices in stacks of one shape, and that shape."""
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left, right = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (left, right))
+    return left, right, batch
 
 
 def complex_sum(terms: list[complex]) -> complex:

@@ -15,8 +15,8 @@ from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
-from eagerflow.ops.linear_algebra.singular_values import svdvals
 from eagerflow.ops.linear_algebra.systems import identity_like, inv, matrices, square
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total

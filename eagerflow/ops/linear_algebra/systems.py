@@ -20,7 +20,7 @@ from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import INEXACT, define, refused_objects, split_elementwise, stacked
-from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, transposed
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, met, transposed
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
@@ -256,10 +256,7 @@ def eliminated(rows: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]
 
 
 def _solve_reference(x1: Any, x2: Any) -> Any:
-    right = x2[:, None] if x2.ndim == 1 else x2
-    batch = np.broadcast_shapes(x1.shape[:-2], right.shape[:-2])
-    a = np.broadcast_to(x1, batch + x1.shape[-2:])
-    b = np.broadcast_to(right, batch + right.shape[-2:])
+    a, b, batch = met(x1, x2[:, None] if x2.ndim == 1 else x2)
     out = np.zeros(b.shape, np.result_type(x1, x2))
     for at in np.ndindex(*batch):
         out[at] = np.reshape(eliminated(a[at].tolist(), b[at].tolist()), b.shape[-2:])

@@ -7,7 +7,6 @@ is the transpose of ``avg_pool``.
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import lru_cache
 from typing import Any
@@ -28,7 +27,7 @@ from eagerflow.library.windows import (
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
-from eagerflow.ops.nn.convolution_shapes import sizes_of, spatial_rank
+from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
@@ -274,28 +273,16 @@ def _transpose_errors(rng: Any) -> list[ErrorSample]:
 
 def _pieces(shape: Any, window: Any, strides: Any, padding: Any) -> Any:
     """For each position: its index, and the part of the input that its window covers."""
-    rank = len(shape) - 2
-    sizes = window if isinstance(window, tuple) else (window,) * rank
-    steps = sizes if strides is None else strides
-    steps = steps if isinstance(steps, tuple) else (steps,) * rank
-    axes = []
-    for i, (n, k, s) in enumerate(zip(shape[1:-1], sizes, steps, strict=True)):
-        if padding == "same":
-            out = -(-n // s)
-            before = max((out - 1) * s + k - n, 0) // 2
-        else:
-            pair = (
-                (0, 0)
-                if padding == "valid"
-                else (padding if isinstance(padding, int) else padding[i])
-            )
-            before, after = (pair, pair) if isinstance(pair, int) else pair
-            out = (n + before + after - k) // s + 1
-        begins = [j * s - before for j in range(out)]
-        axes.append([slice(max(b, 0), min(b + k, n)) for b in begins])
-    for at in itertools.product(*(range(len(axis)) for axis in axes)):
-        piece = [axis[j] for axis, j in zip(axes, at, strict=True)]
-        yield (slice(None), *at), (slice(None), *piece)
+    sizes = shape[1:-1]
+    kernel = window if isinstance(window, tuple) else (window,) * len(sizes)
+    steps = kernel if strides is None else strides
+    pads, _, found = windows_of(sizes, kernel, steps, padding, 1)
+    for at, piece in found:
+        inside = [
+            slice(max(p.start - before, 0), min(p.stop - before, n))
+            for p, (before, _), n in zip(piece, pads, sizes, strict=True)
+        ]
+        yield (slice(None), *at), (slice(None), *inside)
 
 
 def _reference(function: Any) -> Any:

@@ -18,9 +18,8 @@ from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction, refused_objects
-from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal
+from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal, svdvals
 from eagerflow.ops.linear_algebra.matrices import checked
-from eagerflow.ops.linear_algebra.singular_values import svdvals
 from eagerflow.ops.linear_algebra.systems import matrices
 from eagerflow.ops.reductions.sums import along
 from eagerflow.ops.reductions.sums import max as largest

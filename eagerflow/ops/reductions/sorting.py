@@ -15,14 +15,13 @@ from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import batch_along_axis, define, refused_objects, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
-from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import make
+from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
+from eagerflow.ops.samples import distinct, make
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]
 
 ORDERED = REAL | BOOL
-_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
 
 
 # Sorting -----------------------------------------------------------------------------------------
@@ -86,22 +85,14 @@ def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
         ((2, 3, 4), -2),
     ):
         for descending in (False, True):
-            x = _distinct(rng, dtype, shape)
+            x = distinct(rng, dtype, shape)
             found.append(Sample((x,), {"axis": axis, "descending": descending}))
-    x = _distinct(rng, dtype, (4, 6))
+    x = distinct(rng, dtype, (4, 6))
     # The order of equal elements is free where it need not be stable.
     found.append(Sample((x[::2, ::-1],), {"stable": dtype.kind in "bui"}))
     found.append(Sample((x.T,), {"axis": 0, "descending": True}))
     found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {}))
     return found
-
-
-def _distinct(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Values that differ, since a difference quotient sees where two of them cross."""
-    if dtype.kind in "bui":
-        return make(rng, dtype, shape)
-    size = int(np.prod(shape))
-    return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
 def _sort_errors(rng: Any) -> list[ErrorSample]:
@@ -168,7 +159,7 @@ def sort(
     "sorting",
     **_SORT,
     infer=lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
-    vjp=_INDEX_RESULT,
+    vjp=INDEX_RESULT,
     onnx=Missing("exported as TopK of all elements"),
     reference=_by_row(_places),
 )
@@ -247,7 +238,7 @@ def _top_tangent(tangents: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any,
 
 def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = [
-        Sample((_distinct(rng, dtype, shape),), {"k": k, "axis": axis})
+        Sample((distinct(rng, dtype, shape),), {"k": k, "axis": axis})
         for shape, k, axis in (
             ((5,), 2, 0),
             ((5,), 5, -1),
@@ -260,7 +251,7 @@ def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
             ((0,), 0, 0),
         )
     ]
-    x = _distinct(rng, dtype, (4, 6))
+    x = distinct(rng, dtype, (4, 6))
     found.append(Sample((x[::2, ::-1],), {"k": 3}))
     found.append(Sample((x.T,), {"k": 4, "axis": 0}))
     found.append(Sample((np.broadcast_to(x[:1], (2, 6)),), {"k": 2}))
@@ -379,7 +370,7 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
     dtypes=(ORDERED, ORDERED, INTEGERS),
     together=(0, 1),
     infer=_places_spec,
-    vjp=_INDEX_RESULT,
+    vjp=INDEX_RESULT,
     batch=_batched_places,
     split=Missing("x1 may not be cut, and x2 is small"),
     samples=_places_samples,

@@ -32,7 +32,7 @@ from eagerflow.ops.reductions.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.reductions.cumulative import cumulative_prod
-from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 _BOOL_RESULT = Missing("the result is true or false, which does not change smoothly")
-_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
+INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
 _COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
 
 
@@ -235,16 +235,9 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
 
 def _extreme_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = reduced(empty=False)(rng, dtype)
-    if dtype.kind not in "biu":  # distinct values, since a difference quotient sees the ties
-        count = [np.linspace(-2, 2, s.args[0].size or 1) for s in found]
-        found = [
-            Sample(
-                (rng.permutation(c)[: s.args[0].size].reshape(s.args[0].shape).astype(dtype),),
-                s.attributes,
-            )
-            for c, s in zip(count, found, strict=True)
-        ]
-    return found
+    if dtype.kind in "biu":
+        return found
+    return [Sample((distinct(rng, dtype, s.args[0].shape),), s.attributes) for s in found]
 
 
 def _extreme_errors(rng: Any) -> list[ErrorSample]:
@@ -405,7 +398,7 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
         infer=_index_spec,
         trusted=True,
         direct=lambda xp: getattr(xp.ndarray, name),
-        vjp=_INDEX_RESULT,
+        vjp=INDEX_RESULT,
         batch=Batch(_batched_index),
         onnx=Onnx(onnx),
         samples=_index_samples,

@@ -11,11 +11,11 @@ from eagerflow.display import summary
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Onnx, Split
 from eagerflow.ops.creation.filled import ones
-from eagerflow.ops.family import ANY, define, refused_objects, stacked
+from eagerflow.ops.family import refused_objects, stacked
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape, shape_op
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["diag", "diagonal", "tri", "tril", "triu"]
@@ -68,12 +68,9 @@ def _triangle(keep: Any, gradient: Any) -> Any:
                 out[at] = x[at]
         return out
 
-    return define(
-        "shape",
-        dtypes=ANY,
+    return shape_op(
         infer=_triangle_spec,
         vjp=(gradient,),
-        jvp="linear",
         batch=stacked,
         split=lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
         onnx=Onnx("Trilu"),

@@ -13,16 +13,14 @@ from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import (
-    ANY,
     batch_along_axis,
     batch_first,
-    define,
     refused_objects,
     split_others,
 )
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.samples import make, shaped
-from eagerflow.ops.shapes.reshaping import no_work, reshape, sized
+from eagerflow.ops.shapes.reshaping import no_work, reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
@@ -140,14 +138,11 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
     ]
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     arrange=partial(_arrange_list, "concat"),
     infer=_concat_spec,
     trusted=True,
     vjp=_concat_back,
-    jvp="linear",
     batch=_batched_concat,
     split=split_others,
     onnx=Onnx("Concat"),
@@ -215,14 +210,11 @@ def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     arrange=partial(_arrange_list, "stack"),
     infer=_stack_spec,
     trusted=True,
     vjp=lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
-    jvp="linear",
     batch=_batched_stack,
     split=_stack_split,
     onnx=Missing("exported as Unsqueeze and Concat"),
@@ -284,14 +276,11 @@ _unstack_samples = shaped(
 )
 
 
-@define(
-    "shape",
+@shape_op(
     views="some",
-    dtypes=ANY,
     infer=_unstack_spec,
     outputs=0,  # as many as the axis is long
     vjp=(lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
-    jvp="linear",
     batch=batch_along_axis,
     split=lambda x, axis: [
         cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
@@ -380,14 +369,11 @@ _split_samples = shaped(
 )
 
 
-@define(
-    "shape",
+@shape_op(
     views="some",
-    dtypes=ANY,
     infer=_split_spec,
     outputs=0,  # as many as there are parts
     vjp=(lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
-    jvp="linear",
     batch=batch_along_axis,
     split=split_others,
     cost=no_work,

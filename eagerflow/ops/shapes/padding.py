@@ -19,7 +19,7 @@ from eagerflow.ops.family import ANY, FLOAT8, Batch, define, refused_objects, sp
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped, values
-from eagerflow.ops.shapes.reshaping import reshape, shifted_axes, sized
+from eagerflow.ops.shapes.reshaping import reshape, shape_op, shifted_axes, sized
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
@@ -249,12 +249,9 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
     return x.like()
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     infer=_flipped_spec,
     vjp=(lambda g, y, x, axis: flip(g, axis),),
-    jvp="linear",
     batch=Batch(
         lambda call, args, batched, size, axis: call(args[0], shifted_axes(axis, args[0].ndim - 1))
     ),
@@ -348,12 +345,9 @@ _roll_samples = shaped(
 )
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     infer=_rolled_spec,
     vjp=(_roll_back,),
-    jvp="linear",
     batch=_batched_roll,
     split=lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
     samples=_roll_samples,

@@ -11,12 +11,11 @@ from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Onnx
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import ANY, define
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.joining import total
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, sized
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
 
@@ -64,13 +63,10 @@ _tile_samples = shaped(
 )
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     infer=_tiled_spec,
     trusted=True,
     vjp=(_tile_back,),
-    jvp="linear",
     batch=_batched_tile,
     onnx=Onnx("Tile"),
     samples=_tile_samples,
@@ -188,13 +184,10 @@ _repeat_samples = shaped(
 )
 
 
-@define(
-    "shape",
-    dtypes=ANY,
+@shape_op(
     arrange=_arrange_repeat,
     infer=_repeated_spec,
     vjp=(_repeat_back,),
-    jvp="linear",
     batch=_batched_repeat,
     samples=_repeat_samples,
     errors=lambda rng: [

@@ -45,10 +45,15 @@ def sized(shape: Any, argument: str) -> tuple[Any, ...]:
         raise
 
 
-def shape_op(method: bool | str = True, **facts: Any) -> Any:
-    """A linear op of one tensor that only moves values."""
-    own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear", "cost": no_work, "trusted": True} | facts
-    return define("shape", method=method, **own)
+def shape_op(**facts: Any) -> Any:
+    """A linear op that only moves values."""
+    own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear"} | facts
+    return define("shape", **own)
+
+
+def view_op(**facts: Any) -> Any:
+    """A method that shows the values of one tensor in another shape or order."""
+    return shape_op(**{"method": True, "cost": no_work, "trusted": True} | facts)
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
@@ -99,7 +104,7 @@ def _batched_reshape(call: Any, args: Any, batched: Any, size: int, shape: Any) 
     return call(x, (size, *known_shape(TensorSpec(x.shape[1:], x.dtype), shape)))
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
@@ -170,7 +175,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     return tuple(order.index(i) for i in range(rank))
 
 
-@shape_op(
+@view_op(
     views="some",
     infer=_permuted,
     direct=lambda xp: xp.ndarray.transpose,
@@ -242,7 +247,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
@@ -307,7 +312,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     return expand_dims(args[0], shifted_axes(listed, args[0].ndim - 1 + len(listed)))
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_expanded_spec,
     direct=lambda xp: _expand,
@@ -384,7 +389,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     return squeeze(x, tuple(i + 1 for i in axes))
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_squeezed_spec,
     direct=lambda xp: xp.ndarray.squeeze,
