@@ -302,7 +302,7 @@ def elementwise(
         name = facts.get("name") or kernel.__name__.strip("_")
         code = kernel.__code__
         has_attributes = code.co_argcount + code.co_kwonlyargcount > code.co_posonlyargcount
-        own = {
+        own: dict[str, Any] = {
             "partials": partials,
             "dtypes": dtypes,
             "infer": infer,
@@ -454,7 +454,7 @@ def reduction(
         ]
 
     def decorate(kernel: Call) -> Call:
-        own = {
+        own: dict[str, Any] = {
             "dtypes": dtypes,
             "infer": infer,
             "split": split,

@@ -148,7 +148,7 @@ def _each_state(fill: Callable[..., list[Any]]) -> Callable[..., Any]:
 
 def _random(**facts: Any) -> Callable[[Any], Any]:
     """An op of the random family: ``(xp, state, /, shape, ...)``."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": _UINT64,
         "vjp": _NO_GRADIENT,
         "batch": Batch(_batched),

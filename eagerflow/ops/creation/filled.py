@@ -38,7 +38,7 @@ _NO_INPUT = Missing("there is no input")
 
 def creation(**facts: Any) -> Callable[[Any], Any]:
     """An op without data arguments; ``dtype`` defaults to float32, ``device`` to the current."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": ANY,
         "vjp": _NO_INPUT,
         "batch": _NO_INPUT,

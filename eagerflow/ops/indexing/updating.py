@@ -126,7 +126,7 @@ def _write_errors(rng: Any) -> list[ErrorSample]:
 
 def _writing(name: str, combine: Any, **facts: Any) -> Any:
     """An op that gives a copy of x in which the selected part is combined with a value."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": (STANDARD, STANDARD, INDICES),
         "together": (),
         "arrange": _arrange_write(name),

@@ -59,7 +59,7 @@ def square(x: Any, argument: str = "x") -> Any:
 
 def factorization(**facts: Any) -> Any:
     """An op on each matrix of a stack, of floats or complex numbers."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": INEXACT,
         "batch": stacked,
         "split": along_stack,

@@ -462,7 +462,7 @@ def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..
 
 
 def _op(**facts: Any) -> Any:
-    own = {
+    own: dict[str, Any] = {
         "dtypes": FLOATS,
         "jvp": "multilinear",
         "onnx": Missing("ONNX's Conv has its channels first, so it takes transposes as well"),

@@ -244,7 +244,7 @@ def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
             s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
         )
 
-    own = {
+    own: dict[str, Any] = {
         "scalar": Rows(body, ("mn", *("n",) * parameters), ("mn",)),
         "dtypes": FLOATS,
         "infer": _norm_spec,

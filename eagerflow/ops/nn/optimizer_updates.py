@@ -201,7 +201,7 @@ def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], An
         size = product(x.shape)
         return Cost(size * 4 * outputs, size * x.dtype.itemsize * (len(arrays) + outputs))
 
-    own = {
+    own: dict[str, Any] = {
         "dtypes": FLOATS,
         "infer": infer,
         "vjp": _NO_GRADIENT,

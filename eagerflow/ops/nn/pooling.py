@@ -162,7 +162,7 @@ def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any
 
 
 def _op(**facts: Any) -> Any:
-    own = {
+    own: dict[str, Any] = {
         "dtypes": FLOATS,
         "batch": Batch(_batched),
         "split": _split,

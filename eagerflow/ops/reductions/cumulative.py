@@ -165,7 +165,7 @@ def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
         # A call with dtype goes the long way, through cast_first.
         return fast(x, axis, include_initial, reverse)
 
-    own = {
+    own: dict[str, Any] = {
         "dtypes": STANDARD,
         "infer": _scan_spec,
         "trusted": True,  # the kernels look at the axis themselves

@@ -128,7 +128,7 @@ def _row_op(
     count: int,
     **facts: Any,
 ) -> Any:
-    own = {
+    own: dict[str, Any] = {
         "scalar": body,
         "dtypes": FLOATS,
         "infer": row_spec,

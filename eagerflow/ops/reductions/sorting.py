@@ -121,7 +121,7 @@ def _places(row: list[Any], descending: bool) -> list[int]:
     return sorted(range(len(row)), key=row.__getitem__, reverse=descending)
 
 
-_SORT = {
+_SORT: dict[str, Any] = {
     "dtypes": ORDERED,
     "batch": batch_along_axis,
     "split": split_others,
