@@ -71,13 +71,17 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
     return TensorSpec(sized(shape, argument), dtype or default_dtype(float), None, device)
 
 
-@creation(
-    fills=True,
-    infer=_made,
-    onnx=Onnx("ConstantOfShape"),
-    samples=_shape_samples,
-    reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
-)
+def _constant(value: int) -> Callable[[Any], Any]:
+    return creation(
+        fills=True,
+        infer=_made,
+        onnx=Onnx("ConstantOfShape"),
+        samples=_shape_samples,
+        reference=lambda shape, dtype, device: np.full(shape, value, dtype),
+    )
+
+
+@_constant(0)
 def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of zeros.
 
@@ -90,13 +94,7 @@ def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = N
     return xp.zeros(shape, dtype=dtype or default_dtype(float))
 
 
-@creation(
-    fills=True,
-    infer=_made,
-    onnx=Onnx("ConstantOfShape"),
-    samples=_shape_samples,
-    reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
-)
+@_constant(1)
 def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of ones.
 

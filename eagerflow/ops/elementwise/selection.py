@@ -151,18 +151,22 @@ def _share(wins: Any, a: Any, b: Any) -> Any:
     return where(equal(a, b), 0.5, astype(wins, dtype))
 
 
-@ufunc(
-    partials=(
-        lambda y, a, b: _share(greater(a, b), a, b),
-        lambda y, a, b: _share(less(a, b), a, b),
-    ),
-    saves="x1 x2",
-    singular=True,
-    dtypes=REAL,
-    onnx=Onnx("Max"),
-    samples=pairs(),
-    reference=each(lambda a, b: a if a > b else b),
-)
+def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
+    """A choice between two elements; ``wins(a, b)`` tells where it is the first."""
+    return ufunc(
+        partials=(
+            lambda y, a, b: _share(wins(a, b), a, b),
+            lambda y, a, b: _share(loses(a, b), a, b),
+        ),
+        saves="x1 x2",
+        singular=True,
+        dtypes=REAL,
+        samples=pairs(),
+        **facts,
+    )
+
+
+@_choosing(greater, less, onnx=Onnx("Max"), reference=each(lambda a, b: a if a > b else b))
 def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The larger of two elements; NaN where one of them is.
 
@@ -176,18 +180,7 @@ def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.maximum(x1, x2)
 
 
-@ufunc(
-    partials=(
-        lambda y, a, b: _share(less(a, b), a, b),
-        lambda y, a, b: _share(greater(a, b), a, b),
-    ),
-    saves="x1 x2",
-    singular=True,
-    dtypes=REAL,
-    onnx=Onnx("Min"),
-    samples=pairs(),
-    reference=each(lambda a, b: a if a < b else b),
-)
+@_choosing(less, greater, onnx=Onnx("Min"), reference=each(lambda a, b: a if a < b else b))
 def minimum(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The smaller of two elements; NaN where one of them is.
 

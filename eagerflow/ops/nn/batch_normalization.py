@@ -86,11 +86,18 @@ def _with_given(
     return x * _spread(factor, x, at) + _spread(shift, x, at), mean, variance
 
 
+def _channels(x: Any, axis: int) -> tuple[int, tuple[int, ...], tuple[Any, ...]]:
+    """The axis of channels, all others, and the shape of one element for each channel."""
+    at = normalize_axis(axis, x.ndim)
+    axes = tuple(i for i in range(x.ndim) if i != at)
+    return at, axes, tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+
+
 def _spread(parameter: Any, x: Any, at: int) -> Any:
     """One element per channel in a shape that broadcasts to ``x``."""
     if at == x.ndim - 1:
         return parameter
-    return parameter.reshape(tuple(n if i == at else 1 for i, n in enumerate(x.shape)))
+    return parameter.reshape(_channels(x, at)[2])
 
 
 def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None = None) -> None:
@@ -275,9 +282,7 @@ def batch_norm_training(
     >>> float(ef.batch_norm(ef.tensor([[1.0], [3.0]]))[2][0])
     1.0
     """
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
-    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    _, axes, shape = _channels(x, axis)
     center = xp.mean(x, axis=axes)
     moved = x - xp.reshape(center, shape)
     variance = xp.mean(moved * moved, axis=axes)
@@ -315,8 +320,7 @@ def _gradient_rules(
     axis: int,
     epsilon: float,
 ) -> tuple[Any, ...]:
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
+    at, axes, _ = _channels(x, axis)
     placed = None if scale is None else _spread(scale, x, at)
     c_x = c[0]
     spread = c_x, _spread(c[1], x, at), _spread(c[2], x, at)
@@ -411,9 +415,7 @@ def batch_norm_gradient(
     Tensor([[ 0.1768],
             [-0.1768]], shape=(2, 1), float32, cpu:0)
     """
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
-    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    at, axes, shape = _channels(x, axis)
     count = x.size // (x.shape[at] or 1) or 1
     moved = x - xp.mean(x, axis=axes, keepdims=True)
     factor = 1 / xp.sqrt(xp.mean(moved * moved, axis=axes, keepdims=True) + epsilon)

@@ -482,18 +482,16 @@ def _conv_numpy(
     return forward(x, w, windows, groups)
 
 
-def _input_numpy(
-    xp: Any, g: Any, w: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    windows = input_windows(g.shape, w.shape, size, strides, padding, dilation, groups=groups)
-    return input_gradient(g, w, windows, groups)
+def _gradient_numpy(find: Any, kernel: Any) -> Any:
+    """The NumPy kernel of one of the two gradients."""
 
+    def on_numpy(
+        xp: Any, a: Any, b: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+    ) -> Any:
+        windows = find(a.shape, b.shape, size, strides, padding, dilation, groups=groups)
+        return kernel(a, b, windows, groups)
 
-def _filter_numpy(
-    xp: Any, x: Any, g: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    windows = filter_windows(x.shape, g.shape, size, strides, padding, dilation, groups=groups)
-    return filter_gradient(x, g, windows, groups)
+    return on_numpy
 
 
 def _grouped(xp: Any, x: Any, groups: int) -> Any:
@@ -579,7 +577,7 @@ def conv(
     samples=input_samples,
     errors=input_errors,
     reference=input_reference,
-    overrides={"numpy": _input_numpy},
+    overrides={"numpy": _gradient_numpy(input_windows, input_gradient)},
 )
 def conv_input_gradient(
     xp: Any,
@@ -630,7 +628,7 @@ def conv_input_gradient(
     samples=filter_samples,
     errors=filter_errors,
     reference=filter_reference,
-    overrides={"numpy": _filter_numpy},
+    overrides={"numpy": _gradient_numpy(filter_windows, filter_gradient)},
 )
 def conv_filter_gradient(
     xp: Any,

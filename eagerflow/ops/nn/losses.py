@@ -55,8 +55,16 @@ def _dense_spec(
     return logits.like(_without(logits.shape, at))
 
 
-def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
-    return cross_entropy.dense(logits, labels, normalize_axis(axis, logits.ndim))
+def _on_numpy(kernel: Any, check: Any = None) -> Any:
+    """The NumPy kernel of a loss, or of the gradient of one."""
+
+    def on_numpy(xp: Any, logits: Any, labels: Any, *g: Any, axis: int) -> Any:
+        at = normalize_axis(axis, logits.ndim)
+        if check is not None:
+            check(np, labels, logits.shape[at])
+        return kernel(logits, labels, *g, at)
+
+    return on_numpy
 
 
 def _split(logits: TensorSpec, *more: TensorSpec, axis: int = -1) -> list[Split]:
@@ -132,7 +140,7 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     scalar=Rows(_dense_body, ("mn", "mn")),
     dtypes=FLOATS,
     infer=_dense_spec,
-    overrides={"numpy": _dense_numpy},
+    overrides={"numpy": _on_numpy(cross_entropy.dense)},
     vjp=(
         lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
             logits, labels, g, axis=axis
@@ -176,10 +184,6 @@ def _gradient_spec(loss: Any) -> Any:
     return infer
 
 
-def _dense_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    return cross_entropy.dense_gradient(logits, labels, g, normalize_axis(axis, logits.ndim))
-
-
 def _dense_gradient_rules(
     c: Any, _: Any, logits: Any, labels: Any, g: Any, axis: int
 ) -> tuple[Any, ...]:
@@ -205,7 +209,7 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     scalar=Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
     dtypes=FLOATS,
     infer=_gradient_spec(_dense_spec),
-    overrides={"numpy": _dense_gradient_numpy},
+    overrides={"numpy": _on_numpy(cross_entropy.dense_gradient)},
     vjp=in_float32(_dense_gradient_rules),
     saves="logits labels g",
     onnx=Missing("exported as Softmax, Mul and Sub"),
@@ -267,12 +271,6 @@ def _check_labels(xp: Any, labels: Any, classes: int) -> None:
         )
 
 
-def _sparse_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(np, labels, logits.shape[at])
-    return cross_entropy.sparse(logits, labels, at)
-
-
 def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
     for shape, axis in (
@@ -325,7 +323,7 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
     together=(0,),
     scalar=Rows(_sparse_body, ("mn", "m")),
     infer=_sparse_spec,
-    overrides={"numpy": _sparse_numpy},
+    overrides={"numpy": _on_numpy(cross_entropy.sparse, _check_labels)},
     vjp=(
         lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
             logits, labels, g, axis=axis
@@ -359,12 +357,6 @@ def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int
     return xp.reshape(total - chosen, labels.shape)
 
 
-def _sparse_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(np, labels, logits.shape[at])
-    return cross_entropy.sparse_gradient(logits, labels, g, at)
-
-
 def _sparse_gradient_rules(
     c: Any, _: Any, logits: Any, labels: Any, g: Any, axis: int
 ) -> tuple[Any, ...]:
@@ -379,7 +371,7 @@ def _sparse_gradient_rules(
     together=(0, 2),
     scalar=Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
     infer=_gradient_spec(_sparse_spec),
-    overrides={"numpy": _sparse_gradient_numpy},
+    overrides={"numpy": _on_numpy(cross_entropy.sparse_gradient, _check_labels)},
     vjp=in_float32(_sparse_gradient_rules),
     saves="logits labels g",
     onnx=Missing("exported as Softmax, OneHot, Sub and Mul"),
