@@ -65,21 +65,9 @@ __all__ = [
 Call = Callable[..., Any]
 ANY = STANDARD | FLOAT8
 _NEW_MEMORY = frozenset({"contraction", "creation", "random", "rows"})
-_REFLECTED = {
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-}
+_REFLECTED = frozenset(
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+)
 
 
 class Rows(NamedTuple):

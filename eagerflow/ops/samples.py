@@ -6,14 +6,14 @@ strided, reversed, transposed, broadcast (stride 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from eagerflow.op import Sample
 
-__all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "shaped", "values"]
+__all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "rows", "shaped", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -29,6 +29,27 @@ PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((1,), (5,)),
     ((2, 2, 2), (2, 1, 2)),
 )
+
+
+ROWS: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((4,), 0),
+    ((1,), -1),
+    ((2, 3), -1),
+    ((2, 3), 0),
+    ((0, 3), -1),
+    ((5, 1), 1),
+    ((2, 3, 4), 1),
+    ((2, 3, 4), -3),
+    ((70, 4), 1),
+)
+"""Shapes, and the axis along which rows lie that are not empty."""
+EMPTY_ROWS: tuple[tuple[tuple[int, ...], int], ...] = (((0,), 0), ((3, 0), 1))
+
+
+def rows(dtype: Any, *, empty: bool) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Shapes and axes of samples of a dtype; with many short rows where no gradient is checked."""
+    for shape, axis in (*ROWS, *(EMPTY_ROWS if empty else ())):
+        yield shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4), axis
 
 
 def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: float = 2) -> Any:

@@ -11,7 +11,6 @@ from tests.contract.cases import main_dtype, samples, shipped
 # Beside the body for regions, these have a kernel that is another algorithm, or NumPy's own.
 TWICE = {
     "adam_update": "several results, for which NumPy's steps are written one by one",
-    "angle": "of complex numbers, which regions do not have",
     "clip": "either bound may be left out",
     "log_softmax": "rows, in tiles of rows",
     "log_softmax_gradient": "rows, in tiles of rows",

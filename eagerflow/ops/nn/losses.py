@@ -18,7 +18,7 @@ from eagerflow.ops.elementwise.sigmoids import sigmoid
 from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import each, make, pairs
+from eagerflow.ops.samples import each, make, pairs, rows
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
@@ -91,16 +91,7 @@ def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
 
 def _dense_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((4,), 0),
-        ((1,), -1),
-        ((2, 3), -1),
-        ((2, 3), 0),
-        ((0, 3), -1),
-        ((2, 3, 2), 1),
-        ((3, 2, 2), -3),
-        ((5, 1), 1),
-    ):
+    for shape, axis in rows(dtype, empty=False):
         args = make(rng, dtype, shape), _probabilities(rng, dtype, shape, axis)
         found.append(Sample(args, {"axis": axis}))
     logits, labels = make(rng, dtype, (4, 6)), _probabilities(rng, dtype, (4, 6), 1)
@@ -273,20 +264,9 @@ def _check_labels(xp: Any, labels: Any, classes: int) -> None:
 
 def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((4,), 0),
-        ((1,), -1),
-        ((2, 3), -1),
-        ((2, 3), 0),
-        ((0, 3), 1),
-        ((2, 2, 3), -1),
-        ((2, 3, 2), 1),
-        ((5, 1), 1),
-        ((70, 4), 1),
-    ):
-        size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
-        labels = rng.integers(0, size[axis], _without(size, axis % len(size)))
-        found.append(Sample((make(rng, dtype, size), np.asarray(labels)), {"axis": axis}))
+    for shape, axis in rows(dtype, empty=False):
+        labels = np.asarray(rng.integers(0, shape[axis], _without(shape, axis % len(shape))))
+        found.append(Sample((make(rng, dtype, shape), labels), {"axis": axis}))
     logits = make(rng, dtype, (4, 6))
     found.append(Sample((logits[::2, ::-1], np.array([3, 3])), {}))
     found.append(Sample((logits, np.array([5, 0, 1, 5], np.int32)), {}))

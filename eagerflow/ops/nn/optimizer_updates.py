@@ -479,56 +479,54 @@ def adam_update(
 # Adam on many small parameters -------------------------------------------------------------------
 
 
-def _groups(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Parameter, gradient, mean and square of each; ShapeError where one of them is missing."""
+def _each(args: Any) -> list[tuple[Any, ...]]:
+    """What ``adam_update`` takes for each parameter; ShapeError where an array is missing."""
     names = _ADAM.arrays
-    size = len(names)
-    if not arrays or len(arrays) % size:
+    numbers, arrays = args[:2], args[2:]
+    if not arrays or len(arrays) % len(names):
         raise ShapeError(
             f"{len(arrays)} arrays came",
             argument="arrays",
             expected=f"{', '.join(names)} of each parameter",
         )
-    groups = [arrays[i : i + size] for i in range(0, len(arrays), size)]
-    for group in groups:
-        _check(group, names)
-    return groups
+    return [(*arrays[i : i + 4], *numbers) for i in range(0, len(arrays), 4)]
 
 
-def _joined_specs(rate: Any, step: Any, *arrays: Any, **options: Any) -> tuple[TensorSpec, ...]:
-    _check_rates(**options)
-    return tuple(p.like() for p, *_ in _groups(arrays) for _ in range(3))
+def _joined_specs(*specs: Any, **options: Any) -> tuple[TensorSpec, ...]:
+    return tuple(y for group in _each(specs) for y in adam_update.op.infer(*group, **options))
+
+
+def _joined_cost(*specs: Any, **options: Any) -> Cost:
+    flops, moved = zip(*(adam_update.op.cost(*group) for group in _each(specs)), strict=True)
+    return Cost(sum(flops), sum(moved))
 
 
 def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
-    groups = _groups(arrays)
+    groups = _each((learning_rate, step, *arrays))
+    for group in groups:
+        _check(group[:4], _ADAM.arrays)
     if learning_rate.ndim or step.ndim:
-        return _each_adam(xp, learning_rate, step, *arrays, **options)
-    joined = (np.concatenate(column, axis=None) for column in zip(*groups, strict=True))
-    columns = _ADAM.on_numpy(xp, *joined, learning_rate, step, **options)
+        return _by_group(xp, groups, **options)
+    *columns, _, _ = zip(*groups, strict=True)
+    joined = (np.concatenate(column, axis=None) for column in columns)
+    new = _ADAM.on_numpy(xp, *joined, learning_rate, step, **options)
     found, start = [], 0
     for p, *_ in groups:
         end = start + p.size
-        found += [column[start:end].reshape(p.shape) for column in columns]
+        found += [column[start:end].reshape(p.shape) for column in new]
         start = end
     return tuple(found)
 
 
-def _each_adam(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
-    groups = _fours((learning_rate, step, *arrays))
-    return tuple(x for group in groups for x in _ADAM.on_arrays(xp, *group, **options))
+def _by_group(xp: Any, groups: list[tuple[Any, ...]], **options: Any) -> tuple[Any, ...]:
+    return tuple(y for group in groups for y in _ADAM.on_arrays(xp, *group, **options))
 
 
 def _joined_batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     found: list[Any] = []
-    for values, own in zip(_fours(args), _fours(batched), strict=True):
+    for values, own in zip(_each(args), _each(batched), strict=True):
         found += adam_update.op.batch(values, own, size, **attributes)
     return tuple(found)
-
-
-def _fours(args: Any) -> list[tuple[Any, ...]]:
-    """What ``adam_update`` takes for each parameter."""
-    return [(*args[i : i + 4], *args[:2]) for i in range(2, len(args), 4)]
 
 
 def _joined_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -565,15 +563,13 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
     vjp=_NO_GRADIENT,
     batch=_joined_batch,
     split=Missing("the arrays have shapes of their own"),
-    cost=lambda rate, step, *arrays, **options: Cost(
-        _size_of(arrays) * 3, _size_of(arrays) * arrays[0].dtype.itemsize * 7 // 4
-    ),
+    cost=_joined_cost,
     onnx=Missing("training is not exported"),
     scalar=Missing("several results"),
     samples=_joined_samples,
     errors=_joined_errors,
     reference=lambda rate, step, *arrays, **options: tuple(
-        x for group in _fours((rate, step, *arrays)) for x in _adam_reference(*group, **options)
+        x for group in _each((rate, step, *arrays)) for x in _adam_reference(*group, **options)
     ),
     ulp=16,
 )
@@ -595,18 +591,11 @@ def adam_updates(
     Small ones are joined, since calls cost more than their arithmetic. Raises ShapeError where
     an array is missing, or shapes differ.
     """
-    _groups(arrays)
-    return _each_adam(
+    return _by_group(
         xp,
-        learning_rate,
-        step,
-        *arrays,
+        _each((learning_rate, step, *arrays)),
         beta_1=beta_1,
         beta_2=beta_2,
         epsilon=epsilon,
         weight_decay=weight_decay,
     )
-
-
-def _size_of(arrays: tuple[Any, ...]) -> Any:
-    return sum((product(x.shape) for x in arrays), 0)

@@ -23,7 +23,7 @@ from eagerflow.ops.reductions.accumulation import (
     part_of,
     wide_dtype,
 )
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import make, rows
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.spec import TensorSpec, normalize_axis
 
@@ -355,15 +355,7 @@ def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
 
 def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((5,), 0),
-        ((1,), -1),
-        ((0,), 0),
-        ((2, 3), 0),
-        ((2, 3), -1),
-        ((4, 40), 0),
-        ((2, 0, 3), 2),
-    ):
+    for shape, axis in (*rows(dtype, empty=True), ((4, 40), 0), ((2, 0, 3), 2)):
         a, b = (make(rng, dtype, shape, -1, 1) for _ in range(2))
         found += [
             Sample((a, b), {"axis": axis, "reverse": False}),

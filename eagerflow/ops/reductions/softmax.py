@@ -33,7 +33,7 @@ from eagerflow.ops.family import (
     split_others,
 )
 from eagerflow.ops.reductions.sums import along, sum
-from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.samples import make, reduced, rows
 from eagerflow.runtime import buffers
 from eagerflow.spec import TensorSpec, normalize_axis
 
@@ -70,20 +70,8 @@ def row_samples(count: int) -> Callable[..., list[Sample]]:
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         found = []
-        for shape, axis in (
-            ((4,), 0),
-            ((1,), -1),
-            ((0,), 0),
-            ((2, 3), -1),
-            ((2, 3), 0),
-            ((3, 0), 1),
-            ((0, 3), -1),
-            ((2, 3, 4), 1),
-            ((2, 3, 4), -3),
-            ((70, 4), 1),
-        ):
-            size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
-            arrays = tuple(make(rng, dtype, size) for _ in range(count))
+        for shape, axis in rows(dtype, empty=True):
+            arrays = tuple(make(rng, dtype, shape) for _ in range(count))
             found.append(Sample(arrays, {"axis": axis}))
         found.append(Sample(tuple(make(rng, dtype, (4, 6))[::2, ::-1] for _ in range(count))))
         found.append(Sample(tuple(make(rng, dtype, (4, 3)).T for _ in range(count))))
