@@ -42,7 +42,6 @@ from eagerflow.ops.nn.pooling import *
 from eagerflow.ops.nn.regularization import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
-from eagerflow.ops.reductions.differences import *
 from eagerflow.ops.reductions.norms import *
 from eagerflow.ops.reductions.softmax import *
 from eagerflow.ops.reductions.sorting import *

@@ -392,21 +392,18 @@ def _vecdot_spec(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> TensorSpec:
     return x1.like(shape[:at] + shape[len(shape) + at + 1 :])
 
 
-def _vecdot_rule(g: Any, x1: Any, x2: Any, axis: int) -> tuple[Any, int]:
-    """The gradient with the summed axis back as size 1, and that axis."""
-    at = _vecdot_axis(x1, x2, axis)
-    cut = g.ndim + 1 + at
-    return reshape(g, (*g.shape[:cut], 1, *g.shape[cut:])), at
+def _widened(g: Any, x1: Any, x2: Any, axis: int) -> Any:
+    """The gradient with the summed axis back as size 1."""
+    cut = g.ndim + 1 + _vecdot_axis(x1, x2, axis)
+    return reshape(g, (*g.shape[:cut], 1, *g.shape[cut:]))
 
 
 def _vecdot_vjp1(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
-    wide, _ = _vecdot_rule(g, x1, x2, axis)
-    return unbroadcast(multiply(conjugate(wide), x2), x1.shape)
+    return unbroadcast(multiply(conjugate(_widened(g, x1, x2, axis)), x2), x1.shape)
 
 
 def _vecdot_vjp2(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
-    wide, _ = _vecdot_rule(g, x1, x2, axis)
-    return unbroadcast(multiply(wide, x1), x2.shape)
+    return unbroadcast(multiply(_widened(g, x1, x2, axis), x1), x2.shape)
 
 
 def _vecdot_batch(call: Any, args: Any, batched: Any, size: Any, axis: int) -> Any:

@@ -129,7 +129,7 @@ def _row_op(
         "errors": row_errors(count),
     } | facts
     if count == 1:
-        own |= numpy_kernel(lambda x, axis=-1: fill_rows(step, body, axis, x))
+        own["direct"] = numpy_kernel(lambda x, axis=-1: fill_rows(step, body, axis, x))["direct"]
     return define("rows", **own)
 
 

@@ -31,18 +31,6 @@ def _backwards(at: int) -> tuple[slice, ...]:
     return (*(slice(None),) * at, slice(None, None, -1))
 
 
-def _sort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    at = normalize_axis(axis, x.ndim)
-    if xp is not np:
-        return xp.sort(x, axis=at, descending=descending, stable=stable)
-    kind: Any = "stable" if stable and _distinguishable(x) else None
-    if not descending:
-        return np.sort(x, at, kind)
-    # Backwards before and after: equal elements keep their order.
-    flip = _backwards(at)
-    return np.sort(x[flip], at, kind)[flip]
-
-
 def _distinguishable(x: Any) -> bool:
     """Whether some elements are equal and not the same, which takes the slower sort."""
     return x.dtype.kind == "f" and bool(np.any(np.signbit(x) & (x == 0)))
@@ -152,7 +140,15 @@ def sort(
     >>> ef.sort(ef.tensor([3.0, 1.0, 2.0]), descending=True)
     Tensor([3., 2., 1.], float32, cpu:0)
     """
-    return _sort_kernel(xp, x, axis, descending, stable)
+    at = normalize_axis(axis, x.ndim)
+    if xp is not np:
+        return xp.sort(x, axis=at, descending=descending, stable=stable)
+    kind: Any = "stable" if stable and _distinguishable(x) else None
+    if not descending:
+        return np.sort(x, at, kind)
+    # Backwards before and after: equal elements keep their order.
+    flip = _backwards(at)
+    return np.sort(x[flip], at, kind)[flip]
 
 
 @define(
