@@ -13,11 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.op import Split
 from eagerflow.runtime.threads import run, scratch
-from eagerflow.spec import TensorSpec, normalize_axis
 
-__all__ = ["add_up", "along_rows", "each_tile", "maximum_of", "scratch", "split_rows"]
+__all__ = ["add_up", "along_rows", "each_tile", "maximum_of", "scratch"]
 
 TILE = 1 << 15  # elements; smaller ones hand the interpreter's lock over too often
 PARALLEL = 1 << 17  # elements from which waking another thread pays
@@ -122,10 +120,3 @@ def _in_turned_tiles(
             whole[s] = result.T
 
     each_tile(rows, length, one)
-
-
-def split_rows(*specs: Any, axis: int = -1, **attributes: Any) -> list[Split]:
-    """Work along one axis of arguments of one shape: it can be cut along every other one."""
-    x: TensorSpec = specs[0]
-    at = normalize_axis(axis, x.ndim)
-    return [Split((i,) * len(specs), i) for i in range(x.ndim) if i != at]

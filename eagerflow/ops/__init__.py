@@ -30,7 +30,6 @@ from eagerflow.ops.linear_algebra.contraction import *
 from eagerflow.ops.linear_algebra.decompositions import *
 from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
-from eagerflow.ops.linear_algebra.singular_values import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
 from eagerflow.ops.nn.attention import *
@@ -43,7 +42,6 @@ from eagerflow.ops.nn.pooling import *
 from eagerflow.ops.nn.regularization import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
-from eagerflow.ops.reductions.differences import *
 from eagerflow.ops.reductions.norms import *
 from eagerflow.ops.reductions.softmax import *
 from eagerflow.ops.reductions.sorting import *

@@ -1,6 +1,6 @@
 """Families: decorators that make a function an op and supply the facts that its kind shares.
 
-    @elementwise(ufunc="sin", partials=(lambda y, x: cos(x),), saves="x", ...)
+    @ufunc(partials=(lambda y, x: cos(x),), saves="x", ...)
     def sin(xp, x, /):
         \"\"\"Sine of each element, in radians. ...\"\"\"
         return xp.sin(x)
@@ -12,7 +12,10 @@ none. Rules use public ops and Tensor methods, so they work on whatever flows th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.codegen.numpy.pointwise import direct, on_numpy
@@ -33,16 +36,18 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
-from eagerflow.spec import TensorSpec, broadcast, normalize_axes
+from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
+    "ANY",
     "BOOL",
     "FLOAT8",
     "FLOATS",
     "INEXACT",
     "NUMERIC",
     "STANDARD",
+    "Batch",
     "Cost",
     "ErrorSample",
     "Missing",
@@ -54,26 +59,16 @@ __all__ = [
     "elementwise",
     "pointwise",
     "reduction",
+    "ufunc",
 ]
 
 Call = Callable[..., Any]
+ANY = STANDARD | FLOAT8
 _NEW_MEMORY = frozenset({"contraction", "creation", "random", "rows"})
 _IN_ORDER = frozenset({"creation", "elementwise", "random", "reduction"})
-_REFLECTED = {
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-}
+_REFLECTED = frozenset(
+    "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+)
 
 
 class Rows(NamedTuple):
@@ -92,11 +87,14 @@ class Rows(NamedTuple):
     columns: bool = False
 
 
+class Batch(NamedTuple):
+    """The fact ``batch`` where the rule calls the op: ``rule(call, args, batched, size, ...)``."""
+
+    rule: Call
+
+
 def define(
-    family: str,
-    facts: dict[str, Any],
-    operator: str | None = None,
-    method: bool | str = False,
+    family: str, *, operator: str | None = None, method: bool | str = False, **facts: Any
 ) -> Callable[[Call], Call]:
     """The decorator that registers an op with these facts, binds it, and attaches it to Tensor."""
 
@@ -111,12 +109,15 @@ def define(
         own.setdefault("split", Missing("the whole input is needed"))
         own.setdefault("partials", Missing("see vjp"))
         own.setdefault("vjp", Missing("see partials"))
-        own.setdefault("jvp", "vjp")
+        constant = isinstance(own["vjp"], Missing) and isinstance(own["partials"], Missing)
+        own.setdefault("jvp", own["vjp"] if constant else "vjp")
         own.setdefault("aliases", family not in _NEW_MEMORY)
         own.setdefault("keeps_order", family in _IN_ORDER or own.get("views") == "all")
         own.setdefault("threaded", family in ("contraction", "custom"))
         op = register(kernel, own)
         call = bind(op)
+        if isinstance(batch := own.get("batch"), Batch):
+            op.batch = partial(batch.rule, call)
         if operator:
             _attach_operator(op, operator)
         if method:
@@ -161,19 +162,19 @@ def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
     return Cost(max(known, default=1) * flops, total + max(known, default=1) * 4)
 
 
-def refused_objects(rng: Any) -> list[ErrorSample]:
-    """What no op takes as its first argument."""
+def refused_objects(rng: Any, *rest: Any, **attributes: Any) -> list[ErrorSample]:
+    """What no op takes as its first argument, beside further arguments."""
     return [
-        ErrorSample(("a string",), {}, DTypeError, "str"),
-        ErrorSample((object(),), {}, DTypeError, "object"),
-        ErrorSample(([[1.0, 2.0], [3.0]],), {}, ShapeError, "ragged"),
+        ErrorSample(("a string", *rest), attributes, DTypeError, "str"),
+        ErrorSample((object(), *rest), attributes, DTypeError, "object"),
+        ErrorSample(([[1.0, 2.0], [3.0]], *rest), attributes, ShapeError, "ragged"),
     ]
 
 
 def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
     def errors(rng: Any) -> list[ErrorSample]:
         rest = (rng.standard_normal((2, 3)),) * (op_arity - 1)
-        found = [e._replace(args=e.args + rest) for e in refused_objects(rng)]
+        found = refused_objects(rng, *rest)
         if op_arity > 1:
             wrong = (rng.standard_normal((4,)), *rest)
             found.append(ErrorSample(wrong, {}, ShapeError, "broadcast"))
@@ -226,6 +227,43 @@ def result_dtype(rule: Any, dtype: Any) -> Any:
     return rule(dtype) if callable(rule) else as_dtype(rule)
 
 
+# Batches and cuts ---------------------------------------------------------------------------------
+
+
+def batch_first(args: Any, batched: Any, size: Any) -> list[Any]:
+    """All arguments with the batch axis in front; those left out stay None."""
+    return [
+        x if own or x is None else x.broadcast_to((size, *x.shape))
+        for x, own in zip(args, batched, strict=True)
+    ]
+
+
+def _along_axis(call: Call, args: Any, batched: Any, size: Any, *, axis: int, **more: Any) -> Any:
+    whole = batch_first(args, batched, size)
+    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1, **more)
+
+
+batch_along_axis = Batch(_along_axis)
+"""Of ops along ``axis`` of the first argument."""
+
+stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **attributes))
+"""Of ops on each element or each matrix of one argument, to which the batch is one more axis."""
+
+
+def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
+    """Along every axis but those that ``axis`` names; all arguments have the same ones."""
+    axes = normalize_axes(axis, x.ndim)
+    return [Split((i,) * (1 + len(more)), i) for i in range(x.ndim) if i not in axes]
+
+
+def numpy_kernel(function: Call) -> dict[str, Any]:
+    """The facts of an op whose kernel on NumPy's arrays is ``function(x, **attributes)``."""
+    return {
+        "direct": lambda xp: function if xp is np else None,
+        "overrides": {"numpy": lambda xp, x, **attributes: function(x, **attributes)},
+    }
+
+
 # Element-wise ------------------------------------------------------------------------------------
 
 
@@ -255,22 +293,32 @@ def elementwise(
         name = facts.get("name") or kernel.__name__.strip("_")
         code = kernel.__code__
         has_attributes = code.co_argcount + code.co_kwonlyargcount > code.co_posonlyargcount
-        own = {
+        own: dict[str, Any] = {
             "partials": partials,
             "dtypes": dtypes,
             "infer": infer,
             "jvp": Missing("no gradient") if isinstance(partials, Missing) else "partials",
             "scalar": _scalar_rule(name, scalar),
             "split": split_elementwise,
-            "batch": lambda *args, **more: batch_elementwise(bound[0], *args, **more),
+            "batch": Batch(batch_elementwise),
             "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
         } | facts
-        bound.append(define("elementwise", own, operator, method)(kernel))
-        return bound[0]
+        return define("elementwise", operator=operator, method=method, **own)(kernel)
 
-    bound: list[Call] = []  # the batching rule calls the op that is being defined
+    return decorate
+
+
+def ufunc(**facts: Any) -> Callable[[Call], Call]:
+    """An element-wise op that is the library's function of the same name, which is called directly.
+
+    The body serves libraries that lack it.
+    """
+
+    def decorate(kernel: Call) -> Call:
+        return elementwise(ufunc=kernel.__name__, **facts)(kernel)
+
     return decorate
 
 
@@ -397,18 +445,16 @@ def reduction(
         ]
 
     def decorate(kernel: Call) -> Call:
-        own = {
+        own: dict[str, Any] = {
             "dtypes": dtypes,
             "infer": infer,
             "split": split,
-            "batch": lambda *args, **more: batch(bound[0], *args, **more),
+            "batch": Batch(batch),
             "errors": errors,
             "trusted": empty,
         } | facts
-        bound.append(define("reduction", own, None, method)(kernel))
-        return bound[0]
+        return define("reduction", method=method, **own)(kernel)
 
-    bound: list[Call] = []  # the batching rule calls the op that is being defined
     return decorate
 
 

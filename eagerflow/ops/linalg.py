@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from eagerflow.ops.linear_algebra.contraction import matmul, outer, tensordot, vecdot
-from eagerflow.ops.linear_algebra.decompositions import cholesky, eigh, eigvalsh, qr
+from eagerflow.ops.linear_algebra.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from eagerflow.ops.linear_algebra.matrices import cross, matrix_power, matrix_rank, trace
-from eagerflow.ops.linear_algebra.singular_values import svd, svdvals
 from eagerflow.ops.linear_algebra.systems import det, inv, pinv, slogdet, solve
 from eagerflow.ops.other_names import members
 from eagerflow.ops.reductions.norms import matrix_norm, norm, vector_norm

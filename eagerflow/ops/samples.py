@@ -6,14 +6,14 @@ strided, reversed, transposed, broadcast (stride 0).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from eagerflow.op import Sample
 
-__all__ = ["arrays", "each", "integers", "make", "pairs", "reals", "reduced", "values"]
+__all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "rows", "shaped", "values"]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -31,6 +31,27 @@ PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
+ROWS: tuple[tuple[tuple[int, ...], int], ...] = (
+    ((4,), 0),
+    ((1,), -1),
+    ((2, 3), -1),
+    ((2, 3), 0),
+    ((0, 3), -1),
+    ((5, 1), 1),
+    ((2, 3, 4), 1),
+    ((2, 3, 4), -3),
+    ((70, 4), 1),
+)
+"""Shapes, and the axis along which rows lie that are not empty."""
+EMPTY_ROWS: tuple[tuple[tuple[int, ...], int], ...] = (((0,), 0), ((3, 0), 1))
+
+
+def rows(dtype: Any, *, empty: bool) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Shapes and axes of samples of a dtype; with many short rows where no gradient is checked."""
+    for shape, axis in (*ROWS, *(EMPTY_ROWS if empty else ())):
+        yield shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4), axis
+
+
 def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: float = 2) -> Any:
     """An array of values between ``low`` and ``high``, complex in a square around them."""
     dtype = np.dtype(dtype)
@@ -43,6 +64,14 @@ def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: floa
     if dtype.kind == "c":
         values = values + 1j * rng.uniform(low, high, shape)
     return np.asarray(values).astype(dtype)
+
+
+def distinct(rng: Any, dtype: Any, shape: Sequence[int]) -> Any:
+    """Values of which no two floats are close: difference quotients see where two cross."""
+    if dtype.kind in "bui":
+        return make(rng, dtype, shape)
+    size = int(np.prod(shape))
+    return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
 def values(rng: Any, dtype: Any, low: float = -2, high: float = 2) -> list[Any]:
@@ -59,11 +88,6 @@ def reals(low: float = -2, high: float = 2, **attributes: Any) -> Samples:
     return lambda rng, dtype: [
         Sample((x,), dict(attributes)) for x in values(rng, dtype, low, high)
     ]
-
-
-def integers(low: int = 0, high: int = 10) -> Samples:
-    """Samples of a function of one array of small integers."""
-    return reals(low, high)
 
 
 def pairs(
@@ -103,11 +127,23 @@ def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: 
     return samples
 
 
-def arrays(*shapes: Sequence[int], low: float = -2, high: float = 2, **attributes: Any) -> Samples:
-    """One sample with arrays of these shapes."""
-    return lambda rng, dtype: [
-        Sample(tuple(make(rng, dtype, shape, low, high) for shape in shapes), dict(attributes))
-    ]
+def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
+    """Samples of one array: each row is a shape, and values of the attributes ``names``.
+
+    ``turned`` are the attributes for an array of shape (3, 4) whose memory has gaps and another
+    order, ``repeated`` those for one of shape (2, 6) that is a row broadcast.
+    """
+
+    def samples(rng: Any, dtype: Any) -> list[Sample]:
+        found = [
+            Sample((make(rng, dtype, shape),), dict(zip(names.split(), given, strict=True)))
+            for shape, *given in rows
+        ]
+        base = make(rng, dtype, (4, 6))
+        wide = np.broadcast_to(base[0], (2, 6))
+        return [*found, Sample((base.T[::2],), dict(turned)), Sample((wide,), dict(repeated))]
+
+    return samples
 
 
 def each(function: Callable[..., Any]) -> Callable[..., Any]:

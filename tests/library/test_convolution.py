@@ -17,7 +17,7 @@ from eagerflow.library import (
     winograd_programs,
 )
 from eagerflow.library.windows import window_of
-from eagerflow.ops.nn.convolution_shapes import conv_windows
+from eagerflow.ops.nn.convolution import conv_windows
 from eagerflow.runtime import threads
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")

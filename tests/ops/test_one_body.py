@@ -10,13 +10,12 @@ from tests.contract.cases import main_dtype, samples, shipped
 
 # Beside the body for regions, these have a kernel that is another algorithm, or NumPy's own.
 TWICE = {
-    "adam_update": "writes over its arguments, several of them",
-    "angle": "of complex numbers, which regions do not have",
+    "adam_update": "several results, for which NumPy's steps are written one by one",
     "clip": "either bound may be left out",
     "log_softmax": "rows, in tiles of rows",
     "log_softmax_gradient": "rows, in tiles of rows",
     "logaddexp": "NumPy has it in one step",
-    "momentum_update": "writes over its arguments, several of them",
+    "momentum_update": "several results, for which NumPy's steps are written one by one",
     "multiply_no_nan": "NumPy's way looks for NaN first, which is hardly ever there",
     "positive": "the argument itself",
     "softmax": "rows, in tiles of rows",

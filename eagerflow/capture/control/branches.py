@@ -194,32 +194,30 @@ def _cond_reference(pred: Any, *operands: Any, true_graph: Graph, false_graph: G
 
 @define(
     "control",
-    {
-        "name": "cond",
-        "on_tensors": True,
-        "outputs": 0,  # as many as the branches give
-        "dtypes": (BOOL, ANY),
-        "together": (1,),
-        "saves": "pred operands",
-        "infer": _cond_spec,
-        "vjp": lambda g, y, pred, *operands, true_graph, false_graph: _vjp(
-            _cond_again, g, (false_graph, true_graph), pred, operands
-        ),
-        "jvp": lambda tangents, y, pred, *operands, true_graph, false_graph: _jvp(
-            _cond_again, tangents, (false_graph, true_graph), pred, operands
-        ),
-        "batch": lambda args, flags, size, **graphs: joined(
-            _cond_batch(args, flags, size, **graphs), size
-        ),
-        "cost": lambda pred, *operands, true_graph, false_graph: _cost(
-            (true_graph, false_graph), operands
-        ),
-        "split": Missing("a branch needs its whole operands"),
-        "onnx": Missing("exported as If with the graphs of its branches"),
-        "samples": branch_samples("cond"),
-        "errors": branch_errors("cond"),
-        "reference": _cond_reference,
-    },
+    name="cond",
+    on_tensors=True,
+    outputs=0,  # as many as the branches give
+    dtypes=(BOOL, ANY),
+    together=(1,),
+    saves="pred operands",
+    infer=_cond_spec,
+    vjp=lambda g, y, pred, *operands, true_graph, false_graph: _vjp(
+        _cond_again, g, (false_graph, true_graph), pred, operands
+    ),
+    jvp=lambda tangents, y, pred, *operands, true_graph, false_graph: _jvp(
+        _cond_again, tangents, (false_graph, true_graph), pred, operands
+    ),
+    batch=lambda args, flags, size, **graphs: joined(
+        _cond_batch(args, flags, size, **graphs), size
+    ),
+    cost=lambda pred, *operands, true_graph, false_graph: _cost(
+        (true_graph, false_graph), operands
+    ),
+    split=Missing("a branch needs its whole operands"),
+    onnx=Missing("exported as If with the graphs of its branches"),
+    samples=branch_samples("cond"),
+    errors=branch_errors("cond"),
+    reference=_cond_reference,
 )
 def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph: Graph) -> Any:
     """The results of one of two graphs.
@@ -260,32 +258,28 @@ def _switch_batch(args: Any, flags: Any, size: Any, branches: Graphs) -> Any:
 
 @define(
     "control",
-    {
-        "name": "switch",
-        "on_tensors": True,
-        "outputs": 0,  # as many as the branches give
-        "dtypes": (INTEGERS, ANY),
-        "together": (1,),
-        "saves": "index operands",
-        "infer": _switch_spec,
-        "vjp": lambda g, y, index, *operands, branches: _vjp(
-            _switch_again, g, branches, index, operands
-        ),
-        "jvp": lambda tangents, y, index, *operands, branches: _jvp(
-            _switch_again, tangents, branches, index, operands
-        ),
-        "batch": lambda args, flags, size, branches: joined(
-            _switch_batch(args, flags, size, branches), size
-        ),
-        "cost": lambda index, *operands, branches: _cost(branches, operands),
-        "split": Missing("a branch needs its whole operands"),
-        "onnx": Missing("exported as nested If"),
-        "samples": branch_samples("switch"),
-        "errors": branch_errors("switch"),
-        "reference": lambda index, *operands, branches: tuple(
-            reference_run(branches[int(np.clip(int(index), 0, len(branches) - 1))], operands)
-        ),
-    },
+    name="switch",
+    on_tensors=True,
+    outputs=0,  # as many as the branches give
+    dtypes=(INTEGERS, ANY),
+    together=(1,),
+    saves="index operands",
+    infer=_switch_spec,
+    vjp=lambda g, y, index, *operands, branches: _vjp(_switch_again, g, branches, index, operands),
+    jvp=lambda tangents, y, index, *operands, branches: _jvp(
+        _switch_again, tangents, branches, index, operands
+    ),
+    batch=lambda args, flags, size, branches: joined(
+        _switch_batch(args, flags, size, branches), size
+    ),
+    cost=lambda index, *operands, branches: _cost(branches, operands),
+    split=Missing("a branch needs its whole operands"),
+    onnx=Missing("exported as nested If"),
+    samples=branch_samples("switch"),
+    errors=branch_errors("switch"),
+    reference=lambda index, *operands, branches: tuple(
+        reference_run(branches[int(np.clip(int(index), 0, len(branches) - 1))], operands)
+    ),
 )
 def _switch(xp: Any, index: Any, /, *operands: Any, branches: Graphs) -> Any:
     """The results of one of several graphs.

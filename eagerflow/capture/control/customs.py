@@ -269,26 +269,22 @@ def _errors(rng: Any) -> list[ErrorSample]:
 
 @define(
     "control",
-    {
-        "name": "custom_gradient",
-        "on_tensors": True,
-        "outputs": 0,  # as many as the function gives
-        "dtypes": ANY,
-        "saves": "operands",
-        "infer": _spec,
-        "vjp": _vjp,
-        "batch": lambda args, flags, size, **facts: joined(
-            _batch(args, flags, size, **facts), size
-        ),
-        "cost": lambda *operands, **facts: Cost(0, 0),
-        "split": Missing("its gradient may need whole operands"),
-        "onnx": Missing("exported as what it stands behind"),
-        "samples": _samples,
-        "errors": _errors,
-        "reference": lambda *operands, arguments, results, **facts: tuple(
-            operands[arguments : arguments + results]
-        ),
-    },
+    name="custom_gradient",
+    on_tensors=True,
+    outputs=0,  # as many as the function gives
+    dtypes=ANY,
+    saves="operands",
+    infer=_spec,
+    vjp=_vjp,
+    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    cost=lambda *operands, **facts: Cost(0, 0),
+    split=Missing("its gradient may need whole operands"),
+    onnx=Missing("exported as what it stands behind"),
+    samples=_samples,
+    errors=_errors,
+    reference=lambda *operands, arguments, results, **facts: tuple(
+        operands[arguments : arguments + results]
+    ),
 )
 def _custom_gradient(
     xp: Any,

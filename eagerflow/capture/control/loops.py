@@ -274,25 +274,21 @@ def _reference(
 
 @define(
     "control",
-    {
-        "name": "while_loop",
-        "on_tensors": True,
-        "outputs": 0,  # as many as the state has
-        "dtypes": ANY,
-        "saves": "operands",
-        "infer": _spec,
-        "vjp": _vjp,
-        "jvp": _jvp,
-        "batch": lambda args, flags, size, **facts: joined(
-            _batch(args, flags, size, **facts), size
-        ),
-        "cost": _cost,
-        "split": Missing("each iteration needs the one before"),
-        "onnx": Missing("exported as Loop with the graphs of its condition and body"),
-        "samples": while_samples,
-        "errors": while_errors,
-        "reference": _reference,
-    },
+    name="while_loop",
+    on_tensors=True,
+    outputs=0,  # as many as the state has
+    dtypes=ANY,
+    saves="operands",
+    infer=_spec,
+    vjp=_vjp,
+    jvp=_jvp,
+    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    cost=_cost,
+    split=Missing("each iteration needs the one before"),
+    onnx=Missing("exported as Loop with the graphs of its condition and body"),
+    samples=while_samples,
+    errors=while_errors,
+    reference=_reference,
 )
 def _while_loop(
     xp: Any,

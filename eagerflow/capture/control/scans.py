@@ -378,25 +378,21 @@ def _reference(
 
 @define(
     "control",
-    {
-        "name": "scan",
-        "on_tensors": True,
-        "outputs": 0,  # as many as the body gives
-        "dtypes": ANY,
-        "saves": "operands y",
-        "infer": _spec,
-        "vjp": scan_vjp,
-        "jvp": _jvp,
-        "batch": lambda args, flags, size, **facts: joined(
-            _batch(args, flags, size, **facts), size
-        ),
-        "cost": _cost,
-        "split": Missing("each step needs the one before"),
-        "onnx": Missing("exported as Scan with the graph of its body"),
-        "samples": scan_samples,
-        "errors": scan_errors,
-        "reference": _reference,
-    },
+    name="scan",
+    on_tensors=True,
+    outputs=0,  # as many as the body gives
+    dtypes=ANY,
+    saves="operands y",
+    infer=_spec,
+    vjp=scan_vjp,
+    jvp=_jvp,
+    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    cost=_cost,
+    split=Missing("each step needs the one before"),
+    onnx=Missing("exported as Scan with the graph of its body"),
+    samples=scan_samples,
+    errors=scan_errors,
+    reference=_reference,
 )
 def _scan(
     xp: Any,

@@ -52,21 +52,17 @@ def _errors(name: str, **more: str) -> Any:
 
 @define(
     "communication",
-    {
-        "dtypes": ANY,
-        "infer": _kept_spec,
-        "vjp": (lambda g, y, x, target: g,),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, target: send(args[0], target=target),
-        "split": _along_all,
-        "cost": _moved,
-        "onnx": Onnx("Identity"),
-        "samples": lambda rng, dtype: [
-            Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)
-        ],
-        "errors": _errors("target"),
-        "reference": lambda x, target: np.array(x),
-    },
+    dtypes=ANY,
+    infer=_kept_spec,
+    vjp=(lambda g, y, x, target: g,),
+    jvp="linear",
+    batch=lambda args, batched, size, target: send(args[0], target=target),
+    split=_along_all,
+    cost=_moved,
+    onnx=Onnx("Identity"),
+    samples=lambda rng, dtype: [Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)],
+    errors=_errors("target"),
+    reference=lambda x, target: np.array(x),
 )
 def send(xp: Any, x: Any, /, *, target: str) -> Any:
     """The same values where they are, to be received on another device.
@@ -82,21 +78,19 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
 
 @define(
     "communication",
-    {
-        "dtypes": ANY,
-        "infer": _moved_spec,
-        "vjp": (lambda g, y, x, source, device: to_device(g, str(x.device)),),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, **both: recv(args[0], **both),
-        "split": _along_all,
-        "cost": _moved,
-        "onnx": Onnx("Identity"),
-        "samples": lambda rng, dtype: [
-            Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
-        ],
-        "errors": _errors("device", source="cpu:0"),
-        "reference": lambda x, source, device: np.array(x),
-    },
+    dtypes=ANY,
+    infer=_moved_spec,
+    vjp=(lambda g, y, x, source, device: to_device(g, str(x.device)),),
+    jvp="linear",
+    batch=lambda args, batched, size, **both: recv(args[0], **both),
+    split=_along_all,
+    cost=_moved,
+    onnx=Onnx("Identity"),
+    samples=lambda rng, dtype: [
+        Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
+    ],
+    errors=_errors("device", source="cpu:0"),
+    reference=lambda x, source, device: np.array(x),
 )
 def recv(xp: Any, x: Any, /, *, source: str, device: str) -> Any:
     """The values that another device has sent.

@@ -7,21 +7,15 @@ from typing import Any
 import numpy as np
 
 from eagerflow.devices import as_device
-from eagerflow.dtypes import COMPLEX, STANDARD, as_dtype, is_complex, is_inexact
+from eagerflow.dtypes import COMPLEX, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
 __all__ = ["astype", "stop_gradient", "to_device"]
-
-ANY = STANDARD | FLOAT8
-
-
-def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
-    return [Split((i,), i) for i in range(x.ndim)]
 
 
 def _cast_spec(x: TensorSpec, dtype: Any) -> TensorSpec:
@@ -46,30 +40,28 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _cast_spec,
-        "vjp": (_cast_back,),
-        "jvp": lambda tangents, y, x, dtype: (
-            astype(tangents[0], dtype) if is_inexact(as_dtype(dtype)) else None
-        ),
-        "batch": lambda args, batched, size, dtype: astype(args[0], dtype),
-        "split": _along_all,
-        "onnx": Onnx("Cast", {"dtype": "to"}),
-        "samples": lambda rng, dtype: [
-            Sample((x,), {"dtype": to})
-            for x in values(rng, dtype)[:5]
-            for to in ("complex128", dtype, *(() if is_complex(dtype) else ("float64", "int32")))
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
-            ErrorSample((np.ones(2) * 1j,), {"dtype": "float32"}, DTypeError, "imaginary"),
-        ],
-        "reference": lambda x, dtype: np.array(
-            [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
-        ).reshape(x.shape),
-    },
+    dtypes=ANY,
+    infer=_cast_spec,
+    vjp=(_cast_back,),
+    jvp=lambda tangents, y, x, dtype: (
+        astype(tangents[0], dtype) if is_inexact(as_dtype(dtype)) else None
+    ),
+    batch=stacked,
+    split=split_elementwise,
+    onnx=Onnx("Cast", {"dtype": "to"}),
+    samples=lambda rng, dtype: [
+        Sample((x,), {"dtype": to})
+        for x in values(rng, dtype)[:5]
+        for to in ("complex128", dtype, *(() if is_complex(dtype) else ("float64", "int32")))
+    ],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+        ErrorSample((np.ones(2) * 1j,), {"dtype": "float32"}, DTypeError, "imaginary"),
+    ],
+    reference=lambda x, dtype: np.array(
+        [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
+    ).reshape(x.shape),
 )
 def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
     """The values in another dtype; a tensor that has it already is shared.
@@ -85,18 +77,15 @@ def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
 
 @define(
     "shape",
-    {
-        "views": "all",
-        "dtypes": ANY,
-        "infer": lambda x: x,
-        "vjp": Missing("stop_gradient is there to end it"),
-        "jvp": Missing("stop_gradient is there to end it"),
-        "batch": lambda args, batched, size: stop_gradient(args[0]),
-        "split": _along_all,
-        "onnx": Onnx("Identity"),
-        "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
-        "reference": lambda x: np.array(x),
-    },
+    views="all",
+    dtypes=ANY,
+    infer=lambda x: x,
+    vjp=Missing("stop_gradient is there to end it"),
+    batch=stacked,
+    split=split_elementwise,
+    onnx=Onnx("Identity"),
+    samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+    reference=lambda x: np.array(x),
 )
 def stop_gradient(xp: Any, x: Any, /) -> Any:
     """The same values, through which no gradient passes.
@@ -116,25 +105,21 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
 
 @define(
     "control",
-    {
-        "views": "some",
-        "dtypes": ANY,
-        "infer": _move_spec,
-        "vjp": (lambda g, y, x, device: to_device(g, str(x.device)),),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, device: to_device(args[0], device),
-        "split": _along_all,
-        "onnx": Onnx("Identity"),
-        "samples": lambda rng, dtype: [
-            Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
-            ErrorSample((np.ones(2),), {"device": "cpu:99"}, DeviceError, "no device 'cpu:99'"),
-        ],
-        "reference": lambda x, device: np.array(x),
-    },
+    views="some",
+    dtypes=ANY,
+    infer=_move_spec,
+    vjp=(lambda g, y, x, device: to_device(g, str(x.device)),),
+    jvp="linear",
+    batch=stacked,
+    split=split_elementwise,
+    onnx=Onnx("Identity"),
+    samples=lambda rng, dtype: [Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
+        ErrorSample((np.ones(2),), {"device": "cpu:99"}, DeviceError, "no device 'cpu:99'"),
+    ],
+    reference=lambda x, device: np.array(x),
     method="to",
 )
 def to_device(xp: Any, x: Any, /, device: str) -> Any:

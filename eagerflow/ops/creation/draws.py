@@ -22,7 +22,7 @@ from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.spec import TensorSpec, as_shape
 
 __all__ = [
@@ -116,7 +116,7 @@ def _errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
     state = np.array([1, 2, 3], np.uint64)
     given = {"shape": (2,)} | attributes
     return [
-        *(e._replace(attributes=given) for e in refused_objects(rng)),
+        *refused_objects(rng, **given),
         ErrorSample((state,), given | {"shape": (2, -1)}, ShapeError, "negative"),
         ErrorSample((state[:2],), given, ShapeError, "3 words"),
         ErrorSample((state.astype(np.float32),), given, DTypeError, "is not taken"),
@@ -146,41 +146,29 @@ def _each_state(fill: Callable[..., list[Any]]) -> Callable[..., Any]:
     return reference
 
 
-def _cost(state: TensorSpec, shape: Any, *rest: Any, **attributes: Any) -> Cost:
-    size = product(_shape_of(state, shape))
-    return Cost(size * 40, size * 8)  # ten rounds for each 32 bits
-
-
 def _random(**facts: Any) -> Callable[[Any], Any]:
     """An op of the random family: ``(xp, state, /, shape, ...)``."""
+    own: dict[str, Any] = {
+        "dtypes": _UINT64,
+        "vjp": _NO_GRADIENT,
+        "batch": Batch(_batched),
+        "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
+        "cost": _cost,
+        "onnx": Missing("ONNX defines no bits for its random operators"),
+        "samples": _float_samples,
+        "errors": _float_errors,
+        "infer": _float_spec,
+    } | facts
+    return define("random", **own)
 
-    def batch(args: Any, batched: Any, size: int, shape: Any, **attributes: Any) -> Any:
-        if not batched[0]:
-            shape = (size, *as_shape(shape))
-        return call(args[0], shape, **attributes)
 
-    call: Any = None
+def _batched(call: Any, args: Any, batched: Any, size: int, shape: Any, **attributes: Any) -> Any:
+    return call(args[0], shape if batched[0] else (size, *as_shape(shape)), **attributes)
 
-    def decorate(kernel: Any) -> Any:
-        nonlocal call
-        own = {
-            "dtypes": _UINT64,
-            "vjp": _NO_GRADIENT,
-            "jvp": _NO_GRADIENT,
-            "batch": batch,
-            "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
-            "cost": lambda state, shape, **_: Cost(
-                product(as_shape(shape)) * 40, product(as_shape(shape)) * 8
-            ),
-            "onnx": Missing("ONNX defines no bits for its random operators"),
-            "samples": _float_samples,
-            "errors": _float_errors,
-            "infer": _float_spec,
-        } | facts
-        call = define("random", own)(kernel)
-        return call
 
-    return decorate
+def _cost(state: TensorSpec, shape: Any, **attributes: Any) -> Cost:
+    size = product(as_shape(shape))
+    return Cost(size * 40, size * 8)  # ten rounds for each 32 bits
 
 
 def _float(dtype: Any) -> Any:

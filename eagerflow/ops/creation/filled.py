@@ -9,11 +9,11 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, as_dtype, default_dtype
+from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
 from eagerflow.spec import TensorSpec
@@ -32,22 +32,25 @@ __all__ = [
     "zeros_like",
 ]
 
-ANY = STANDARD | FLOAT8
 _ARRAYS = (Operators, np.ndarray)
 _NO_INPUT = Missing("there is no input")
 
 
 def creation(**facts: Any) -> Callable[[Any], Any]:
     """An op without data arguments; ``dtype`` defaults to float32, ``device`` to the current."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": ANY,
         "vjp": _NO_INPUT,
-        "jvp": _NO_INPUT,
         "batch": _NO_INPUT,
         "split": _NO_INPUT,
         "errors": _shape_errors,
+        "cost": lambda *sizes, **more: _written(facts["infer"](*sizes, **more)),
     } | facts
-    return define("creation", own)
+    return define("creation", **own)
+
+
+def _written(spec: TensorSpec) -> Cost:
+    return Cost(0, spec.size * spec.dtype.itemsize)
 
 
 def _shape_errors(rng: Any) -> list[ErrorSample]:
@@ -68,14 +71,17 @@ def _made(shape: Any, dtype: Any = None, device: Any = None, argument: str = "sh
     return TensorSpec(sized(shape, argument), dtype or default_dtype(float), None, device)
 
 
-@creation(
-    fills=True,
-    infer=_made,
-    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
-    onnx=Onnx("ConstantOfShape"),
-    samples=_shape_samples,
-    reference=lambda shape, dtype, device: np.full(shape, 0, dtype),
-)
+def _constant(value: int) -> Callable[[Any], Any]:
+    return creation(
+        fills=True,
+        infer=_made,
+        onnx=Onnx("ConstantOfShape"),
+        samples=_shape_samples,
+        reference=lambda shape, dtype, device: np.full(shape, value, dtype),
+    )
+
+
+@_constant(0)
 def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of zeros.
 
@@ -88,14 +94,7 @@ def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = N
     return xp.zeros(shape, dtype=dtype or default_dtype(float))
 
 
-@creation(
-    fills=True,
-    infer=_made,
-    cost=lambda shape, dtype=None, device=None: Cost(0, _made(shape, dtype).size * 4),
-    onnx=Onnx("ConstantOfShape"),
-    samples=_shape_samples,
-    reference=lambda shape, dtype, device: np.full(shape, 1, dtype),
-)
+@_constant(1)
 def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
     """A tensor of ones.
 
@@ -126,7 +125,6 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
 @creation(
     fills=True,
     infer=_filled,
-    cost=lambda shape, fill_value, dtype=None, device=None: Cost(0, _made(shape).size * 4),
     onnx=Onnx("ConstantOfShape"),
     samples=lambda rng, dtype: [
         Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
@@ -176,23 +174,20 @@ def _like(value: int) -> Callable[[Any], Any]:
 
     return define(
         "creation",
-        {
-            "fills": True,
-            "dtypes": ANY,
-            "infer": lambda x, dtype=None: x.like(dtype=dtype),
-            "direct": _fill_like(value),
-            "vjp": Missing("the values of the argument are not used"),
-            "jvp": Missing("the values of the argument are not used"),
-            "batch": lambda args, batched, size, **more: _LIKE[value](args[0], **more),
-            "split": lambda x, **more: [Split((i,), i) for i in range(x.ndim)],
-            "onnx": Missing("exported as Shape and ConstantOfShape"),
-            "samples": lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
-            "errors": lambda rng: [
-                *refused_objects(rng),
-                ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
-            ],
-            "reference": reference,
-        },
+        fills=True,
+        dtypes=ANY,
+        infer=lambda x, dtype=None: x.like(dtype=dtype),
+        direct=_fill_like(value),
+        vjp=Missing("the values of the argument are not used"),
+        batch=stacked,
+        split=split_elementwise,
+        onnx=Missing("exported as Shape and ConstantOfShape"),
+        samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
+        errors=lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+        ],
+        reference=reference,
     )
 
 
@@ -214,9 +209,6 @@ def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
     Tensor([1., 1.], float32, cpu:0)
     """
     return xp.ones(x.shape, dtype=dtype or x.dtype)
-
-
-_LIKE = {0: zeros_like, 1: ones_like}
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
@@ -249,7 +241,6 @@ def _eye_spec(
 
 @creation(
     infer=_eye_spec,
-    cost=lambda *shape, **more: Cost(0, _eye_spec(*shape, **more).size * 4),
     onnx=Onnx("EyeLike"),
     samples=lambda rng, dtype: [
         Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})

@@ -25,7 +25,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import creation
@@ -66,12 +66,18 @@ def _plain_number(value: Any, op: str, name: str) -> Any:
     return _plain_number(value.item(), op, name)
 
 
+def _by_name(op: str, names: str, args: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of a call by their names."""
+    known = names.split()
+    values = dict(zip(known, args, strict=False))
+    if len(args) > len(known) or values.keys() & named.keys():
+        raise TypeError(f"{op}() got an unexpected argument: {args}, {named}")
+    return values | named
+
+
 def _arrange_range(*args: Any, **named: Any) -> tuple[Any, Any]:
     """``arange(stop)`` as ``arange(0, stop)``; a step that is absent is 1."""
-    values = dict(zip(("start", "stop", "step", "dtype", "device"), args, strict=False))
-    if len(args) > 5 or values.keys() & named.keys():
-        raise TypeError(f"arange() got an unexpected argument: {args}, {named}")
-    values |= named
+    values = _by_name("arange", "start stop step dtype device", args, named)
     if "start" not in values and values.get("stop") is None:
         raise TypeError("arange() needs the argument 'stop'")
     if values.get("stop") is None:
@@ -124,14 +130,18 @@ def _range_spec(
         raise DTypeError("bools are not counted", argument="dtype", expected="a numeric dtype")
     last = start + (shape[0] - 1) * step if isinstance(shape[0], int) else start
     if made in INTEGERS and shape[0] != 0 and not isinstance(last, Dim):
-        limits = np.iinfo(made)
-        if not limits.min <= min(start, last) <= max(start, last) <= limits.max:
-            raise DTypeError(
-                f"numbers from {start} to {last} do not fit into {made.name}",
-                argument="dtype",
-                expected=f"numbers from {limits.min} to {limits.max}",
-            )
+        _check_limits(made, start, last)
     return TensorSpec(shape, made, None, device)
+
+
+def _check_limits(dtype: Any, first: Any, last: Any) -> None:
+    limits = np.iinfo(dtype)
+    if not all(limits.min <= n <= limits.max for n in (first, last)):
+        raise DTypeError(
+            f"numbers from {first} to {last} do not fit into {dtype.name}",
+            argument="dtype",
+            expected=f"numbers from {limits.min} to {limits.max}",
+        )
 
 
 def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
@@ -144,7 +154,6 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
-    cost=lambda *ends, **more: Cost(0, _range_spec(*ends, **more).size * 8),
     onnx=Onnx("Range"),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
@@ -199,10 +208,7 @@ def arange(
 
 
 def _arrange_line(*args: Any, **named: Any) -> tuple[Any, Any]:
-    values = dict(zip(("start", "stop", "num", "dtype", "device", "endpoint"), args, strict=False))
-    if len(args) > 6 or values.keys() & named.keys():
-        raise TypeError(f"linspace() got an unexpected argument: {args}, {named}")
-    values |= named
+    values = _by_name("linspace", "start stop num dtype device endpoint", args, named)
     for name in ("start", "stop"):
         if name in values:
             values[name] = _plain_number(values[name], "linspace", name)
@@ -227,13 +233,7 @@ def _line_spec(
             expected="a floating-point or complex dtype",
         )
     if made in INTEGERS:
-        limits = np.iinfo(made)
-        if not all(limits.min <= n <= limits.max for n in (start, stop)):
-            raise DTypeError(
-                f"numbers from {start} to {stop} do not fit into {made.name}",
-                argument="dtype",
-                expected=f"numbers from {limits.min} to {limits.max}",
-            )
+        _check_limits(made, start, stop)
     return TensorSpec(sized(num, "num"), made, None, device)
 
 
@@ -244,7 +244,6 @@ def _line_dtype(start: Any, stop: Any) -> Any:
 @creation(
     arrange=_arrange_line,
     infer=_line_spec,
-    cost=lambda *ends, **more: Cost(0, _line_spec(*ends, **more).size * 8),
     onnx=Missing("exported as Range, Mul and Add"),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "num": num, "dtype": dtype, "endpoint": endpoint})

@@ -117,8 +117,8 @@ def relu6(s: Any, x: Any, /) -> Any:
 # Leaky and exponential units ---------------------------------------------------------------------
 
 
-def _with_number(name: str) -> Any:
-    """The fact ``infer`` of an op with one attribute, a number."""
+def _with_number(name: str, other: float) -> dict[str, Any]:
+    """Facts of an op with one attribute, a number; ``other`` than the default in some samples."""
 
     def infer(x: TensorSpec, **attributes: Any) -> TensorSpec:
         if not isinstance(attributes[name], int | float):
@@ -127,26 +127,32 @@ def _with_number(name: str) -> Any:
             )
         return x
 
-    return infer
+    return {
+        "infer": infer,
+        "errors": lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number"),
+        ],
+        "samples": lambda rng, dtype: [
+            *_off_kinks(-2, 2)(rng, dtype),
+            *_off_kinks(-2, 2, **{name: other})(rng, dtype)[:4],
+        ],
+    }
 
 
-def _refused_numbers(name: str) -> Any:
-    """The fact ``errors`` of such an op."""
-    return lambda rng: [
-        *refused_objects(rng),
-        ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number"),
+def _pairs_with_number(name: str, other: float) -> Any:
+    """Samples of the gradient of such an op."""
+    return lambda rng, dtype: [
+        sample._replace(attributes=attributes)
+        for attributes in ({}, {name: other})
+        for sample in _off_kinks_pairs(rng, dtype)
     ]
 
 
 @pointwise(
-    infer=_with_number("negative_slope"),
-    errors=_refused_numbers("negative_slope"),
+    **_with_number("negative_slope", 0.2),
     **pulls(lambda: leaky_relu_gradient),
     onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
-    samples=lambda rng, dtype: [
-        *_off_kinks(-2, 2)(rng, dtype),
-        *_off_kinks(-2, 2, negative_slope=0.2)(rng, dtype)[:4],
-    ],
     reference=each(lambda x, negative_slope: x if x > 0 else negative_slope * x),
 )
 def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
@@ -167,11 +173,7 @@ def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     number=lambda x, negative_slope: 1 if x > 0 else negative_slope,
     low=-2,
     high=2,
-    samples=lambda rng, dtype: [
-        sample._replace(attributes=attributes)
-        for attributes in ({}, {"negative_slope": 0.2})
-        for sample in _off_kinks_pairs(rng, dtype)
-    ],
+    samples=_pairs_with_number("negative_slope", 0.2),
 )
 def leaky_relu_gradient(s: Any, x: Any, g: Any, /, negative_slope: float = 0.01) -> Any:
     """The gradient of leaky_relu with respect to ``x``: g, times the slope where x is not positive.
@@ -194,14 +196,9 @@ def _elu_curvature(x: Any, alpha: float) -> Any:
 
 
 @pointwise(
-    infer=_with_number("alpha"),
-    errors=_refused_numbers("alpha"),
+    **_with_number("alpha", 0.5),
     **pulls(lambda: elu_gradient),
     onnx=Onnx("Elu"),
-    samples=lambda rng, dtype: [
-        *_off_kinks(-2, 2)(rng, dtype),
-        *_off_kinks(-2, 2, alpha=0.5)(rng, dtype)[:4],
-    ],
     reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x)),
 )
 def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
@@ -222,11 +219,7 @@ def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
     number=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
     low=-2,
     high=2,
-    samples=lambda rng, dtype: [
-        sample._replace(attributes=attributes)
-        for attributes in ({}, {"alpha": 0.5})
-        for sample in _off_kinks_pairs(rng, dtype)
-    ],
+    samples=_pairs_with_number("alpha", 0.5),
 )
 def elu_gradient(s: Any, x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     """The gradient of elu with respect to ``x``: g, times alpha·exp(x) where x is not positive.

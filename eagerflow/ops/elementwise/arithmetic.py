@@ -17,6 +17,7 @@ from eagerflow.ops.family import (
     Missing,
     Onnx,
     elementwise,
+    ufunc,
 )
 from eagerflow.ops.samples import Sample, each, pairs, reals
 from eagerflow.tensor import Tensor
@@ -40,8 +41,7 @@ __all__ = [
 ]
 
 
-@elementwise(
-    ufunc="add",
+@ufunc(
     partials=(1, 1),
     dtypes=STANDARD,
     operator="add",
@@ -62,8 +62,7 @@ def add(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.add(x1, x2)
 
 
-@elementwise(
-    ufunc="subtract",
+@ufunc(
     partials=(1, -1),
     operator="sub",
     onnx=Onnx("Sub"),
@@ -82,8 +81,7 @@ def subtract(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.subtract(x1, x2)
 
 
-@elementwise(
-    ufunc="multiply",
+@ufunc(
     partials=(lambda y, a, b: b, lambda y, a, b: a),
     saves="x1 x2",
     dtypes=STANDARD,
@@ -144,8 +142,7 @@ def multiply_no_nan(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.where((x1 == 0) | (x2 == 0), xp.zeros_like(product), product)
 
 
-@elementwise(
-    ufunc="negative",
+@ufunc(
     partials=(-1,),
     operator="neg",
     onnx=Onnx("Neg"),
@@ -164,9 +161,8 @@ def negative(xp: Any, x: Any, /) -> Any:
     return xp.negative(x)
 
 
-@elementwise(
+@ufunc(
     views="some",
-    ufunc="positive",
     partials=(1,),
     operator="pos",
     scalar=lambda s, x: x,
@@ -192,8 +188,7 @@ def over(x: Any) -> Any:
     return 1 / x if x else math.inf
 
 
-@elementwise(
-    ufunc="divide",
+@ufunc(
     partials=(lambda y, a, b: over(b), lambda y, a, b: negative(y) / b),
     saves="x2 y",
     singular=True,
@@ -223,8 +218,7 @@ def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
     return pairs(2.1, 2.9, 1.6, 1.9)(rng, dtype)
 
 
-@elementwise(
-    ufunc="floor_divide",
+@ufunc(
     partials=(0, 0),
     dtypes=REAL,
     operator="floordiv",
@@ -245,8 +239,7 @@ def floor_divide(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.floor_divide(x1, x2)
 
 
-@elementwise(
-    ufunc="remainder",
+@ufunc(
     partials=(1, lambda y, a, b: negative(floor_divide(a, b))),
     saves="x1 x2",
     singular=True,
@@ -269,8 +262,7 @@ def remainder(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.remainder(x1, x2)
 
 
-@elementwise(
-    ufunc="reciprocal",
+@ufunc(
     partials=(lambda y, x: negative(y * y),),
     saves="y",
     singular=True,
@@ -291,8 +283,7 @@ def reciprocal(xp: Any, x: Any, /) -> Any:
     return xp.reciprocal(x)
 
 
-@elementwise(
-    ufunc="abs",
+@ufunc(
     partials=Missing("the modulus is not complex-differentiable: see vjp"),
     vjp=(lambda g, y, x: g * sign(x),),
     jvp=lambda tangents, y, x: _along(tangents[0], sign(x)),
@@ -328,8 +319,7 @@ def _turned(g: Any, y: Any, x: Any) -> Any:
     return (g - y * _along(g, y)) / abs(x)
 
 
-@elementwise(
-    ufunc="sign",
+@ufunc(
     partials=Missing("the sign of complex numbers is not complex-differentiable: see vjp"),
     vjp=(lambda g, y, x: _turned(g, y, x) if is_complex(g.dtype) else g * 0,),
     jvp=lambda tangents, y, x: (
@@ -354,8 +344,7 @@ def sign(xp: Any, x: Any, /) -> Any:
     return xp.sign(x)
 
 
-@elementwise(
-    ufunc="copysign",
+@ufunc(
     partials=(lambda y, a, b: sign(a) * sign(y), 0),
     saves="x1 y",
     dtypes=FLOATS,
@@ -376,8 +365,7 @@ def copysign(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.copysign(x1, x2)
 
 
-@elementwise(
-    ufunc="nextafter",
+@ufunc(
     partials=Missing("neighbouring numbers are about the format, not about mathematics"),
     # Not bfloat16: a neighbour in float32 would round back to where it came from.
     dtypes=frozenset(t for t in FLOATS if t.isbuiltin == 1),
@@ -411,8 +399,7 @@ def _neighbour(a: Any, b: Any) -> Any:
     return np.where(a == b, b, moved.view(a.dtype)).reshape(a.shape)
 
 
-@elementwise(
-    ufunc="signbit",
+@ufunc(
     partials=Missing("the result is a truth value"),
     dtypes=FLOATS,
     result="bool",

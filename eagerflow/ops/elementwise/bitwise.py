@@ -8,7 +8,14 @@ import numpy as np
 
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, elementwise, refused_objects
+from eagerflow.ops.family import (
+    BOOL,
+    ErrorSample,
+    Missing,
+    Onnx,
+    refused_objects,
+    ufunc,
+)
 from eagerflow.ops.samples import each, pairs, reals
 
 __all__ = [
@@ -20,36 +27,27 @@ __all__ = [
     "bitwise_xor",
 ]
 
-_BITS = Missing("the result is made of bits, which do not change smoothly")
-_ANY = BOOL | INTEGERS
-
-
-def _errors_one(rng: Any) -> list[ErrorSample]:
-    return [
-        *refused_objects(rng),
-        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
-    ]
-
 
 def _errors(rng: Any) -> list[ErrorSample]:
     whole = rng.integers(0, 9, (2, 3))
-    found = [e._replace(args=(*e.args, whole)) for e in refused_objects(rng)]
     return [
-        *found,
+        *refused_objects(rng, whole),
         ErrorSample((rng.random(3), whole), {}, DTypeError, "float64 is not taken"),
         ErrorSample((whole, 1.5), {}, DTypeError, "float32 is not taken"),
         ErrorSample((rng.integers(0, 9, 4), whole), {}, ShapeError, "broadcast"),
     ]
 
 
-@elementwise(
-    ufunc="bitwise_and",
-    partials=_BITS,
-    dtypes=_ANY,
+def _on_bits(**facts: Any) -> Any:
+    bits = Missing("the result is made of bits, which do not change smoothly")
+    own: dict[str, Any] = {"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors}
+    return ufunc(**own | facts)
+
+
+@_on_bits(
     operator="and",
     onnx=Onnx("BitwiseAnd"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a & b),
 )
 def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -64,14 +62,10 @@ def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_and(x1, x2)
 
 
-@elementwise(
-    ufunc="bitwise_or",
-    partials=_BITS,
-    dtypes=_ANY,
+@_on_bits(
     operator="or",
     onnx=Onnx("BitwiseOr"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a | b),
 )
 def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -86,14 +80,10 @@ def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_or(x1, x2)
 
 
-@elementwise(
-    ufunc="bitwise_xor",
-    partials=_BITS,
-    dtypes=_ANY,
+@_on_bits(
     operator="xor",
     onnx=Onnx("BitwiseXor"),
     samples=pairs(0, 100),
-    errors=_errors,
     reference=each(lambda a, b: a ^ b),
 )
 def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -108,14 +98,14 @@ def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_xor(x1, x2)
 
 
-@elementwise(
-    ufunc="bitwise_invert",
-    partials=_BITS,
-    dtypes=_ANY,
+@_on_bits(
     operator="invert",
     onnx=Onnx("BitwiseNot"),
     samples=reals(0, 100),
-    errors=_errors_one,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
+    ],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),
 )
 def bitwise_invert(xp: Any, x: Any, /) -> Any:
@@ -134,14 +124,11 @@ def _flipped(x: Any) -> Any:
     return np.array([largest - v for v in x.ravel().tolist()], x.dtype).reshape(x.shape)
 
 
-@elementwise(
-    ufunc="bitwise_left_shift",
-    partials=_BITS,
+@_on_bits(
     dtypes=INTEGERS,
     operator="lshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),
     samples=pairs(0, 9, 0, 3),
-    errors=_errors,
     reference=each(lambda a, b: a << b),
 )
 def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -156,14 +143,11 @@ def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.bitwise_left_shift(x1, x2)
 
 
-@elementwise(
-    ufunc="bitwise_right_shift",
-    partials=_BITS,
+@_on_bits(
     dtypes=INTEGERS,
     operator="rshift",
     onnx=Missing("ONNX's BitShift knows unsigned integers only"),
     samples=pairs(0, 99, 0, 3),
-    errors=_errors,
     reference=each(lambda a, b: a >> b),
 )
 def bitwise_right_shift(xp: Any, x1: Any, x2: Any, /) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL
-from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, elementwise
+from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "not_equal",
 ]
 
-_TRUTH = Missing("the result is a truth value")
 _ORDERED = BOOL | REAL
 
 
@@ -45,11 +44,13 @@ def _with_special(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@elementwise(
-    ufunc="equal",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
+    """An element-wise op whose result is true or false."""
+    no_gradient = Missing("the result is a truth value")
+    return ufunc(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
+
+
+@_question(
     operator="eq",
     onnx=Onnx("Equal"),
     samples=_with_ties,
@@ -67,11 +68,7 @@ def equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.equal(x1, x2)
 
 
-@elementwise(
-    ufunc="not_equal",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     operator="ne",
     onnx=Missing("exported as Not(Equal(x1, x2))"),
     samples=_with_ties,
@@ -89,11 +86,8 @@ def not_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.not_equal(x1, x2)
 
 
-@elementwise(
-    ufunc="less",
-    partials=_TRUTH,
+@_question(
     dtypes=_ORDERED,
-    result="bool",
     operator="lt",
     onnx=Onnx("Less"),
     samples=_with_ties,
@@ -112,11 +106,8 @@ def less(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.less(x1, x2)
 
 
-@elementwise(
-    ufunc="less_equal",
-    partials=_TRUTH,
+@_question(
     dtypes=_ORDERED,
-    result="bool",
     operator="le",
     onnx=Onnx("LessOrEqual"),
     samples=_with_ties,
@@ -134,11 +125,8 @@ def less_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.less_equal(x1, x2)
 
 
-@elementwise(
-    ufunc="greater",
-    partials=_TRUTH,
+@_question(
     dtypes=_ORDERED,
-    result="bool",
     operator="gt",
     onnx=Onnx("Greater"),
     samples=_with_ties,
@@ -156,11 +144,8 @@ def greater(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.greater(x1, x2)
 
 
-@elementwise(
-    ufunc="greater_equal",
-    partials=_TRUTH,
+@_question(
     dtypes=_ORDERED,
-    result="bool",
     operator="ge",
     onnx=Onnx("GreaterOrEqual"),
     samples=_with_ties,
@@ -178,11 +163,7 @@ def greater_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.greater_equal(x1, x2)
 
 
-@elementwise(
-    ufunc="logical_and",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("And"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) and bool(b)),
@@ -199,11 +180,7 @@ def logical_and(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.logical_and(x1, x2)
 
 
-@elementwise(
-    ufunc="logical_or",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("Or"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) or bool(b)),
@@ -220,11 +197,7 @@ def logical_or(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.logical_or(x1, x2)
 
 
-@elementwise(
-    ufunc="logical_xor",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("Xor"),
     samples=pairs(),
     reference=each(lambda a, b: bool(a) is not bool(b)),
@@ -241,11 +214,7 @@ def logical_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.logical_xor(x1, x2)
 
 
-@elementwise(
-    ufunc="logical_not",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("Not"),
     samples=_with_special,
     reference=each(lambda x: not x),
@@ -261,11 +230,7 @@ def logical_not(xp: Any, x: Any, /) -> Any:
     return xp.logical_not(x)
 
 
-@elementwise(
-    ufunc="isfinite",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Missing("exported as Not(Or(IsInf(x), IsNaN(x)))"),
     samples=_with_special,
     reference=each(lambda x: math.isfinite(x.real) and math.isfinite(x.imag)),
@@ -281,11 +246,7 @@ def isfinite(xp: Any, x: Any, /) -> Any:
     return xp.isfinite(x)
 
 
-@elementwise(
-    ufunc="isinf",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("IsInf"),
     samples=_with_special,
     reference=each(lambda x: math.isinf(x.real) or math.isinf(x.imag)),
@@ -301,11 +262,7 @@ def isinf(xp: Any, x: Any, /) -> Any:
     return xp.isinf(x)
 
 
-@elementwise(
-    ufunc="isnan",
-    partials=_TRUTH,
-    dtypes=STANDARD,
-    result="bool",
+@_question(
     onnx=Onnx("IsNaN"),
     samples=_with_special,
     reference=each(lambda x: x != x),

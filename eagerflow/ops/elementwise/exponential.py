@@ -10,7 +10,7 @@ from eagerflow.ops.elementwise.arithmetic import over, reciprocal
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise
+from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 
 __all__ = ["exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
@@ -21,8 +21,7 @@ def plain(real: Any, of_complex: Any) -> Any:
     return each(lambda x: of_complex(x) if isinstance(x, complex) else real(x))
 
 
-@elementwise(
-    ufunc="exp",
+@ufunc(
     partials=(lambda y, x: y,),
     saves="y",
     dtypes=INEXACT,
@@ -42,8 +41,7 @@ def exp(xp: Any, x: Any, /) -> Any:
     return xp.exp(x)
 
 
-@elementwise(
-    ufunc="exp2",
+@ufunc(
     partials=(lambda y, x: y * math.log(2),),
     saves="y",
     dtypes=FLOATS,
@@ -63,8 +61,7 @@ def exp2(xp: Any, x: Any, /) -> Any:
     return xp.exp2(x)
 
 
-@elementwise(
-    ufunc="expm1",
+@ufunc(
     partials=(lambda y, x: y + 1,),
     saves="y",
     dtypes=INEXACT,
@@ -84,8 +81,7 @@ def expm1(xp: Any, x: Any, /) -> Any:
     return xp.expm1(x)
 
 
-@elementwise(
-    ufunc="log",
+@ufunc(
     partials=(lambda y, x: over(x),),
     saves="x",
     singular=True,
@@ -106,8 +102,7 @@ def log(xp: Any, x: Any, /) -> Any:
     return xp.log(x)
 
 
-@elementwise(
-    ufunc="log1p",
+@ufunc(
     partials=(lambda y, x: over(x + 1),),
     saves="x",
     singular=True,
@@ -128,8 +123,7 @@ def log1p(xp: Any, x: Any, /) -> Any:
     return xp.log1p(x)
 
 
-@elementwise(
-    ufunc="log2",
+@ufunc(
     partials=(lambda y, x: over(x * math.log(2)),),
     saves="x",
     singular=True,
@@ -150,8 +144,7 @@ def log2(xp: Any, x: Any, /) -> Any:
     return xp.log2(x)
 
 
-@elementwise(
-    ufunc="log10",
+@ufunc(
     partials=(lambda y, x: over(x * math.log(10)),),
     saves="x",
     singular=True,
@@ -183,14 +176,12 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
     return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
 
 
-@elementwise(
-    ufunc="logaddexp",
+@ufunc(
     partials=(_weight, lambda y, a, b: _weight(y, b, a)),
     saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
     scalar=_logaddexp_body,
-    onnx=Missing("exported as the ops that it consists of"),
     samples=pairs(0, 3),
     reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),
 )

@@ -14,14 +14,22 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, logical_a
 from eagerflow.ops.elementwise.exponential import log
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, ErrorSample, Missing, Onnx, Sample, elementwise
+from eagerflow.ops.family import (
+    FLOATS,
+    INEXACT,
+    ErrorSample,
+    Missing,
+    Onnx,
+    Sample,
+    elementwise,
+    ufunc,
+)
 from eagerflow.ops.samples import each, make, pairs, reals
 
 __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
 
 
-@elementwise(
-    ufunc="square",
+@ufunc(
     partials=(lambda y, x: x * 2,),
     saves="x",
     onnx=Missing("exported as Mul(x, x)"),
@@ -39,8 +47,7 @@ def square(xp: Any, x: Any, /) -> Any:
     return xp.square(x)
 
 
-@elementwise(
-    ufunc="sqrt",
+@ufunc(
     partials=(lambda y, x: 0.5 / y,),
     saves="y",
     singular=True,
@@ -181,8 +188,7 @@ def _cosine(leg: Any, y: Any) -> Any:
     return leg / where(equal(y, 0), 1, y)
 
 
-@elementwise(
-    ufunc="hypot",
+@ufunc(
     partials=(lambda y, a, b: _cosine(a, y), lambda y, a, b: _cosine(b, y)),
     saves="x1 x2 y",
     singular=True,

@@ -20,18 +20,16 @@ def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
     return reals(-9, 9)(rng, dtype) if whole else reals(1.1, 1.4)(rng, dtype)
 
 
+def _rounding(dtypes: Any = REAL, **facts: Any) -> Any:
+    return elementwise(partials=(0,), dtypes=dtypes, samples=_off_steps, **facts)
+
+
 def _kept(x: Any) -> bool:
     """Whether there is nothing to round; NumPy before 2.1 made floats of integers."""
     return x.dtype.kind in "iu"
 
 
-@elementwise(
-    partials=(0,),
-    dtypes=REAL,
-    onnx=Onnx("Floor"),
-    samples=_off_steps,
-    reference=each(math.floor),
-)
+@_rounding(onnx=Onnx("Floor"), reference=each(math.floor))
 def floor(xp: Any, x: Any, /) -> Any:
     """The largest integer that is not above each element.
 
@@ -44,13 +42,7 @@ def floor(xp: Any, x: Any, /) -> Any:
     return x if _kept(x) else xp.floor(x)
 
 
-@elementwise(
-    partials=(0,),
-    dtypes=REAL,
-    onnx=Onnx("Ceil"),
-    samples=_off_steps,
-    reference=each(math.ceil),
-)
+@_rounding(onnx=Onnx("Ceil"), reference=each(math.ceil))
 def ceil(xp: Any, x: Any, /) -> Any:
     """The smallest integer that is not below each element.
 
@@ -63,13 +55,7 @@ def ceil(xp: Any, x: Any, /) -> Any:
     return x if _kept(x) else xp.ceil(x)
 
 
-@elementwise(
-    partials=(0,),
-    dtypes=REAL,
-    onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"),
-    samples=_off_steps,
-    reference=each(math.trunc),
-)
+@_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"), reference=each(math.trunc))
 def trunc(xp: Any, x: Any, /) -> Any:
     """Each element without its fraction: the next integer towards 0.
 
@@ -82,11 +68,9 @@ def trunc(xp: Any, x: Any, /) -> Any:
     return x if _kept(x) else xp.trunc(x)
 
 
-@elementwise(
-    partials=(0,),
+@_rounding(
     dtypes=NUMERIC,
     onnx=Onnx("Round"),
-    samples=_off_steps,
     reference=each(lambda x: complex(_even(x.real), _even(x.imag)) if x.imag else _even(x.real)),
 )
 def round(xp: Any, x: Any, /) -> Any:

@@ -28,6 +28,7 @@ from eagerflow.ops.family import (
     Sample,
     elementwise,
     split_elementwise,
+    ufunc,
 )
 from eagerflow.ops.samples import each, make, pairs, values
 from eagerflow.runtime import buffers
@@ -150,19 +151,22 @@ def _share(wins: Any, a: Any, b: Any) -> Any:
     return where(equal(a, b), 0.5, astype(wins, dtype))
 
 
-@elementwise(
-    ufunc="maximum",
-    partials=(
-        lambda y, a, b: _share(greater(a, b), a, b),
-        lambda y, a, b: _share(less(a, b), a, b),
-    ),
-    saves="x1 x2",
-    singular=True,
-    dtypes=REAL,
-    onnx=Onnx("Max"),
-    samples=pairs(),
-    reference=each(lambda a, b: a if a > b else b),
-)
+def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
+    """A choice between two elements; ``wins(a, b)`` tells where it is the first."""
+    return ufunc(
+        partials=(
+            lambda y, a, b: _share(wins(a, b), a, b),
+            lambda y, a, b: _share(loses(a, b), a, b),
+        ),
+        saves="x1 x2",
+        singular=True,
+        dtypes=REAL,
+        samples=pairs(),
+        **facts,
+    )
+
+
+@_choosing(greater, less, onnx=Onnx("Max"), reference=each(lambda a, b: a if a > b else b))
 def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The larger of two elements; NaN where one of them is.
 
@@ -176,19 +180,7 @@ def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.maximum(x1, x2)
 
 
-@elementwise(
-    ufunc="minimum",
-    partials=(
-        lambda y, a, b: _share(less(a, b), a, b),
-        lambda y, a, b: _share(greater(a, b), a, b),
-    ),
-    saves="x1 x2",
-    singular=True,
-    dtypes=REAL,
-    onnx=Onnx("Min"),
-    samples=pairs(),
-    reference=each(lambda a, b: a if a < b else b),
-)
+@_choosing(less, greater, onnx=Onnx("Min"), reference=each(lambda a, b: a if a < b else b))
 def minimum(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The smaller of two elements; NaN where one of them is.
 
@@ -226,6 +218,12 @@ def _above(y: Any, x: Any, low: Any, high: Any) -> Any:
     return _as_mask(above)
 
 
+def _limited(xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+    """The formula of ``clip``, for arrays of a namespace and in scalar instructions alike."""
+    y = x if low is None else xp.maximum(x, low)
+    return y if high is None else xp.minimum(y, high)
+
+
 def _clip_into(x: Any, out: Any, low: Any, high: Any) -> None:
     np.minimum(np.maximum(x, low[: x.size], out=out), high[: x.size], out=out)
 
@@ -236,8 +234,7 @@ def _clip_fast(xp: Any) -> Any:
             raise TypeError("bounds that need conversion")
         if xp is np and x.size >= TILE and min is not None and max is not None:
             return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
-        y = x if min is None else xp.maximum(x, min)
-        return y if max is None else xp.minimum(y, max)
+        return _limited(xp, x, min, max)
 
     return clip
 
@@ -275,7 +272,7 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
     dtypes=REAL,
     direct=_clip_fast,
     split=lambda *bounds: split_elementwise(*(0 if b is None else b for b in bounds)),
-    scalar=lambda s, x, low=None, high=None: _clip_instructions(s, x, low, high),
+    scalar=_limited,
     onnx=Onnx("Clip"),
     samples=_bounds,
     errors=lambda rng: [
@@ -297,10 +294,4 @@ def clip(xp: Any, x: Any, min: Any = None, max: Any = None, /) -> Any:
     >>> ef.clip(ef.tensor([-1.0, 0.5, 3.0]), 0, max=1)
     Tensor([0. , 0.5, 1. ], float32, cpu:0)
     """
-    y = x if min is None else xp.maximum(x, min)
-    return y if max is None else xp.minimum(y, max)
-
-
-def _clip_instructions(s: Any, x: Any, low: Any, high: Any) -> Any:
-    y = x if low is None else s.maximum(x, low)
-    return y if high is None else s.minimum(y, high)
+    return _limited(xp, x, min, max)

@@ -11,10 +11,10 @@ of 0 stays 0, also where the derivative is infinite or NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from eagerflow.op import Missing, Sample
+from eagerflow.op import Missing
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import pointwise
 from eagerflow.ops.samples import each, pairs
@@ -35,7 +35,6 @@ def slope(
     number: Callable[..., float],
     low: float,
     high: float,
-    attributes: Iterable[dict[str, Any]] = ({},),
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
@@ -44,21 +43,12 @@ def slope(
     Samples of x are between ``low`` and ``high``. All of them take the op's attributes.
     """
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
-        found = [
-            Sample(sample.args, dict(more))
-            for more in attributes
-            for sample in pairs(low, high, -2, 2)(rng, dtype)
-        ]
-        return found
-
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
             "saves": f"{body.__code__.co_varnames[1]} g",
-            "samples": samples,
+            "samples": pairs(low, high, -2, 2),
             "reference": each(lambda x, g, **more: g * number(x, **more)),
             "ulp": 8,
-            "onnx": Missing("exported as the ops that it consists of"),
             "direct": None,
         } | facts
         call: Any = pointwise(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,17 @@ __all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 
 
-def _tiles(function: Callable[..., Any]) -> dict[str, Any]:
-    """The NumPy kernel of a special function, tile by tile."""
+def _special(**facts: Any) -> Any:
+    """A function whose kernel on NumPy works tile by tile."""
 
-    def into(x: Any, out: Any, **attributes: Any) -> None:
-        out[...] = function(np, x, **attributes)
+    def decorate(kernel: Any) -> Any:
+        def into(x: Any, out: Any, **attributes: Any) -> None:
+            out[...] = kernel(np, x, **attributes)
 
-    return {"numpy": in_tiles(into)}
+        own: dict[str, Any] = {"overrides": {"numpy": in_tiles(into)}, "dtypes": FLOATS}
+        return elementwise(**own | facts)(kernel)
+
+    return decorate
 
 
 # Powers of x² of a rational function that is erf(x)/x to 2e-8, from 0 to 3.93, where float32
@@ -66,11 +69,10 @@ def _erf_into(x: Any, out: Any) -> None:
     np.minimum(np.maximum(out, -1, out=out), 1, out=out)
 
 
-@elementwise(
+@_special(
     overrides={"numpy": in_tiles(_erf_into)},
     partials=(in_float32(lambda y, x: exp(x * -x) * _TWO_OVER_ROOT_PI),),
     saves="x",
-    dtypes=FLOATS,
     onnx=Onnx("Erf"),
     samples=reals(-3, 3),
     reference=each(math.erf),
@@ -87,11 +89,9 @@ def erf(xp: Any, x: Any, /) -> Any:
     return special.erf(xp, x)
 
 
-@elementwise(
-    overrides=_tiles(special.erfc),
+@_special(
     partials=(in_float32(lambda y, x: exp(x * -x) * -_TWO_OVER_ROOT_PI),),
     saves="x",
-    dtypes=FLOATS,
     onnx=Missing("exported as 1 - Erf(x), which loses digits for large x"),
     samples=reals(-3, 3),
     ulp=6,
@@ -118,12 +118,10 @@ def _bisected(x: float) -> float:
     return low
 
 
-@elementwise(
-    overrides=_tiles(special.erfinv),
+@_special(
     partials=(in_float32(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI),),
     saves="y",
     singular=True,
-    dtypes=FLOATS,
     onnx=Missing("ONNX has no such operator"),
     samples=reals(-0.9, 0.9),
     ulp=6,
@@ -142,12 +140,10 @@ def erfinv(xp: Any, x: Any, /) -> Any:
     return special.erfinv(xp, x)
 
 
-@elementwise(
-    overrides=_tiles(special.lgamma),
+@_special(
     partials=(lambda y, x: digamma(x),),
     saves="x",
     singular=True,
-    dtypes=FLOATS,
     onnx=Missing("ONNX has no such operator"),
     samples=reals(0.2, 12),
     ulp=6,
@@ -173,12 +169,10 @@ def _digamma_of_number(x: float) -> float:
     return total + math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4)
 
 
-@elementwise(
-    overrides=_tiles(special.digamma),
+@_special(
     partials=(lambda y, x: polygamma(x, 1),),
     saves="x",
     singular=True,
-    dtypes=FLOATS,
     onnx=Missing("ONNX has no such operator"),
     samples=reals(1.8, 12),
     ulp=6,
@@ -213,12 +207,10 @@ def _polygamma_of_number(x: float, n: int) -> float:
     return (-1) ** s * math.factorial(n) * total
 
 
-@elementwise(
-    overrides=_tiles(special.polygamma),
+@_special(
     partials=(lambda y, x, n: polygamma(x, n + 1),),
     saves="x",
     singular=True,
-    dtypes=FLOATS,
     infer=_polygamma_spec,
     trusted=False,
     scalar=Missing("a sum of many terms"),
@@ -227,7 +219,7 @@ def _polygamma_of_number(x: float, n: int) -> float:
         Sample((x,), {"n": n}) for n in (0, 1, 3) for x in values(rng, dtype, 1.8, 9)[:6]
     ],
     errors=lambda rng: [
-        *(e._replace(attributes={"n": 1}) for e in refused_objects(rng)),
+        *refused_objects(rng, n=1),
         ErrorSample((rng.random(3),), {"n": -1}, DTypeError, "order of derivatives"),
         ErrorSample((rng.random(3),), {"n": 1.5}, DTypeError, "order of derivatives"),
     ],

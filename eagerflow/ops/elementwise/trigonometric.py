@@ -12,7 +12,7 @@ from eagerflow.ops.elementwise.exponential import plain
 from eagerflow.ops.elementwise.powers import rsqrt
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, elementwise, pointwise
+from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, pointwise, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 
 __all__ = [
@@ -32,8 +32,7 @@ __all__ = [
 ]
 
 
-@elementwise(
-    ufunc="sin",
+@ufunc(
     partials=(lambda y, x: cos(x),),
     saves="x",
     dtypes=INEXACT,
@@ -53,8 +52,7 @@ def sin(xp: Any, x: Any, /) -> Any:
     return xp.sin(x)
 
 
-@elementwise(
-    ufunc="cos",
+@ufunc(
     partials=(lambda y, x: negative(sin(x)),),
     saves="x",
     dtypes=INEXACT,
@@ -74,8 +72,7 @@ def cos(xp: Any, x: Any, /) -> Any:
     return xp.cos(x)
 
 
-@elementwise(
-    ufunc="tan",
+@ufunc(
     partials=(lambda y, x: y * y + 1,),
     saves="y",
     dtypes=INEXACT,
@@ -95,8 +92,7 @@ def tan(xp: Any, x: Any, /) -> Any:
     return xp.tan(x)
 
 
-@elementwise(
-    ufunc="asin",
+@ufunc(
     partials=(in_float32(lambda y, x: rsqrt(1 - x * x)),),
     saves="x",
     singular=True,
@@ -118,8 +114,7 @@ def asin(xp: Any, x: Any, /) -> Any:
     return xp.asin(x)
 
 
-@elementwise(
-    ufunc="acos",
+@ufunc(
     partials=(in_float32(lambda y, x: negative(rsqrt(1 - x * x))),),
     saves="x",
     singular=True,
@@ -141,8 +136,7 @@ def acos(xp: Any, x: Any, /) -> Any:
     return xp.acos(x)
 
 
-@elementwise(
-    ufunc="atan",
+@ufunc(
     partials=(in_float32(lambda y, x: over(x * x + 1)),),
     saves="x",
     dtypes=INEXACT,
@@ -162,8 +156,7 @@ def atan(xp: Any, x: Any, /) -> Any:
     return xp.atan(x)
 
 
-@elementwise(
-    ufunc="sinh",
+@ufunc(
     partials=(lambda y, x: cosh(x),),
     saves="x",
     dtypes=INEXACT,
@@ -183,8 +176,7 @@ def sinh(xp: Any, x: Any, /) -> Any:
     return xp.sinh(x)
 
 
-@elementwise(
-    ufunc="cosh",
+@ufunc(
     partials=(lambda y, x: sinh(x),),
     saves="x",
     dtypes=INEXACT,
@@ -223,8 +215,7 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
     return s.subtract(1, s.multiply(x, x))
 
 
-@elementwise(
-    ufunc="tanh",
+@ufunc(
     partials=(lambda y, x: one_minus_square(y),),
     saves="y",
     dtypes=INEXACT,
@@ -244,8 +235,7 @@ def tanh(xp: Any, x: Any, /) -> Any:
     return xp.tanh(x)
 
 
-@elementwise(
-    ufunc="asinh",
+@ufunc(
     partials=(in_float32(lambda y, x: rsqrt(x * x + 1)),),
     saves="x",
     dtypes=INEXACT,
@@ -265,8 +255,7 @@ def asinh(xp: Any, x: Any, /) -> Any:
     return xp.asinh(x)
 
 
-@elementwise(
-    ufunc="acosh",
+@ufunc(
     partials=(in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),),
     saves="x",
     singular=True,
@@ -287,8 +276,7 @@ def acosh(xp: Any, x: Any, /) -> Any:
     return xp.acosh(x)
 
 
-@elementwise(
-    ufunc="atanh",
+@ufunc(
     partials=(in_float32(lambda y, x: over(1 - x * x)),),
     saves="x",
     singular=True,
@@ -315,8 +303,7 @@ def _per_square(leg: Any, a: Any, b: Any) -> Any:
     return leg / where(equal(square, 0), 1, square)
 
 
-@elementwise(
-    ufunc="atan2",
+@ufunc(
     partials=(
         lambda y, a, b: _per_square(b, a, b),
         lambda y, a, b: negative(_per_square(a, a, b)),

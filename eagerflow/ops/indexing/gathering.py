@@ -12,13 +12,12 @@ from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, STANDARD, define
+from eagerflow.ops.family import ANY, STANDARD, batch_first
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
-from eagerflow.ops.indexing.indices import ALL, check_values, integer_argument, signed
+from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, integer_argument, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import (
-    broadcast_to,
     moveaxis,
     permute_dims,
     reshape,
@@ -29,8 +28,6 @@ from eagerflow.spec import TensorSpec, broadcast, normalize_axis
 from eagerflow.tensor import Tensor
 
 __all__ = ["gather", "take", "take_along_axis"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _index_errors(name: str) -> Any:
@@ -110,30 +107,23 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("take", 1, "indices"),
-        "infer": _taken_spec,
-        "trusted": True,
-        "direct": lambda xp: _quick_take if xp is np else None,
-        "vjp": (_take_back, None),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_take,
-        "onnx": Onnx("Gather"),
-        "samples": _take_samples,
-        "errors": _index_errors("take"),
-        "reference": lambda x, indices, axis: (
-            np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(
-                indices.shape
-            )
-            if axis is None
-            else x[(slice(None),) * (axis % x.ndim) + (indices,)]
-        ),
-    },
+@indexing_op(
+    dtypes=(ANY, INTEGERS),
+    arrange=integer_argument("take", 1, "indices"),
+    infer=_taken_spec,
+    trusted=True,
+    direct=lambda xp: _quick_take if xp is np else None,
+    vjp=(_take_back, None),
+    saves="indices",
+    batch=_batched_take,
+    onnx=Onnx("Gather"),
+    samples=_take_samples,
+    errors=_index_errors("take"),
+    reference=lambda x, indices, axis: (
+        np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(indices.shape)
+        if axis is None
+        else x[(slice(None),) * (axis % x.ndim) + (indices,)]
+    ),
     method=True,
 )
 def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
@@ -185,12 +175,16 @@ def _check_ranks(x_rank: int, indices: Any) -> None:
 
 
 def _along_spec(x: TensorSpec, indices: TensorSpec, axis: int = -1) -> TensorSpec:
-    _check_ranks(x.ndim, indices)
-    at = normalize_axis(axis, x.ndim)
-    others = (*x.shape[:at], 1, *x.shape[at + 1 :])
-    whole = (*indices.shape[:at], 1, *indices.shape[at + 1 :])
-    met = broadcast(others, whole)
-    return x.like((*met[:at], indices.shape[at], *met[at + 1 :]))
+    return x.like(_along_shape(x.shape, indices, axis))
+
+
+def _along_shape(shape: tuple[Any, ...], indices: TensorSpec, axis: int) -> tuple[Any, ...]:
+    """The shape of ``take_along_axis`` of a tensor of a shape."""
+    _check_ranks(len(shape), indices)
+    at = normalize_axis(axis, len(shape))
+    own = indices.shape
+    met = broadcast((*shape[:at], 1, *shape[at + 1 :]), (*own[:at], 1, *own[at + 1 :]))
+    return (*met[:at], own[at], *met[at + 1 :])
 
 
 def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
@@ -225,35 +219,30 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("take_along_axis", 1, "indices"),
-        "infer": _along_spec,
-        "vjp": (
-            lambda g, y, x, indices, axis: unbroadcast(
-                scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
-            ),
-            None,
+@indexing_op(
+    dtypes=(ANY, INTEGERS),
+    arrange=integer_argument("take_along_axis", 1, "indices"),
+    infer=_along_spec,
+    vjp=(
+        lambda g, y, x, indices, axis: unbroadcast(
+            scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
         ),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_along,
-        "onnx": Onnx("GatherElements"),
-        "samples": _along_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
-            *(
-                e._replace(args=(e.args[0], np.array([[5]])))
-                for e in _index_errors("take_along_axis")(rng)[:2]
-            ),
-            ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
-            ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
-        ],
-        "reference": lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    },
+        None,
+    ),
+    saves="indices",
+    batch=_batched_along,
+    onnx=Onnx("GatherElements"),
+    samples=_along_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
+        *(
+            e._replace(args=(e.args[0], np.array([[5]])))
+            for e in _index_errors("take_along_axis")(rng)[:2]
+        ),
+        ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
+        ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
+    ],
+    reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
 )
 def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
     """One element for each index, along an axis, with all other axes in step.
@@ -281,10 +270,7 @@ def _spread(x: Any, g: Any, axis: int) -> tuple[Any, ...]:
 
 
 def _batched_scatter_along(args: Any, batched: Any, size: Any, shape: Any, axis: int) -> Any:
-    updates, indices = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
+    updates, indices = batch_first(args, batched, size)
     at = normalize_axis(axis, len(shape)) + 1
     return scatter_along_axis(updates, indices, (size, *shape), at)
 
@@ -293,22 +279,19 @@ def _scatter_along_spec(
     updates: TensorSpec, indices: TensorSpec, shape: Any, axis: int
 ) -> TensorSpec:
     wanted = sized(shape, "shape")
-    _check_ranks(len(wanted), indices)
+    met = _along_shape(wanted, indices, axis)
     at = normalize_axis(axis, len(wanted))
-    met = broadcast(
-        (*wanted[:at], 1, *wanted[at + 1 :]), (*indices.shape[:at], 1, *indices.shape[at + 1 :])
-    )
     if (*met[:at], *met[at + 1 :]) != (*wanted[:at], *wanted[at + 1 :]):
         raise ShapeError(
             f"indices of shape {indices.shape} do not broadcast to {wanted}",
             argument="indices",
             expected="sizes that are equal or 1, apart from the axis",
         )
-    if updates.shape != (*met[:at], indices.shape[at], *met[at + 1 :]):
+    if updates.shape != met:
         raise ShapeError(
             "the updates have another shape than the places",
             argument="updates",
-            expected=f"shape {(*met[:at], indices.shape[at], *met[at + 1 :])}",
+            expected=f"shape {met}",
         )
     return updates.like(wanted)
 
@@ -344,44 +327,39 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (STANDARD, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("scatter_along_axis", 1, "indices"),
-        "infer": _scatter_along_spec,
-        "vjp": (
-            lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
-            None,
+@indexing_op(
+    dtypes=(STANDARD, INTEGERS),
+    arrange=integer_argument("scatter_along_axis", 1, "indices"),
+    infer=_scatter_along_spec,
+    vjp=(
+        lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
+        None,
+    ),
+    saves="indices",
+    batch=_batched_scatter_along,
+    onnx=Onnx("ScatterElements"),
+    samples=_scatter_along_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones((2, 1)), np.array([[3], [0]])),
+            {"shape": (2, 3), "axis": 1},
+            IndexRangeError,
+            "index 3 is out of range for axis 1 of length 3",
         ),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter_along,
-        "onnx": Onnx("ScatterElements"),
-        "samples": _scatter_along_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.ones((2, 1)), np.array([[3], [0]])),
-                {"shape": (2, 3), "axis": 1},
-                IndexRangeError,
-                "index 3 is out of range for axis 1 of length 3",
-            ),
-            ErrorSample(
-                (np.ones((2, 2)), np.array([[0], [0]])),
-                {"shape": (2, 3), "axis": 1},
-                ShapeError,
-                "another shape than the places",
-            ),
-            ErrorSample(
-                (np.ones((2, 1)), np.array([0])),
-                {"shape": (2, 3), "axis": 1},
-                ShapeError,
-                "x has 2 axes",
-            ),
-        ],
-        "reference": _scatter_along_reference,
-    },
+        ErrorSample(
+            (np.ones((2, 2)), np.array([[0], [0]])),
+            {"shape": (2, 3), "axis": 1},
+            ShapeError,
+            "another shape than the places",
+        ),
+        ErrorSample(
+            (np.ones((2, 1)), np.array([0])),
+            {"shape": (2, 3), "axis": 1},
+            ShapeError,
+            "x has 2 axes",
+        ),
+    ],
+    reference=_scatter_along_reference,
 )
 def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
     """Zeros of a shape with each update added at its index along an axis.
@@ -458,10 +436,7 @@ def _batched_gather(args: Any, batched: Any, size: Any, axis: Any, batch_dims: i
         return gather(x, indices, at + 1, 0)
     if b == 0 and not batched[0]:
         return moveaxis(gather(x, indices, at, 0), at, 0)
-    x, indices = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
+    x, indices = batch_first(args, batched, size)
     return gather(x, indices, at + 1, b + 1)
 
 
@@ -503,31 +478,26 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (ANY, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("gather", 1, "indices"),
-        "infer": _gathered_spec,
-        "vjp": (_gather_back, None),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_gather,
-        "onnx": Missing("exported as Gather or GatherND"),
-        "samples": _gather_samples,
-        "errors": lambda rng: [
-            *_index_errors("gather")(rng),
-            ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
-            ErrorSample(
-                (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
-            ),
-            ErrorSample(
-                (np.ones((2, 3)), np.zeros((2, 1), int)), {"batch_dims": 2}, ShapeError, "batch"
-            ),
-        ],
-        "reference": _gather_reference,
-    },
+@indexing_op(
+    dtypes=(ANY, INTEGERS),
+    arrange=integer_argument("gather", 1, "indices"),
+    infer=_gathered_spec,
+    vjp=(_gather_back, None),
+    saves="indices",
+    batch=_batched_gather,
+    onnx=Missing("exported as Gather or GatherND"),
+    samples=_gather_samples,
+    errors=lambda rng: [
+        *_index_errors("gather")(rng),
+        ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
+        ErrorSample(
+            (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
+        ),
+        ErrorSample(
+            (np.ones((2, 3)), np.zeros((2, 1), int)), {"batch_dims": 2}, ShapeError, "batch"
+        ),
+    ],
+    reference=_gather_reference,
 )
 def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
     """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.

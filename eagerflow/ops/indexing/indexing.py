@@ -12,17 +12,19 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, define, op_of
+from eagerflow.ops.family import ANY, op_of
 from eagerflow.ops.indexing.indices import (
     ALL,
     check_arrays,
     expanded,
     filled,
+    indexing_op,
     layout,
     located,
     place_of,
     recorded,
     refuse_none,
+    unmasked,
 )
 from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.samples import make
@@ -33,7 +35,6 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["getitem", "index_scatter"]
 
-ANY = STANDARD | FLOAT8
 INDICES = BOOL | INTEGERS
 
 
@@ -71,13 +72,13 @@ def along_batch(
         if plan.rank and not _in_place(items, plan.at):
             order = [plan.rank, *range(plan.rank), *range(plan.rank + 1, rank + 1)]
         return (ALL, *items), list(arrays), order
-    index, arrays, flags = _without_masks(index, shape, arrays, flags)
-    logical = [a.shape[1:] if flag else a.shape for a, flag in zip(arrays, flags, strict=True)]
+    index, given = unmasked(index, zip(arrays, flags, strict=True), _positions)
+    logical = [a.shape[1:] if flag else a.shape for a, flag in given]
     plan = layout(index, shape, logical)
     items = expanded(index, len(shape), [len(s) for s in logical])
     lined = [
         reshape(a, (size, *(1,) * (plan.rank - len(s)), *s)) if flag else a
-        for a, flag, s in zip(arrays, flags, logical, strict=True)
+        for (a, flag), s in zip(given, logical, strict=True)
     ]
     if joined:
         items = ["array", *items]
@@ -97,33 +98,16 @@ def _in_place(items: list[Any], at: int) -> bool:
     return spots[-1] - spots[0] < len(spots)
 
 
-def _without_masks(
-    index: Any, shape: Any, arrays: Any, flags: Any
-) -> tuple[Any, list[Any], list[bool]]:
-    """The index with integer arrays in place of masks that are the same for all examples."""
-    rest = iter(zip(arrays, flags, strict=True))
-    items: list[Any] = []
-    found: list[Any] = []
-    kept: list[bool] = []
-    for item in index if type(index) is tuple else (index,):
-        if item.__class__ is not str:
-            items.append(item)
-            continue
-        array, flag = next(rest)
-        if item == "array":
-            parts = [array]
-        elif flag:
-            raise CaptureError(
-                "inside vmap the mask differs between examples, so the shape of the result does",
-                argument="index",
-                hint="ef.where(mask, x, 0) keeps the shape",
-            )
-        else:
-            parts = list(ops["nonzero"].call(array))
-        items += ["array"] * len(parts)
-        found += parts
-        kept += [flag] * len(parts)
-    return tuple(items), found, kept
+def _positions(mask: tuple[Any, bool]) -> list[tuple[Any, bool]]:
+    """The positions of true elements, where all examples have the same ones."""
+    array, is_batched = mask
+    if is_batched:
+        raise CaptureError(
+            "inside vmap the mask differs between examples, so the shape of the result does",
+            argument="index",
+            hint="ef.where(mask, x, 0) keeps the shape",
+        )
+    return [(part, False) for part in ops["nonzero"].call(array)]
 
 
 def ordered(x: Any, order: list[int]) -> Any:
@@ -231,24 +215,19 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     return np.array(picked, array.dtype).reshape(np.shape(positions))
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (ANY, INDICES),
-        "together": (),
-        "arrange": _arrange_getitem,
-        "infer": _getitem_spec,
-        "trusted": True,
-        "vjp": _getitem_back,
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_getitem,
-        "cost": _cost,
-        "onnx": Missing("exported as Slice, Gather and GatherND"),
-        "samples": _getitem_samples,
-        "errors": _getitem_errors,
-        "reference": lambda x, *indices, index: _select(x, index, indices),
-    },
+@indexing_op(
+    dtypes=(ANY, INDICES),
+    arrange=_arrange_getitem,
+    infer=_getitem_spec,
+    trusted=True,
+    vjp=_getitem_back,
+    saves="indices",
+    batch=_batched_getitem,
+    cost=_cost,
+    onnx=Missing("exported as Slice, Gather and GatherND"),
+    samples=_getitem_samples,
+    errors=_getitem_errors,
+    reference=lambda x, *indices, index: _select(x, index, indices),
 )
 def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
     """The part of a tensor that an index selects: ``x[index]``.
@@ -387,29 +366,24 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (STANDARD, INDICES),
-        "together": (),
-        "arrange": _arrange_scatter,
-        "infer": _scatter_spec,
-        "trusted": True,
-        "vjp": _scatter_back,
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter,
-        "onnx": Missing("exported as ScatterND"),
-        "samples": _scatter_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),
-            ErrorSample((np.ones(2),), {"shape": (3,), "index": ALL}, ShapeError, "broadcast"),
-            ErrorSample((np.ones(2),), {"shape": (-3,), "index": ALL}, ShapeError, "negative"),
-        ],
-        "reference": lambda updates, *indices, shape, index: written(
-            np.zeros(shape, updates.dtype), index, indices, updates
-        ),
-    },
+@indexing_op(
+    dtypes=(STANDARD, INDICES),
+    arrange=_arrange_scatter,
+    infer=_scatter_spec,
+    trusted=True,
+    vjp=_scatter_back,
+    saves="indices",
+    batch=_batched_scatter,
+    onnx=Missing("exported as ScatterND"),
+    samples=_scatter_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),
+        ErrorSample((np.ones(2),), {"shape": (3,), "index": ALL}, ShapeError, "broadcast"),
+        ErrorSample((np.ones(2),), {"shape": (-3,), "index": ALL}, ShapeError, "negative"),
+    ],
+    reference=lambda updates, *indices, shape, index: written(
+        np.zeros(shape, updates.dtype), index, indices, updates
+    ),
 )
 def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.

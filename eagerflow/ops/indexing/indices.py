@@ -7,7 +7,7 @@ The arrays themselves are data arguments of the op, in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index as as_index
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from eagerflow.dims import Dim, DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, IndexRangeError, ShapeError
+from eagerflow.ops.family import define
 from eagerflow.recorder import recorder_state
 from eagerflow.spec import broadcast
 from eagerflow.tensor import Operators, Tensor
@@ -28,6 +29,7 @@ __all__ = [
     "expanded",
     "filled",
     "index_array",
+    "indexing_op",
     "integer_argument",
     "layout",
     "located",
@@ -37,6 +39,7 @@ __all__ = [
     "refuse_none",
     "signed",
     "slice_length",
+    "unmasked",
 ]
 
 ALL = slice(None)
@@ -152,6 +155,12 @@ def refuse_none(op: str, **arguments: Any) -> None:
             )
 
 
+def indexing_op(**facts: Any) -> Any:
+    """An op that is linear in its data, and whose arguments keep dtypes of their own."""
+    own: dict[str, Any] = {"together": (), "jvp": "multilinear"} | facts
+    return define("indexing", **own)
+
+
 def integer_argument(op: str, position: int, name: str) -> Any:
     """An ``arrange`` fact that makes a Tensor of integers of one data argument.
 
@@ -194,6 +203,24 @@ def filled(index: Any, arrays: Sequence[Any]) -> Any:
         else:
             items.append(item)
     return tuple(items)
+
+
+def unmasked(
+    index: Any, arrays: Iterable[Any], positions: Callable[[Any], list[Any]]
+) -> tuple[Any, list[Any]]:
+    """The index with the ``positions`` of true elements, one array for each axis, for masks."""
+    items: list[Any] = []
+    found: list[Any] = []
+    rest = iter(arrays)
+    for item in index if type(index) is tuple else (index,):
+        if item.__class__ is not str:
+            items.append(item)
+            continue
+        array = next(rest)
+        parts = positions(array) if item == "mask" else [array]
+        items += ["array"] * len(parts)
+        found += parts
+    return tuple(items), found
 
 
 def signed(array: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
-from eagerflow.ops.indexing.indices import ALL, Layout, expanded, layout
+from eagerflow.ops.indexing.indices import ALL, Layout, expanded, layout, unmasked
 
 __all__ = [
     "add_at",
@@ -113,7 +113,7 @@ def positions(xp: Any, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
 
     ``arrays`` are within their ranges.
     """
-    index, arrays = _integers(xp, index, arrays)
+    index, arrays = unmasked(index, arrays, lambda m: list(xp.nonzero(m)) if m.ndim else [])
     plan = layout(index, shape, [a.shape for a in arrays])
     rank = len(plan.sizes) + plan.rank
     found = xp.zeros((1,) * rank, dtype=xp.int64)
@@ -136,20 +136,6 @@ def positions(xp: Any, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
         found = found + line * stride
         axis += 1
     return xp.broadcast_to(found, plan.shape)
-
-
-def _integers(xp: Any, index: Any, arrays: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The index with the positions of true elements in place of masks."""
-    items: list[Any] = []
-    found: list[Any] = []
-    rest = iter(arrays)
-    for item in index if type(index) is tuple else (index,):
-        parts = [next(rest)] if item.__class__ is str else []
-        if item.__class__ is str and item == "mask":
-            parts = list(xp.nonzero(parts[0])) if parts[0].ndim else []
-        items += ["array"] * len(parts) if item.__class__ is str else [item]
-        found += parts
-    return tuple(items), found
 
 
 def _line(xp: Any, places: range) -> Any:

@@ -12,10 +12,10 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import STANDARD, batch_first, define, refused_objects
 from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
-from eagerflow.ops.indexing.indices import check_values, integer_argument
+from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_argument
 from eagerflow.ops.indexing.positions import summed_at
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
@@ -31,8 +31,6 @@ __all__ = [
     "scatter",
     "segment_sum",
 ]
-
-ANY = STANDARD | FLOAT8
 
 
 # Sums into places ---------------------------------------------------------------------------------
@@ -62,15 +60,16 @@ def _scattered_spec(indices: TensorSpec, updates: TensorSpec, shape: Any) -> Ten
 
 
 def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any) -> Any:
-    indices, updates = (
-        a if flag else broadcast_to(a, (size, *a.shape))
-        for a, flag in zip(args, batched, strict=True)
-    )
-    rank = indices.ndim
-    column = reshape(arange(size, device=str(indices.device)), (size,) + (1,) * (rank - 1))
-    column = broadcast_to(column, (*indices.shape[:-1], 1)).astype("int64")
-    whole = concat([column, indices.astype("int64")], axis=rank - 1)
-    return scatter(whole, updates, (size, *as_shape(shape)))
+    indices, updates = batch_first(args, batched, size)
+    return scatter(_with_examples(indices), updates, (size, *as_shape(shape)))
+
+
+def _with_examples(positions: Any) -> Any:
+    """Rows of positions with the number of the example, along the first axis, in front."""
+    size, rank = positions.shape[0], positions.ndim
+    column = reshape(arange(size, device=str(positions.device)), (size,) + (1,) * (rank - 1))
+    column = broadcast_to(column, (*positions.shape[:-1], 1))
+    return concat([column, positions.astype("int64")], axis=rank - 1)
 
 
 def _scatter_reference(indices: Any, updates: Any, shape: Any) -> Any:
@@ -105,38 +104,32 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (INTEGERS, STANDARD),
-        "together": (1,),
-        "arrange": integer_argument("scatter", 0, "indices"),
-        "infer": _scattered_spec,
-        "vjp": (None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
-        "saves": "indices",
-        "jvp": "multilinear",
-        "batch": _batched_scatter,
-        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
-        "samples": _scatter_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.array([[3]]), np.ones(1)),
-                {"shape": (3,)},
-                IndexRangeError,
-                "index 3 is out of range for axis 0 of length 3",
-            ),
-            ErrorSample(
-                (np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"
-            ),
-            ErrorSample(
-                (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
-            ),
-            ErrorSample(
-                (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
-            ),
-        ],
-        "reference": _scatter_reference,
-    },
+@indexing_op(
+    dtypes=(INTEGERS, STANDARD),
+    together=(1,),
+    arrange=integer_argument("scatter", 0, "indices"),
+    infer=_scattered_spec,
+    vjp=(None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
+    saves="indices",
+    batch=_batched_scatter,
+    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    samples=_scatter_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.array([[3]]), np.ones(1)),
+            {"shape": (3,)},
+            IndexRangeError,
+            "index 3 is out of range for axis 0 of length 3",
+        ),
+        ErrorSample((np.array([[-1]]), np.ones(1)), {"shape": (3,)}, IndexRangeError, "index -1"),
+        ErrorSample(
+            (np.array([[1]]), np.ones(2)), {"shape": (3,)}, ShapeError, "do not fit the indices"
+        ),
+        ErrorSample(
+            (np.array([[1, 1]]), np.ones(1)), {"shape": (3,)}, ShapeError, "too long for 1 axes"
+        ),
+    ],
+    reference=_scatter_reference,
 )
 def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
@@ -184,6 +177,15 @@ def gather_nd(x: Any, indices: Any) -> Any:
     return getitem(x, *unstack(indices, -1), index=("array",) * depth)
 
 
+def _check_number(value: Any, what: str) -> None:
+    if isinstance(value, tuple | list | bool):
+        raise ShapeError(
+            f"{value!r} is not a number of {what}",
+            argument=f"num_{what}",
+            expected="an integer from 0",
+        )
+
+
 def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> TensorSpec:
     rank = segment_ids.ndim
     if rank == 0 or x.shape[:rank] != segment_ids.shape:
@@ -192,12 +194,7 @@ def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> 
             argument="segment_ids",
             expected="the sizes of the first axes of x",
         )
-    if isinstance(num_segments, tuple | list | bool):
-        raise ShapeError(
-            f"{num_segments!r} is not a number of segments",
-            argument="num_segments",
-            expected="an integer from 0",
-        )
+    _check_number(num_segments, "segments")
     return x.like(sized((num_segments, *x.shape[rank:]), "num_segments"))
 
 
@@ -208,11 +205,8 @@ def _batched_segments(args: Any, batched: Any, size: Any, num_segments: Any) -> 
         return moveaxis(summed, 1, 0)
     if not batched[0]:
         x = broadcast_to(x, (size, *x.shape))
-    places = reshape(ids, (*ids.shape, 1)).astype("int64")
-    line = (size,) + (1,) * ids.ndim
-    column = reshape(arange(size, device=str(ids.device)), line)
-    whole = concat([broadcast_to(column, places.shape), places], axis=ids.ndim)
-    return scatter(whole, x, (size, num_segments, *x.shape[ids.ndim :]))
+    places = _with_examples(reshape(ids, (*ids.shape, 1)))
+    return scatter(places, x, (size, num_segments, *x.shape[ids.ndim :]))
 
 
 def _segment_reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
@@ -248,38 +242,29 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "indexing",
-    {
-        "dtypes": (STANDARD, INTEGERS),
-        "together": (),
-        "arrange": integer_argument("segment_sum", 1, "segment_ids"),
-        "infer": _segment_spec,
-        "vjp": (lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
-        "saves": "segment_ids",
-        "jvp": "multilinear",
-        "batch": _batched_segments,
-        "onnx": Missing("exported as ConstantOfShape and ScatterND"),
-        "samples": _segment_samples,
-        "errors": lambda rng: [
-            ErrorSample(
-                (np.ones(2), np.array([0, 3])),
-                {"num_segments": 3},
-                IndexRangeError,
-                "index 3 is out of range for axis 0 of length 3",
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"
-            ),
-            ErrorSample(
-                (np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"
-            ),
-        ],
-        "reference": _segment_reference,
-    },
+@indexing_op(
+    dtypes=(STANDARD, INTEGERS),
+    arrange=integer_argument("segment_sum", 1, "segment_ids"),
+    infer=_segment_spec,
+    vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
+    saves="segment_ids",
+    batch=_batched_segments,
+    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    samples=_segment_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones(2), np.array([0, 3])),
+            {"num_segments": 3},
+            IndexRangeError,
+            "index 3 is out of range for axis 0 of length 3",
+        ),
+        ErrorSample(
+            (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
+        ),
+        ErrorSample((np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"),
+        ErrorSample((np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
+    ],
+    reference=_segment_reference,
 )
 def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
     """Sums of the rows of a tensor that have the same number.
@@ -302,12 +287,7 @@ def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any
 
 def _one_hot_spec(x: TensorSpec, num_classes: Any, axis: int = -1, dtype: Any = None) -> TensorSpec:
     at = normalize_axis(axis, x.ndim + 1)
-    if isinstance(num_classes, tuple | list | bool):
-        raise ShapeError(
-            f"{num_classes!r} is not a number of classes",
-            argument="num_classes",
-            expected="an integer from 0",
-        )
+    _check_number(num_classes, "classes")
     made = default_dtype(float) if dtype is None else as_dtype(dtype)
     return x.like(sized((*x.shape[:at], num_classes, *x.shape[at:]), "num_classes"), made)
 
@@ -321,42 +301,39 @@ def _batched_one_hot(
 
 @define(
     "indexing",
-    {
-        "dtypes": INTEGERS,
-        "arrange": integer_argument("one_hot", 0, "x"),
-        "infer": _one_hot_spec,
-        "vjp": Missing("the argument holds integers"),
-        "jvp": Missing("the argument holds integers"),
-        "batch": _batched_one_hot,
-        "onnx": Missing("exported as OneHot and Cast"),
-        "samples": lambda rng, dtype: [
-            Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
-            for shape, more in (
-                ((), {}),
-                ((4,), {}),
-                ((2, 3), {"axis": 1}),
-                ((2, 3), {"axis": 0}),
-                ((0, 2), {}),
-                ((2, 2), {"axis": -2, "dtype": "int32"}),
-                ((3,), {"dtype": "bool"}),
-                ((3,), {"num_classes": 7}),
-            )
-        ],
-        "errors": lambda rng: [
-            ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
-            ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
-            ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
-            ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
-            ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
-        ],
-        "reference": lambda x, num_classes, axis, dtype: np.moveaxis(
-            np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
-            .reshape(*x.shape, num_classes)
-            .astype(dtype or "float32"),
-            -1,
-            axis,
-        ),
-    },
+    dtypes=INTEGERS,
+    arrange=integer_argument("one_hot", 0, "x"),
+    infer=_one_hot_spec,
+    vjp=Missing("the argument holds integers"),
+    batch=_batched_one_hot,
+    onnx=Missing("exported as OneHot and Cast"),
+    samples=lambda rng, dtype: [
+        Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
+        for shape, more in (
+            ((), {}),
+            ((4,), {}),
+            ((2, 3), {"axis": 1}),
+            ((2, 3), {"axis": 0}),
+            ((0, 2), {}),
+            ((2, 2), {"axis": -2, "dtype": "int32"}),
+            ((3,), {"dtype": "bool"}),
+            ((3,), {"num_classes": 7}),
+        )
+    ],
+    errors=lambda rng: [
+        ErrorSample((np.array([3]), 3), {}, IndexRangeError, "index 3 is out of range"),
+        ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
+        ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
+        ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
+        ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
+    ],
+    reference=lambda x, num_classes, axis, dtype: np.moveaxis(
+        np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])
+        .reshape(*x.shape, num_classes)
+        .astype(dtype or "float32"),
+        -1,
+        axis,
+    ),
 )
 def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
     """Class numbers as rows of zeros with a one at the place of the class.
@@ -394,29 +371,26 @@ def _nonzero_spec(x: TensorSpec) -> Any:
 
 @define(
     "indexing",
-    {
-        "dtypes": STANDARD,
-        "infer": _nonzero_spec,
-        "trusted": True,
-        "outputs": 0,  # one for each axis
-        "vjp": Missing("the results are positions"),
-        "jvp": Missing("the results are positions"),
-        "batch": Missing("the examples of a batch have results of different lengths"),
-        "onnx": Onnx("NonZero"),
-        "samples": lambda rng, dtype: [
-            Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
-            for x in values(rng, dtype)
-            if x.ndim
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
-        ],
-        "reference": lambda x: tuple(
-            np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
-            for i in range(x.ndim)
-        ),
-    },
+    dtypes=STANDARD,
+    infer=_nonzero_spec,
+    trusted=True,
+    outputs=0,  # one for each axis
+    vjp=Missing("the results are positions"),
+    batch=Missing("the examples of a batch have results of different lengths"),
+    onnx=Onnx("NonZero"),
+    samples=lambda rng, dtype: [
+        Sample((x * (rng.random(x.shape) < 0.5).astype(x.dtype),))
+        for x in values(rng, dtype)
+        if x.ndim
+    ],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
+    ],
+    reference=lambda x: tuple(
+        np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
+        for i in range(x.ndim)
+    ),
 )
 def nonzero(xp: Any, x: Any, /) -> Any:
     """The positions of all elements that are not 0: a tuple of one tensor of integers per axis.

@@ -15,7 +15,7 @@ from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.family import FLOAT8, define
+from eagerflow.ops.family import ANY, Batch, batch_first, define
 from eagerflow.ops.indexing.indexing import (
     INDICES,
     aligned,
@@ -36,13 +36,11 @@ from eagerflow.ops.indexing.indices import (
 )
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
+from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["index_add", "index_max", "index_min", "index_multiply", "index_set"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _arrange_write(op: str) -> Any:
@@ -96,14 +94,11 @@ def _write_spec(x: TensorSpec, value: TensorSpec, *indices: TensorSpec, index: A
     return x.like()
 
 
-def _batched_write(call: Any) -> Any:
-    def batch(args: Any, batched: Any, size: Any, index: Any) -> Any:
-        x, value, *arrays = args
-        whole = x if batched[0] else broadcast_to(x, (size, *x.shape))
-        items, lined, order = along_batch(index, whole.shape[1:], arrays, batched[2:], size, True)
-        return call()(whole, aligned(value, batched[1], size, order), *lined, index=items)
-
-    return batch
+def _batched_write(call: Any, args: Any, batched: Any, size: Any, index: Any) -> Any:
+    x, value, *arrays = args
+    (whole,) = batch_first([x], batched[:1], size)
+    items, lined, order = along_batch(index, whole.shape[1:], arrays, batched[2:], size, True)
+    return call(whole, aligned(value, batched[1], size, order), *lined, index=items)
 
 
 def _write_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -131,20 +126,20 @@ def _write_errors(rng: Any) -> list[ErrorSample]:
 
 def _writing(name: str, combine: Any, **facts: Any) -> Any:
     """An op that gives a copy of x in which the selected part is combined with a value."""
-    own = {
+    own: dict[str, Any] = {
         "dtypes": (STANDARD, STANDARD, INDICES),
         "together": (),
         "arrange": _arrange_write(name),
         "infer": _write_spec,
         "trusted": True,
         "saves": "indices",
-        "batch": _batched_write(lambda: ops[name].call),
+        "batch": Batch(_batched_write),
         "onnx": Missing("exported as ScatterND"),
         "samples": _write_samples,
         "errors": _write_errors,
         "reference": lambda x, value, *indices, index: written(x, index, indices, value, combine),
     } | facts
-    return define("indexing", own)
+    return define("indexing", **own)
 
 
 def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str = "") -> Any:

@@ -16,11 +16,18 @@ from eagerflow.dtypes import is_complex
 from eagerflow.errors import ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
-from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.family import NUMERIC, as_operands, batch_elementwise, define, refused_objects
-from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.family import (
+    NUMERIC,
+    Batch,
+    as_operands,
+    batch_elementwise,
+    define,
+    refused_objects,
+    split_elementwise,
+)
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.runtime import threads
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes
 
@@ -28,11 +35,6 @@ __all__ = ["matmul", "outer", "tensordot", "vecdot"]
 
 
 # Pieces that the gradient rules of all contractions share ----------------------------------------
-
-
-def conjugate(x: Any) -> Any:
-    """The complex conjugate; real values as they are, without an op."""
-    return conj(x) if is_complex(x.dtype) else x
 
 
 def transposed(x: Any) -> Any:
@@ -44,13 +46,6 @@ def transposed(x: Any) -> Any:
 def adjoint(x: Any) -> Any:
     """The conjugate of ``x`` with its last two axes exchanged."""
     return transposed(conjugate(x))
-
-
-def sum_to(g: Any, shape: tuple[Any, ...]) -> Any:
-    """``g`` summed over the axes along which a tensor of ``shape`` was broadcast."""
-    extra = len(g.shape) - len(shape)
-    axes = [i for i, size in enumerate(g.shape) if i < extra or shape[i - extra] != size]
-    return reshape(sum(g, axis=tuple(axes)), shape) if axes else g
 
 
 # matmul ------------------------------------------------------------------------------------------
@@ -151,7 +146,7 @@ def _stacked(a: Any, b: Any) -> Any:
     if count * each < WORTH_SHARING:
         return _product_of(np.matmul, each, a, b)
     out = np.empty((*batch, m, n), a.dtype)
-    a, b = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (a, b))
+    a, b, _ = met(a, b)
     axis = batch.index(max(batch))
     before, length = (slice(None),) * axis, batch[axis]
     parts = min(PARTS, length)
@@ -183,11 +178,11 @@ def _matmul_vjp1(g: Any, y: Any, a: Any, b: Any) -> Any:
         return multiply(reshape(g, (*g.shape, 1)), b)
     if a.ndim == 1:
         part = matmul(b, reshape(g, (*g.shape, 1)))
-        return sum_to(reshape(part, part.shape[:-1]), a.shape)
+        return unbroadcast(reshape(part, part.shape[:-1]), a.shape)
     if a.ndim == 2 < b.ndim:
         # One product over examples and columns at once: the sum over examples comes with it.
         return matmul(_rows_first(g), transposed(_rows_first(b)))
-    return sum_to(matmul(g, transposed(b)), a.shape)
+    return unbroadcast(matmul(g, transposed(b)), a.shape)
 
 
 def _rows_first(x: Any) -> Any:
@@ -206,11 +201,11 @@ def _matmul_vjp2(g: Any, y: Any, a: Any, b: Any) -> Any:
         return multiply(reshape(a, (a.shape[0], 1)), g)
     if b.ndim == 1:
         part = matmul(transposed(a), reshape(g, (*g.shape, 1)))
-        return sum_to(reshape(part, part.shape[:-1]), b.shape)
+        return unbroadcast(reshape(part, part.shape[:-1]), b.shape)
     if b.ndim == 2 < a.ndim:
         rows = product(a.shape[:-1])
         return matmul(transposed(reshape(a, (rows, a.shape[-1]))), reshape(g, (rows, g.shape[-1])))
-    return sum_to(matmul(transposed(a), g), b.shape)
+    return unbroadcast(matmul(transposed(a), g), b.shape)
 
 
 def _matmul_batch(args: Any, batched: Any, size: Any) -> Any:
@@ -246,13 +241,7 @@ def _aligned(x: Any, own: int, is_batched: bool, rank: int, before: bool) -> Any
 def _matmul_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
     y = _matmul_spec(x1, x2)
     batch = y.ndim - (x1.ndim > 1) - (x2.ndim > 1)
-    found = []
-    for axis in range(batch):
-        cuts = []
-        for x in (x1, x2):
-            own = axis - batch + max(x.ndim - 2, 0)
-            cuts.append(own if own >= 0 and x.shape[own] == y.shape[axis] else None)
-        found.append(Split(tuple(cuts), axis))
+    found = split_elementwise(x1.like(x1.shape[:-2]), x2.like(x2.shape[:-2]))
     if x1.ndim > 1:
         found.append(Split((x1.ndim - 2, None), batch))
     if x2.ndim > 1:
@@ -301,7 +290,7 @@ def _matmul_samples(rng: Any, dtype: Any) -> list[Sample]:
 def _matmul_errors(rng: Any) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        *(e._replace(args=(*e.args, x)) for e in refused_objects(rng)),
+        *refused_objects(rng, x),
         ErrorSample((x, x), {}, ShapeError, "inner dimensions differ"),
         ErrorSample((x, x[0, :2]), {}, ShapeError, "the only axis of x2 has size 2"),
         ErrorSample((x, 2.0), {}, ShapeError, "without axes"),
@@ -313,10 +302,7 @@ def _matmul_errors(rng: Any) -> list[ErrorSample]:
 def _matmul_reference(x1: Any, x2: Any) -> Any:
     """The definition, one row and column at a time."""
     left = x1[None] if x1.ndim == 1 else x1
-    right = x2[:, None] if x2.ndim == 1 else x2
-    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
-    left = np.broadcast_to(left, batch + left.shape[-2:])
-    right = np.broadcast_to(right, batch + right.shape[-2:])
+    left, right, batch = met(left, x2[:, None] if x2.ndim == 1 else x2)
     out = np.zeros((*batch, left.shape[-2], right.shape[-1]), np.result_type(x1, x2))
     for at in np.ndindex(*out.shape):
         row, column = left[at[:-1]], right[(*at[:-2], slice(None), at[-1])]
@@ -325,6 +311,13 @@ def _matmul_reference(x1: Any, x2: Any) -> Any:
     if x1.ndim == 1:
         out = out[..., 0, :]
     return out[..., 0] if x2.ndim == 1 else out
+
+
+def met(left: Any, right: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Two arrays of matrices in stacks of one shape, and that shape."""
+    batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left, right = (np.broadcast_to(x, batch + x.shape[-2:]) for x in (left, right))
+    return left, right, batch
 
 
 def complex_sum(terms: list[complex]) -> complex:
@@ -343,26 +336,24 @@ def _is_shared(x1: Any, x2: Any) -> bool:
 
 @define(
     "contraction",
-    {
-        "dtypes": NUMERIC,
-        "infer": _matmul_spec,
-        "trusted": True,
-        "overrides": {"numpy": _matmul_numpy},
-        "keeps_order": True,
-        "into": lambda x1, x2: matrix_product if _are_matrices(x1, x2) else None,
-        "threaded": lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
-        "vjp": (_matmul_vjp1, _matmul_vjp2),
-        "saves": "x1 x2",
-        "jvp": "multilinear",
-        "batch": _matmul_batch,
-        "split": _matmul_split,
-        "cost": _matmul_cost,
-        "onnx": Onnx("MatMul"),
-        "samples": _matmul_samples,
-        "errors": _matmul_errors,
-        "reference": _matmul_reference,
-        "ulp": 16,
-    },
+    dtypes=NUMERIC,
+    infer=_matmul_spec,
+    trusted=True,
+    overrides={"numpy": _matmul_numpy},
+    keeps_order=True,
+    into=lambda x1, x2: matrix_product if _are_matrices(x1, x2) else None,
+    threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
+    vjp=(_matmul_vjp1, _matmul_vjp2),
+    saves="x1 x2",
+    jvp="multilinear",
+    batch=_matmul_batch,
+    split=_matmul_split,
+    cost=_matmul_cost,
+    onnx=Onnx("MatMul"),
+    samples=_matmul_samples,
+    errors=_matmul_errors,
+    reference=_matmul_reference,
+    ulp=16,
     operator="matmul",
 )
 def matmul(xp: Any, x1: Any, x2: Any, /) -> Any:
@@ -413,41 +404,33 @@ def _vecdot_spec(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> TensorSpec:
     return x1.like(shape[:at] + shape[len(shape) + at + 1 :])
 
 
-def _vecdot_rule(g: Any, x1: Any, x2: Any, axis: int) -> tuple[Any, int]:
-    """The gradient with the summed axis back as size 1, and that axis."""
-    at = _vecdot_axis(x1, x2, axis)
-    cut = g.ndim + 1 + at
-    return reshape(g, (*g.shape[:cut], 1, *g.shape[cut:])), at
+def _widened(g: Any, x1: Any, x2: Any, axis: int) -> Any:
+    """The gradient with the summed axis back as size 1."""
+    cut = g.ndim + 1 + _vecdot_axis(x1, x2, axis)
+    return reshape(g, (*g.shape[:cut], 1, *g.shape[cut:]))
 
 
 def _vecdot_vjp1(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
-    wide, _ = _vecdot_rule(g, x1, x2, axis)
-    return sum_to(multiply(conjugate(wide), x2), x1.shape)
+    return unbroadcast(multiply(conjugate(_widened(g, x1, x2, axis)), x2), x1.shape)
 
 
 def _vecdot_vjp2(g: Any, y: Any, x1: Any, x2: Any, axis: int) -> Any:
-    wide, _ = _vecdot_rule(g, x1, x2, axis)
-    return sum_to(multiply(wide, x1), x2.shape)
+    return unbroadcast(multiply(_widened(g, x1, x2, axis), x1), x2.shape)
 
 
-def _vecdot_batch(args: Any, batched: Any, size: Any, axis: int) -> Any:
+def _vecdot_batch(call: Any, args: Any, batched: Any, size: Any, axis: int) -> Any:
     x1, x2 = (x.ndim - is_batched for x, is_batched in zip(args, batched, strict=True))
     at = axis - x1 if axis >= 0 and x1 == x2 else axis
-    return batch_elementwise(vecdot, args, batched, size, axis=at)
+    return batch_elementwise(call, args, batched, size, axis=at)
 
 
 def _vecdot_split(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> list[Split]:
-    at, whole = _vecdot_axis(x1, x2, axis), broadcast(x1.shape, x2.shape)
-    found = []
-    for i in range(-len(whole), 0):
-        cuts = tuple(
-            x.ndim + i if x.ndim + i >= 0 and x.shape[i] == whole[i] else None for x in (x1, x2)
-        )
-        if i == at:
-            found.append(Split(cuts, None, "add"))
-        else:
-            found.append(Split(cuts, len(whole) + i - (i > at)))
-    return found
+    rank = max(x1.ndim, x2.ndim)
+    summed = rank + _vecdot_axis(x1, x2, axis)
+    return [
+        Split(cut.inputs, None, "add") if i == summed else Split(cut.inputs, i - (i > summed))
+        for i, cut in enumerate(split_elementwise(x1, x2))
+    ]
 
 
 def _vecdot_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -495,32 +478,30 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
 
 @define(
     "contraction",
-    {
-        "dtypes": NUMERIC,
-        "infer": _vecdot_spec,
-        "vjp": (_vecdot_vjp1, _vecdot_vjp2),
-        "saves": "x1 x2",
-        # Conjugate-linear in x1, and the tangent is conjugated as x1 is.
-        "jvp": "multilinear",
-        "batch": _vecdot_batch,
-        "split": _vecdot_split,
-        "cost": lambda x1, x2, axis=-1: Cost(
-            2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
-        ),
-        "samples": _vecdot_samples,
-        "errors": lambda rng: [
-            *(e._replace(args=(*e.args, np.ones(3))) for e in refused_objects(rng)),
-            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
-            ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
-            ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
-        ],
-        # CuPy has no vecdot of its own.
-        "overrides": {"numpy": _vecdot_numpy},
-        "reference": _vecdot_reference,
-        "ulp": 16,
-    },
+    dtypes=NUMERIC,
+    infer=_vecdot_spec,
+    vjp=(_vecdot_vjp1, _vecdot_vjp2),
+    saves="x1 x2",
+    # Conjugate-linear in x1, and the tangent is conjugated as x1 is.
+    jvp="multilinear",
+    batch=Batch(_vecdot_batch),
+    split=_vecdot_split,
+    cost=lambda x1, x2, axis=-1: Cost(
+        2 * product(broadcast(x1.shape, x2.shape)), (x1.size + x2.size) * x1.dtype.itemsize
+    ),
+    samples=_vecdot_samples,
+    errors=lambda rng: [
+        *refused_objects(rng, np.ones(3)),
+        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
+        ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
+        ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
+    ],
+    # CuPy has no vecdot of its own.
+    overrides={"numpy": _vecdot_numpy},
+    reference=_vecdot_reference,
+    ulp=16,
 )
 def vecdot(xp: Any, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Dot products of the vectors along one axis of two tensors.

@@ -1,4 +1,4 @@
-"""Factorisations of stacks of matrices: Cholesky, QR and eigenvalues.
+"""Factorisations of stacks of matrices: Cholesky, QR, eigenvalues and singular values.
 
 Vectors that are determined up to a factor get one: the element of the largest magnitude is
 real and positive. So results are the same on all devices, and derivatives are unique.
@@ -15,17 +15,18 @@ from eagerflow.dtypes import is_complex, real_dtype
 from eagerflow.errors import EagerflowError, GradientError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import INEXACT, define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, vecdot
+from eagerflow.ops.family import refused_objects
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
-    along_stack,
     as_column,
     cubic,
+    factorization,
     identity_like,
     matrices,
     on_each,
@@ -34,6 +35,7 @@ from eagerflow.ops.linear_algebra.systems import (
     square_errors,
     square_samples,
 )
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
@@ -42,10 +44,7 @@ from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "qr"]
-
-_NO_ONNX = Missing("ONNX has no operator for it")
-
+__all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
 # Pieces of the gradient rules --------------------------------------------------------------------
 
@@ -139,25 +138,18 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     return np.conj(found.T) if upper else found
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x, upper=False: square(x).like(),
-        "vjp": (in_float32(_cholesky_vjp),),
-        "saves": "y",
-        "batch": lambda args, batched, size, **more: cholesky(args[0], **more),
-        "split": along_stack,
-        "cost": cubic,
-        "onnx": _NO_ONNX,
-        "samples": _cholesky_samples,
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
-        ],
-        "reference": on_each(_rooted),
-        "ulp": 256,
-    },
+@factorization(
+    infer=lambda x, upper=False: square(x).like(),
+    vjp=(in_float32(_cholesky_vjp),),
+    saves="y",
+    cost=cubic,
+    samples=_cholesky_samples,
+    errors=lambda rng: [
+        *square_errors(rng),
+        ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
+    ],
+    reference=on_each(_rooted),
+    ulp=256,
 )
 def cholesky(xp: Any, x: Any, /, *, upper: bool = False) -> Any:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -258,26 +250,21 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     return q[:, :k], np.triu(r[:k])
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _qr_spec,
-        "vjp": in_float32(_qr_vjp),
-        "saves": "x y",
-        "outputs": 2,
-        "batch": lambda args, batched, size, **more: tuple(qr(args[0], **more)),
-        "cost": lambda x, **more: cubic(x, flops=4),
-        "onnx": _NO_ONNX,
-        "samples": _qr_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-            ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
-        ],
-        "reference": lambda x, mode: _qr_reference(x, mode),
-        "ulp": 256,
-    },
+@factorization(
+    infer=_qr_spec,
+    vjp=in_float32(_qr_vjp),
+    saves="x y",
+    outputs=2,
+    cost=lambda x, **more: cubic(x, flops=4),
+    samples=_qr_samples,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
+    ],
+    reference=lambda x, mode: _qr_reference(x, mode),
+    ulp=256,
+    split=Missing("the whole input is needed"),
 )
 def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
@@ -352,6 +339,15 @@ def separated(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
 
 
+def _eigenvalue_samples(rng: Any, dtype: Any) -> list[Sample]:
+    return square_samples(rng, dtype, separated)
+
+
+def _eigenvalue_errors(rng: Any) -> list[ErrorSample]:
+    unknown = ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge")
+    return [*square_errors(rng), unknown]
+
+
 def rotated(rows: list[list[Any]]) -> list[float]:
     """Eigenvalues by Jacobi's rotations, each of which clears one pair of elements."""
     a = np.array(rows).reshape(len(rows), len(rows))
@@ -371,35 +367,33 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     return sorted(np.diag(a).real.tolist())
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
-        "vjp": in_float32(_eigh_vjp),
-        "saves": "y",
-        "outputs": 2,
-        "batch": lambda args, batched, size: tuple(eigh(args[0])),
-        "cost": lambda x: cubic(x, flops=9),
-        "onnx": _NO_ONNX,
-        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
-        ],
-        "reference": lambda x: _eigh_reference(x),
-        "ulp": 512,
-    },
+@factorization(
+    infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
+    vjp=in_float32(_eigh_vjp),
+    saves="y",
+    outputs=2,
+    cost=lambda x: cubic(x, flops=9),
+    samples=_eigenvalue_samples,
+    errors=_eigenvalue_errors,
+    reference=lambda x: _eigh_reference(x),
+    ulp=512,
+    split=Missing("the whole input is needed"),
 )
 def _eigh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
+    values, vectors = _finite(xp, xp.linalg.eigh, x)
+    return values, with_positive_tops(xp, vectors)[0]
+
+
+def _finite(xp: Any, solve: Any, x: Any) -> Any:
+    """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
     try:
-        values, vectors = xp.linalg.eigh(hermitian(xp, square(x)))
+        found = solve(hermitian(xp, square(x)))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
-    if x.size and not xp.all(xp.isfinite(values)):
+    if x.size and not xp.all(xp.isfinite(found[0] if isinstance(found, tuple) else found)):
         raise not_converged()
-    return values, with_positive_tops(xp, vectors)[0]
+    return found
 
 
 def _eigh_reference(x: Any) -> Any:
@@ -448,25 +442,15 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     return matmul(multiply(vectors, as_row(g)), adjoint(vectors))
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
-        "vjp": (in_float32(_eigvalsh_vjp),),
-        "saves": "x",
-        "batch": lambda args, batched, size: eigvalsh(args[0]),
-        "split": along_stack,
-        "cost": lambda x: cubic(x, flops=4),
-        "onnx": _NO_ONNX,
-        "samples": lambda rng, dtype: square_samples(rng, dtype, separated),
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge"),
-        ],
-        "reference": on_each(rotated),
-        "ulp": 512,
-    },
+@factorization(
+    infer=lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
+    vjp=(in_float32(_eigvalsh_vjp),),
+    saves="x",
+    cost=lambda x: cubic(x, flops=4),
+    samples=_eigenvalue_samples,
+    errors=_eigenvalue_errors,
+    reference=on_each(rotated),
+    ulp=512,
 )
 def eigvalsh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
@@ -478,10 +462,194 @@ def eigvalsh(xp: Any, x: Any, /) -> Any:
     >>> ef.linalg.eigvalsh(ef.tensor([[2.0, 0.0], [0.0, 1.0]]))
     Tensor([1., 2.], float32, cpu:0)
     """
+    return _finite(xp, xp.linalg.eigvalsh, x)
+
+
+# Singular values ----------------------------------------------------------------------------------
+
+
+class SVDResult(NamedTuple):
+    """Left singular vectors as columns, singular values, right singular vectors as rows."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+def _svd_spec(x: TensorSpec, full_matrices: bool = True) -> tuple[TensorSpec, ...]:
+    *stack, m, n = matrices(x).shape
+    k = m if m == n else min(m, n)
+    left, right = (m, n) if full_matrices else (k, k)
+    return (
+        x.like((*stack, m, left)),
+        x.like((*stack, k), real_dtype(x.dtype)),
+        x.like((*stack, right, n)),
+    )
+
+
+def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
+    """Z. Wan and S. Zhang, Automatic differentiation for complex valued SVD, arXiv:1909.02659.
+
+    As with ``eigh``, nothing is moved between equal singular values, nor divided by zero.
+    """
+    (g_u, g_s, g_vh), (u, s, vh) = g, y
+    m, n = x.shape[-2:]
+    if full_matrices and m != n:
+        raise GradientError(
+            "the vectors that complete the bases are not determined, so they have no gradient",
+            op="svd",
+            argument="full_matrices",
+            hint="full_matrices=False, or svdvals",
+        )
+    v, g_v = adjoint(vh), adjoint(g_vh)
+    over = safe_reciprocal(s)
+    if is_complex(x.dtype):
+        turning = add(vecdot(g_u, u, axis=-2), vecdot(g_v, v, axis=-2))
+        g_u = phase_rule(g_u, u, turning)
+    row, column = as_row(s), as_column(s)
+    gap = safe_reciprocal(multiply(subtract(row, column), add(row, column)))
+    from_u, from_v = matmul(adjoint(u), g_u), matmul(vh, g_v)
+    inner = add(
+        multiply(multiply(subtract(from_u, adjoint(from_u)), gap), row),
+        multiply(multiply(subtract(from_v, adjoint(from_v)), gap), column),
+    )
+    diagonal = g_s
+    if is_complex(x.dtype):
+        own = vecdot(u, g_u, axis=-2)
+        diagonal = add(diagonal, multiply(subtract(own, conjugate(own)), multiply(over, 0.5)))
+    unit = eye(s.shape[-1], dtype=s.dtype, device=str(x.device))
+    total = matmul(matmul(u, add(inner, multiply(unit, as_row(diagonal)))), vh)
+    if m != n and m > n:
+        rest = subtract(g_u, matmul(u, from_u))
+        total = add(total, matmul(multiply(rest, as_row(over)), vh))
+    elif m != n:
+        rest = subtract(g_vh, matmul(adjoint(from_v), vh))
+        total = add(total, matmul(multiply(u, as_row(over)), rest))
+    return (total,)
+
+
+def _spread(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Random matrices of full rank whose singular values are about one apart."""
+    slope = np.eye(shape[-2], shape[-1]) * (np.arange(shape[-1]) + 1)
+    return (full_rank(rng, dtype, shape) * 0.3 + slope).astype(dtype)
+
+
+def _svd_samples(rng: Any, dtype: Any) -> list[Sample]:
+    shapes: Any = (
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (2, 3, 3),
+        (3, 2),
+        (2, 3),
+        (2, 4, 2),
+        (2, 1, 2, 2),
+        (0, 2, 2),
+        (1, 3),
+        (3, 0),
+    )
+    found = [Sample((_spread(rng, dtype, shape),), {"full_matrices": False}) for shape in shapes]
+    wide = np.zeros((6, 4), dtype)
+    wide[::2, ::2] = _spread(rng, dtype, (3, 2))
+    found.append(Sample((wide[::2, ::2],), {"full_matrices": False}))
+    found.append(Sample((_spread(rng, dtype, (3, 2)).T,), {"full_matrices": False}))
+    return [*found, Sample((_spread(rng, dtype, (3, 3)),), {"full_matrices": True})]
+
+
+def _values(rows: list[list[Any]]) -> list[float]:
+    """Square roots of the eigenvalues of the smaller product of the matrix with itself."""
+    a = np.array(rows)
+    gram = a @ np.conj(a.T) if a.shape[0] < a.shape[1] else np.conj(a.T) @ a
+    return [math.sqrt(max(value, 0)) for value in reversed(rotated(gram.tolist()))]
+
+
+def _svd_errors(rng: Any) -> list[ErrorSample]:
+    return [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
+    ]
+
+
+@factorization(
+    infer=_svd_spec,
+    vjp=in_float32(_svd_vjp),
+    saves="x y",
+    outputs=3,
+    cost=lambda x, **more: cubic(x, flops=20),
+    samples=_svd_samples,
+    errors=_svd_errors,
+    reference=Missing("the vectors are checked by their product and orthonormality"),
+    ulp=512,
+    split=Missing("the whole input is needed"),
+)
+def _svd(xp: Any, x: Any, /, *, full_matrices: bool = True) -> Any:
+    """Singular vectors and values of matrices."""
     try:
-        values = xp.linalg.eigvalsh(hermitian(xp, square(x)))
+        u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
-    if x.size and not xp.all(xp.isfinite(values)):
-        raise not_converged()
-    return values
+    if u.size == 0 or vh.size == 0:
+        return u, s, vh
+    turned, factor = with_positive_tops(xp, u)
+    k = s.shape[-1]
+    back = xp.conj(factor).mT if factor.dtype.kind == "c" else factor.mT
+    if vh.shape[-2] == k:
+        return turned, s, vh * back[..., :k, :]
+    first = vh[..., :k, :] * back[..., :k, :]
+    return turned, s, xp.concat((first, vh[..., k:, :]), axis=-2)
+
+
+def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+    """Singular vectors and values of matrices: ``U @ diag(S) @ Vh`` is the matrix.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
+    named tuple ``(U, S, Vh)`` has shapes (..., m, m), (..., k) and (..., n, n), or with
+    ``full_matrices=False`` (..., m, k), (..., k) and (..., k, n); ``S`` is real and descends,
+    the largest element of each column of ``U`` is real and positive. Gradients need
+    ``full_matrices=False`` or m = n; those of the vectors grow as singular values come close,
+    and count as 0 between equal ones. Raises ShapeError for tensors with less than two axes,
+    EagerflowError for values that are not finite.
+
+    >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
+    Tensor([2., 1.], float32, cpu:0)
+    """
+    return SVDResult(*_svd(x, full_matrices=full_matrices))
+
+
+svd.op = _svd.op  # type: ignore[attr-defined]
+
+
+def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
+    u, _, vh = svd(x, full_matrices=False)
+    return matmul(multiply(u, as_row(g)), vh)
+
+
+@factorization(
+    infer=lambda x: _svd_spec(x)[1],
+    vjp=(in_float32(_svdvals_vjp),),
+    saves="x",
+    cost=lambda x: cubic(x, flops=4),
+    samples=lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
+    errors=_svd_errors,
+    reference=lambda x: (
+        on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
+    ),
+    ulp=512,
+)
+def svdvals(xp: Any, x: Any, /) -> Any:
+    """Singular values of matrices, in descending order.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result is real, of
+    shape (..., min(m, n)). Raises ShapeError for tensors with less than two axes,
+    EagerflowError for values that are not finite.
+
+    >>> ef.linalg.svdvals(ef.tensor([[0.0, 2.0], [1.0, 0.0]]))
+    Tensor([2., 1.], float32, cpu:0)
+    """
+    try:
+        if hasattr(xp.linalg, "svdvals") and xp is not np:
+            return xp.linalg.svdvals(x)
+        return xp.linalg.svd(matrices(x) if xp is np else x, compute_uv=False)
+    except np.linalg.LinAlgError as error:
+        raise not_converged() from error

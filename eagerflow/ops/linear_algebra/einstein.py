@@ -20,7 +20,8 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.family import NUMERIC, define, op_of
-from eagerflow.ops.linear_algebra.contraction import complex_sum, conjugate, matmul
+from eagerflow.ops.linear_algebra.contraction import complex_sum, matmul
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
@@ -482,24 +483,22 @@ def _reference(*operands: Any, subscripts: str) -> Any:
 
 @define(
     "contraction",
-    {
-        "aliases": True,  # where it only renames axes
-        "dtypes": NUMERIC,
-        "infer": _spec,
-        "arrange": _arrange,
-        "trusted": True,
-        "vjp": _vjp,
-        "saves": "operands",
-        "jvp": "multilinear",
-        "batch": _batch,
-        "split": _split,
-        "cost": _cost,
-        "onnx": Onnx("Einsum", {"subscripts": "equation"}),
-        "samples": _samples,
-        "errors": _errors,
-        "reference": _reference,
-        "ulp": 32,
-    },
+    aliases=True,  # where it only renames axes
+    dtypes=NUMERIC,
+    infer=_spec,
+    arrange=_arrange,
+    trusted=True,
+    vjp=_vjp,
+    saves="operands",
+    jvp="multilinear",
+    batch=_batch,
+    split=_split,
+    cost=_cost,
+    onnx=Onnx("Einsum", {"subscripts": "equation"}),
+    samples=_samples,
+    errors=_errors,
+    reference=_reference,
+    ulp=32,
 )
 def einsum(xp: Any, /, *operands: Any, subscripts: str) -> Any:
     """Sum of products of tensors over axes that are named by letters.

@@ -15,8 +15,8 @@ from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
-from eagerflow.ops.linear_algebra.singular_values import svdvals
 from eagerflow.ops.linear_algebra.systems import identity_like, inv, matrices, square
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
@@ -26,7 +26,7 @@ from eagerflow.ops.shapes.reshaping import broadcast_to
 __all__ = ["cross", "matrix_power", "matrix_rank", "trace"]
 
 
-def _checked(x: Any, check: Any, op: str) -> Any:
+def checked(x: Any, check: Any, op: str) -> Any:
     """``x`` as a tensor that passes a check of shapes, whose error names ``op``."""
     tensor = as_tensor(x)
     try:
@@ -47,7 +47,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
     Tensor([[1, 5],
             [0, 1]], shape=(2, 2), int64, cpu:0)
     """
-    base = _checked(x, square, "matrix_power")
+    base = checked(x, square, "matrix_power")
     rest = index(n)
     if rest < 0:
         base, rest = inv(base), -rest
@@ -73,7 +73,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     >>> ef.linalg.matrix_rank(ef.tensor([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, int64, cpu:0)
     """
-    tensor = _checked(x, matrices, "matrix_rank")
+    tensor = checked(x, matrices, "matrix_rank")
     values = svdvals(tensor)
     if values.shape[-1] == 0:
         return astype(total(values, axis=-1), "int64")
@@ -95,7 +95,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     >>> ef.linalg.trace(ef.tensor([[1.0, 2.0], [3.0, 4.0]]))
     Tensor(5., float32, cpu:0)
     """
-    tensor = _checked(x, matrices, "trace")
+    tensor = checked(x, matrices, "trace")
     if dtype is not None:
         tensor = astype(tensor, dtype)
     rows, columns = tensor.shape[-2:]

@@ -19,15 +19,15 @@ from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import INEXACT, define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import adjoint, conjugate, matmul, sum_to, transposed
+from eagerflow.ops.family import INEXACT, define, refused_objects, split_elementwise, stacked
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, met, transposed
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.spec import TensorSpec, broadcast
 
 __all__ = ["det", "inv", "pinv", "slogdet", "solve"]
 
-_NO_ONNX = Missing("ONNX has no operator for it")
 _SINGULAR = "add a small multiple of ef.eye(n), or use ef.linalg.pinv"
 
 
@@ -55,6 +55,19 @@ def square(x: Any, argument: str = "x") -> Any:
             expected="square matrices, shape (..., n, n)",
         )
     return x
+
+
+def factorization(**facts: Any) -> Any:
+    """An op on each matrix of a stack, of floats or complex numbers."""
+    own: dict[str, Any] = {
+        "dtypes": INEXACT,
+        "batch": stacked,
+        "split": along_stack,
+        "onnx": Missing("ONNX has no operator for it"),
+        "errors": square_errors,
+        "samples": square_samples,
+    } | facts
+    return define("contraction", **own)
 
 
 def along_stack(x: TensorSpec, **attributes: Any) -> list[Split]:
@@ -133,13 +146,13 @@ def square_samples(rng: Any, dtype: Any, draw: Any = regular, **attributes: Any)
     return found
 
 
-def square_errors(rng: Any) -> list[ErrorSample]:
-    """What an op on square matrices refuses."""
+def square_errors(rng: Any, *rest: Any) -> list[ErrorSample]:
+    """What an op on square matrices refuses, beside further arguments."""
     return [
-        *refused_objects(rng),
-        ErrorSample((rng.random((2, 3)),), {}, ShapeError, "2 rows and 3 columns"),
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix"),
+        *refused_objects(rng, *rest),
+        ErrorSample((rng.random((2, 3)), *rest), {}, ShapeError, "2 rows and 3 columns"),
+        ErrorSample((rng.random(3), *rest), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((1.0, *rest), {}, ShapeError, "not enough for a matrix"),
     ]
 
 
@@ -174,10 +187,10 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
     if vector:
         g, y = as_column(g), as_column(y)
     right = solve(adjoint(a), g)
-    left = sum_to(negative(matmul(right, adjoint(y))), a.shape)
+    left = unbroadcast(negative(matmul(right, adjoint(y))), a.shape)
     if vector:
         right = reshape(right, right.shape[:-1])
-    return left, sum_to(right, shape)
+    return left, unbroadcast(right, shape)
 
 
 def _solve_batch(args: Any, batched: Any, size: Any) -> Any:
@@ -202,18 +215,10 @@ def _solve_batch(args: Any, batched: Any, size: Any) -> Any:
 
 
 def _solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
-    y = _solve_spec(x1, x2)
+    found = split_elementwise(x1.like(x1.shape[:-2]), x2.like(x2.shape[:-2]))
     if x2.ndim == 1:
-        return [Split((i, None), i) for i in range(x1.ndim - 2)]
-    found = []
-    for axis in range(y.ndim - 2):
-        own = [axis - y.ndim + x.ndim for x in (x1, x2)]
-        cuts = tuple(
-            i if i >= 0 and x.shape[i] == y.shape[axis] else None
-            for i, x in zip(own, (x1, x2), strict=True)
-        )
-        found.append(Split(cuts, axis))
-    return [*found, Split((None, x2.ndim - 1), y.ndim - 1)]
+        return found
+    return [*found, Split((None, x2.ndim - 1), len(_solve_shape(x1, x2)) - 1)]
 
 
 def _solve_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -251,10 +256,7 @@ def eliminated(rows: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]
 
 
 def _solve_reference(x1: Any, x2: Any) -> Any:
-    right = x2[:, None] if x2.ndim == 1 else x2
-    batch = np.broadcast_shapes(x1.shape[:-2], right.shape[:-2])
-    a = np.broadcast_to(x1, batch + x1.shape[-2:])
-    b = np.broadcast_to(right, batch + right.shape[-2:])
+    a, b, batch = met(x1, x2[:, None] if x2.ndim == 1 else x2)
     out = np.zeros(b.shape, np.result_type(x1, x2))
     for at in np.ndindex(*batch):
         out[at] = np.reshape(eliminated(a[at].tolist(), b[at].tolist()), b.shape[-2:])
@@ -263,26 +265,24 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
 
 @define(
     "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _solve_spec,
-        "vjp": in_float32(_solve_vjp),
-        "saves": "x1 y",
-        "batch": _solve_batch,
-        "split": _solve_split,
-        "cost": cubic,
-        "onnx": _NO_ONNX,
-        "samples": _solve_samples,
-        "errors": lambda rng: [
-            *(e._replace(args=(*e.args, np.ones(3))) for e in square_errors(rng)),
-            ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
-            ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
-            ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
-            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
-        ],
-        "reference": _solve_reference,
-        "ulp": 256,
-    },
+    dtypes=INEXACT,
+    infer=_solve_spec,
+    vjp=in_float32(_solve_vjp),
+    saves="x1 y",
+    batch=_solve_batch,
+    split=_solve_split,
+    cost=cubic,
+    onnx=Missing("ONNX has no operator for it"),
+    samples=_solve_samples,
+    errors=lambda rng: [
+        *square_errors(rng, np.ones(3)),
+        ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
+        ErrorSample((np.eye(3), np.ones((2, 2))), {}, ShapeError, "the right side has 2"),
+        ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
+        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
+    ],
+    reference=_solve_reference,
+    ulp=256,
 )
 def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The ``x`` for which ``x1 @ x`` is ``x2``.
@@ -304,30 +304,22 @@ def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
 # Inverses ----------------------------------------------------------------------------------------
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: square(x).like(),
-        "vjp": (in_float32(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y)))),),
-        "saves": "y",
-        "jvp": lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
-        "batch": lambda args, batched, size: inv(args[0]),
-        "split": along_stack,
-        "cost": lambda x: cubic(x, flops=2),
-        "onnx": _NO_ONNX,
-        "samples": square_samples,
-        "errors": lambda rng: [
-            *square_errors(rng),
-            ErrorSample((np.zeros((2, 2)),), {}, EagerflowError, "singular"),
-        ],
-        "reference": on_each(
-            lambda rows: np.reshape(
-                eliminated(rows, np.eye(len(rows)).tolist()), (len(rows), len(rows))
-            )
-        ),
-        "ulp": 256,
-    },
+@factorization(
+    infer=lambda x: square(x).like(),
+    vjp=(in_float32(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y)))),),
+    saves="y",
+    jvp=lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
+    cost=lambda x: cubic(x, flops=2),
+    errors=lambda rng: [
+        *square_errors(rng),
+        ErrorSample((np.zeros((2, 2)),), {}, EagerflowError, "singular"),
+    ],
+    reference=on_each(
+        lambda rows: np.reshape(
+            eliminated(rows, np.eye(len(rows)).tolist()), (len(rows), len(rows))
+        )
+    ),
+    ulp=256,
 )
 def inv(xp: Any, x: Any, /) -> Any:
     """Inverse of square matrices.
@@ -387,25 +379,18 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     return eliminated(gram, star)
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": _pinv_spec,
-        "vjp": in_float32(_pinv_vjp),
-        "saves": "x y",
-        "batch": lambda args, batched, size, **more: pinv(args[0], **more),
-        "split": along_stack,
-        "cost": lambda x, **more: cubic(x, flops=20),
-        "onnx": _NO_ONNX,
-        "samples": _pinv_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ],
-        "reference": on_each(_normal_equations),
-        "ulp": 1024,
-    },
+@factorization(
+    infer=_pinv_spec,
+    vjp=in_float32(_pinv_vjp),
+    saves="x y",
+    cost=lambda x, **more: cubic(x, flops=20),
+    samples=_pinv_samples,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+    ],
+    reference=on_each(_normal_equations),
+    ulp=1024,
 )
 def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
@@ -443,22 +428,14 @@ def _det_vjp(g: Any, y: Any, x: Any) -> Any:
     return multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: square(x).like(x.shape[:-2]),
-        "vjp": (in_float32(_det_vjp),),
-        "saves": "x y",
-        "batch": lambda args, batched, size: det(args[0]),
-        "split": along_stack,
-        "cost": cubic,
-        "onnx": Onnx("Det"),
-        "samples": square_samples,
-        "errors": square_errors,
-        "reference": on_each(_expanded),
-        "ulp": 256,
-    },
+@factorization(
+    infer=lambda x: square(x).like(x.shape[:-2]),
+    vjp=(in_float32(_det_vjp),),
+    saves="x y",
+    cost=cubic,
+    onnx=Onnx("Det"),
+    reference=on_each(_expanded),
+    ulp=256,
 )
 def det(xp: Any, x: Any, /) -> Any:
     """Determinant of square matrices.
@@ -496,25 +473,18 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     return value / abs(value), math.log(abs(value))
 
 
-@define(
-    "contraction",
-    {
-        "dtypes": INEXACT,
-        "infer": lambda x: (
-            square(x).like(x.shape[:-2]),
-            x.like(x.shape[:-2], real_dtype(x.dtype)),
-        ),
-        "vjp": in_float32(_slogdet_vjp),
-        "saves": "x y",
-        "outputs": 2,
-        "batch": lambda args, batched, size: tuple(slogdet(args[0])),
-        "cost": cubic,
-        "onnx": _NO_ONNX,
-        "samples": square_samples,
-        "errors": square_errors,
-        "reference": on_each(_slogdet_reference),
-        "ulp": 256,
-    },
+@factorization(
+    infer=lambda x: (
+        square(x).like(x.shape[:-2]),
+        x.like(x.shape[:-2], real_dtype(x.dtype)),
+    ),
+    vjp=in_float32(_slogdet_vjp),
+    saves="x y",
+    outputs=2,
+    cost=cubic,
+    reference=on_each(_slogdet_reference),
+    ulp=256,
+    split=Missing("the whole input is needed"),
 )
 def _slogdet(xp: Any, x: Any, /) -> Any:
     """Sign, and logarithm of the absolute value, of the determinant of square matrices."""

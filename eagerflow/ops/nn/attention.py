@@ -18,14 +18,14 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, isfinite
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import define, refused_objects
-from eagerflow.ops.linear_algebra.contraction import matmul, sum_to, transposed
+from eagerflow.ops.family import batch_first, define, refused_objects
+from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.softmax import softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
 from eagerflow.runtime import threads
 from eagerflow.spec import TensorSpec
 
@@ -264,7 +264,7 @@ def _attention_vjp(
     by_mask = None
     if mask is not None and mask.dtype in FLOATS:
         whole = reshape(scores, (*q.shape[:3], k.shape[2]))
-        by_mask = astype(sum_to(whole, mask.shape), mask.dtype)
+        by_mask = astype(unbroadcast(whole, mask.shape), mask.dtype)
     return (
         reshape(matmul(part, k), q.shape),
         matmul(transposed(part), rows),
@@ -279,10 +279,7 @@ def _attention_vjp(
 def _attention_batch(args: Any, batched: Any, size: Any, **attributes: Any) -> Any:
     """Examples become further entries of the batch."""
     *tensors, mask = args
-    whole = [
-        x if own else broadcast_to(x, (size, *x.shape))
-        for x, own in zip(tensors, batched, strict=False)
-    ]
+    whole = batch_first(tensors, batched[:3], size)
     inner = whole[0].shape[1]
     merged = [reshape(x, (size * inner, *x.shape[2:])) for x in whole]
     if mask is not None and (batched[3] or mask.ndim == 4):
@@ -351,7 +348,7 @@ def _attention_errors(rng: Any) -> list[ErrorSample]:
     x, wide = np.ones((2, 4, 3, 2)), np.ones((2, 4, 3, 5))
     ints = np.ones((3, 3), int)
     return [
-        *(e._replace(args=(*e.args, x, x)) for e in refused_objects(rng)),
+        *refused_objects(rng, x, x),
         ErrorSample((x[0], x, x), {}, ShapeError, "3 axes came"),
         ErrorSample((x, wide, x), {}, ShapeError, "widths differ: 2 in q, 5 in k"),
         ErrorSample((x, x[:1], x), {}, ShapeError, "batch sizes differ"),
@@ -390,24 +387,22 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
 
 @define(
     "contraction",
-    {
-        "dtypes": (FLOATS, FLOATS, FLOATS, BOOL | FLOATS),
-        "together": (0, 1, 2),
-        "arrange": _arrange,
-        "infer": _attention_spec,
-        "trusted": True,
-        "overrides": {"numpy": _attention_numpy},
-        "vjp": in_float32(_attention_vjp),
-        "saves": "q k v mask",
-        "batch": _attention_batch,
-        "split": _attention_split,
-        "cost": _attention_cost,
-        "onnx": Missing("exported as MatMul, Add, Softmax and MatMul"),
-        "samples": _attention_samples,
-        "errors": _attention_errors,
-        "reference": _attention_reference,
-        "ulp": 64,
-    },
+    dtypes=(FLOATS, FLOATS, FLOATS, BOOL | FLOATS),
+    together=(0, 1, 2),
+    arrange=_arrange,
+    infer=_attention_spec,
+    trusted=True,
+    overrides={"numpy": _attention_numpy},
+    vjp=in_float32(_attention_vjp),
+    saves="q k v mask",
+    batch=_attention_batch,
+    split=_attention_split,
+    cost=_attention_cost,
+    onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
+    samples=_attention_samples,
+    errors=_attention_errors,
+    reference=_attention_reference,
+    ulp=64,
 )
 def dot_product_attention(
     xp: Any,

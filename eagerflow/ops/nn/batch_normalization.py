@@ -13,7 +13,7 @@ from eagerflow.library import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
-from eagerflow.ops.nn.normalization import check_epsilon, projected, second_order, standardized
+from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
 from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
@@ -86,11 +86,18 @@ def _with_given(
     return x * _spread(factor, x, at) + _spread(shift, x, at), mean, variance
 
 
+def _channels(x: Any, axis: int) -> tuple[int, tuple[int, ...], tuple[Any, ...]]:
+    """The axis of channels, all others, and the shape of one element for each channel."""
+    at = normalize_axis(axis, x.ndim)
+    axes = tuple(i for i in range(x.ndim) if i != at)
+    return at, axes, tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+
+
 def _spread(parameter: Any, x: Any, at: int) -> Any:
     """One element per channel in a shape that broadcasts to ``x``."""
     if at == x.ndim - 1:
         return parameter
-    return parameter.reshape(tuple(n if i == at else 1 for i, n in enumerate(x.shape)))
+    return parameter.reshape(_channels(x, at)[2])
 
 
 def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None = None) -> None:
@@ -239,25 +246,23 @@ def _batched(whole: int) -> Any:
 
 @define(
     "rows",
-    {
-        "dtypes": FLOATS,
-        "infer": _training_spec,
-        "outputs": 3,
-        "overrides": {
-            "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
-                x, scale, offset, normalize_axis(axis, x.ndim), epsilon
-            )
-        },
-        "vjp": _training_rules,
-        "saves": "x scale",
-        "batch": _batched(1),
-        "split": Missing("mean and variance have the channels along another axis than y"),
-        "cost": lambda *specs, **attributes: elements(*specs, flops=8),
-        "onnx": Missing("exported as its steps; with given statistics as BatchNormalization"),
-        "samples": _samples(2),
-        "errors": _errors,
-        "reference": _training_reference,
+    dtypes=FLOATS,
+    infer=_training_spec,
+    outputs=3,
+    overrides={
+        "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
+            x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+        )
     },
+    vjp=_training_rules,
+    saves="x scale",
+    batch=_batched(1),
+    split=Missing("mean and variance have the channels along another axis than y"),
+    cost=lambda *specs, **attributes: elements(*specs, flops=8),
+    onnx=Missing("exported as its steps; with given statistics as BatchNormalization"),
+    samples=_samples(2),
+    errors=_errors,
+    reference=_training_reference,
 )
 def batch_norm_training(
     xp: Any,
@@ -277,9 +282,7 @@ def batch_norm_training(
     >>> float(ef.batch_norm(ef.tensor([[1.0], [3.0]]))[2][0])
     1.0
     """
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
-    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    _, axes, shape = _channels(x, axis)
     center = xp.mean(x, axis=axes)
     moved = x - xp.reshape(center, shape)
     variance = xp.mean(moved * moved, axis=axes)
@@ -317,19 +320,14 @@ def _gradient_rules(
     axis: int,
     epsilon: float,
 ) -> tuple[Any, ...]:
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
-    c_x, c_scale, c_offset = c[0], _spread(c[1], x, at), _spread(c[2], x, at)
-    h, factor = standardized(x, axes, epsilon, True)
-    pulled = factor * projected(h, c_x, axes, True)
+    at, axes, _ = _channels(x, axis)
     placed = None if scale is None else _spread(scale, x, at)
-    u = g if placed is None else g * placed
+    c_x = c[0]
+    spread = c_x, _spread(c[1], x, at), _spread(c[2], x, at)
+    of_x, of_g, pulled = gradient_rules(spread, x, g, placed, axes, epsilon, True)
     count = reduced_count(x, axes)
     level = mean_over(c_x, axis=axes, keepdims=True)
-    of_x = second_order(h, factor, u, c_x, axes, True)
-    of_x = of_x + factor * projected(h, g * c_scale, axes, True)
     of_x = of_x + _spread(g_variance, x, at) * (c_x - level) * 2 / count
-    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
     deviation = x - mean_over(x, axis=axes, keepdims=True)
     return (
         of_x,
@@ -361,45 +359,39 @@ def _gradient_reference(
     for channel, values in enumerate(source):
         row = values.ravel().astype(float)
         v = above[channel].ravel().astype(float)
-        center = np.eye(row.size) - 1 / row.size
-        moved = center @ row
-        spread = np.sqrt(moved @ moved / row.size + epsilon)
-        jacobian = (center - np.outer(moved, moved) / (row.size * spread**2)) / spread
+        h, jacobian = row_reference(row, epsilon, True)
+        moved = row - row.mean()
         weighted = v * (1 if scale is None else float(scale[channel]))
         slope = float(g_mean[channel]) + 2 * float(g_variance[channel]) * moved
         target[channel] = (jacobian @ weighted + slope / row.size).reshape(values.shape)
-        of_scale[channel], of_offset[channel] = v @ moved / spread, v.sum()
+        of_scale[channel], of_offset[channel] = v @ h, v.sum()
     return out, of_scale, of_offset
 
 
 @define(
     "rows",
-    {
-        "dtypes": FLOATS,
-        "infer": _gradient_spec,
-        "outputs": 3,
-        "overrides": {
-            "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
-                *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
-            )
-        },
-        "vjp": in_float32(_gradient_rules),
-        "saves": "x g g_variance scale",
-        "batch": _batched(2),
-        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
-        "onnx": Missing("exported as the steps of the projection"),
-        "samples": _gradient_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
-            ErrorSample(
-                (*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"
-            ),
-            ErrorSample(
-                (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
-            ),
-        ],
-        "reference": _gradient_reference,
+    dtypes=FLOATS,
+    infer=_gradient_spec,
+    outputs=3,
+    overrides={
+        "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
+            *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
+        )
     },
+    vjp=in_float32(_gradient_rules),
+    saves="x g g_variance scale",
+    batch=_batched(2),
+    cost=lambda *specs, **attributes: elements(*specs, flops=15),
+    onnx=Missing("exported as the steps of the projection"),
+    samples=_gradient_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
+        ErrorSample((*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"),
+        ErrorSample(
+            (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
+        ),
+    ],
+    reference=_gradient_reference,
 )
 def batch_norm_gradient(
     xp: Any,
@@ -423,9 +415,7 @@ def batch_norm_gradient(
     Tensor([[ 0.1768],
             [-0.1768]], shape=(2, 1), float32, cpu:0)
     """
-    at = normalize_axis(axis, x.ndim)
-    axes = tuple(i for i in range(x.ndim) if i != at)
-    shape = tuple(n if i == at else 1 for i, n in enumerate(x.shape))
+    at, axes, shape = _channels(x, axis)
     count = x.size // (x.shape[at] or 1) or 1
     moved = x - xp.mean(x, axis=axes, keepdims=True)
     factor = 1 / xp.sqrt(xp.mean(moved * moved, axis=axes, keepdims=True) + epsilon)

@@ -7,52 +7,422 @@ linear in ``x``, ``w`` and ``g``. ``conv_input_gradient`` is its derivative by `
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.library.convolution import filter_gradient, forward, input_gradient
-from eagerflow.library.windows import padding_of, per_axis, taps
-from eagerflow.op import Missing, Split
+from eagerflow.library.windows import (
+    Window,
+    check_kernel,
+    known,
+    output_size,
+    padding_of,
+    per_axis,
+    taps,
+    window_of,
+)
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, as_operands, define
-from eagerflow.ops.nn.convolution_samples import (
-    conv_errors,
-    conv_reference,
-    conv_samples,
-    filter_errors,
-    filter_reference,
-    filter_samples,
-    input_errors,
-    input_reference,
-    input_samples,
-)
-from eagerflow.ops.nn.convolution_shapes import (
-    conv_cost,
-    conv_spec,
-    conv_windows,
-    filter_cost,
-    filter_gradient_spec,
-    filter_windows,
-    input_cost,
-    input_gradient_spec,
-    input_windows,
-    spatial_rank,
-)
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape
+from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import TensorSpec
 
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]
 
 
+Windows = tuple[Window, ...]
+
+
+def spatial_rank(x: Any, name: str) -> int:
+    """Number of spatial axes of ``x``, the argument ``name``; ShapeError without any."""
+    if x.ndim < 3:
+        raise ShapeError(
+            f"{x.ndim} axes are too few",
+            argument=name,
+            expected="(batch, *spatial, channels) with at least one spatial axis",
+        )
+    return x.ndim - 2
+
+
+def _groups(channels: Any, filters: Any, groups: Any) -> None:
+    (count,) = per_axis(groups, 1, "groups")
+    for what, number in (("input", channels), ("output", filters)):
+        if isinstance(number, int) and number % count:
+            raise ShapeError(
+                f"{count} groups do not divide {number} {what} channels",
+                argument="groups",
+                expected="a divisor of the input and the output channels",
+            )
+
+
+def along_axes(
+    one: Callable[..., Any],
+    size: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    *more: Any,
+) -> tuple[Any, ...]:
+    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
+    rank = len(size)
+    steps = per_axis(strides, rank, "strides")
+    spread = per_axis(dilation, rank, "dilation")
+    pads = padding_of(padding, rank)
+    pads = (pads,) * rank if isinstance(pads, str) else pads
+    return tuple(
+        one(*column) for column in zip(size, kernel, steps, spread, pads, *more, strict=True)
+    )
+
+
+def conv_spec(
+    x: TensorSpec, w: TensorSpec, strides: Any, padding: Any, dilation: Any, groups: Any
+) -> TensorSpec:
+    """What ``conv`` gives."""
+    spatial_rank(x, "x")
+    if w.ndim != x.ndim:
+        raise ShapeError(
+            f"w has {w.ndim} axes, x has {x.ndim}",
+            argument="w",
+            expected="(*window, input channels / groups, output channels), as many axes as x",
+        )
+    check_kernel(w.shape[:-2], "w")
+    _groups(x.shape[-1], w.shape[-1], groups)
+    channels, taken = x.shape[-1], w.shape[-2] * groups
+    if known(channels, taken) and channels != taken:
+        raise ShapeError(
+            f"x has {channels} channels, the weights take {taken}",
+            argument="w",
+            expected=f"w with shape (*window, {channels // groups}, output channels)",
+        )
+    out = along_axes(output_size, x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
+    return x.like((x.shape[0], *out, w.shape[-1]))
+
+
+def _check_positions(g: TensorSpec, out: tuple[Any, ...]) -> None:
+    pairs = zip(g.shape[1:-1], out, strict=True)
+    if any(known(a, b) and a != b for a, b in pairs):
+        raise ShapeError(
+            f"g has the spatial sizes {g.shape[1:-1]}, the convolution gives {out}",
+            argument="g",
+            expected="a g with the shape of the convolution's result",
+        )
+
+
+def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
+    """The spatial sizes that the attribute ``size`` gives."""
+    sizes = size if isinstance(size, tuple | list) else (size,) * rank
+    if len(sizes) == rank and not known(*sizes):
+        return tuple(sizes)
+    return per_axis(size, rank, "size", 0)
+
+
+def input_gradient_spec(
+    g: TensorSpec, w: TensorSpec, size: Any, strides: Any, padding: Any, dilation: Any, groups: Any
+) -> TensorSpec:
+    """What ``conv_input_gradient`` gives."""
+    rank = spatial_rank(g, "g")
+    sizes = sizes_of(size, rank)
+    if w.ndim != g.ndim:
+        raise ShapeError(
+            f"w has {w.ndim} axes, g has {g.ndim}", argument="w", expected="as many axes as g"
+        )
+    (count,) = per_axis(groups, 1, "groups")
+    channels = w.shape[-2] * count
+    y = conv_spec(g.like((g.shape[0], *sizes, channels)), w, strides, padding, dilation, groups)
+    if known(g.shape[-1], w.shape[-1]) and g.shape[-1] != w.shape[-1]:
+        raise ShapeError(
+            f"g has {g.shape[-1]} channels, the weights give {w.shape[-1]}",
+            argument="g",
+            expected=f"g with {w.shape[-1]} channels",
+        )
+    _check_positions(g, y.shape[1:-1])
+    return g.like((g.shape[0], *sizes, channels))
+
+
+def filter_gradient_spec(
+    x: TensorSpec, g: TensorSpec, size: Any, strides: Any, padding: Any, dilation: Any, groups: Any
+) -> TensorSpec:
+    """What ``conv_filter_gradient`` gives."""
+    rank = spatial_rank(x, "x")
+    kernel = sizes_of(size, rank)
+    if g.ndim != x.ndim:
+        raise ShapeError(
+            f"g has {g.ndim} axes, x has {x.ndim}", argument="g", expected="as many axes as x"
+        )
+    check_kernel(kernel, "size")
+    _groups(x.shape[-1], g.shape[-1], groups)
+    if known(x.shape[0], g.shape[0]) and x.shape[0] != g.shape[0]:
+        raise ShapeError(
+            f"x has {x.shape[0]} examples, g has {g.shape[0]}",
+            argument="g",
+            expected="the same number",
+        )
+    _check_positions(g, along_axes(output_size, x.shape[1:-1], kernel, strides, padding, dilation))
+    return x.like((*kernel, x.shape[-1] // groups, g.shape[-1]))
+
+
+# The checks and the arithmetic of one combination of shapes and attributes are done once.
+
+
+@lru_cache(1024, typed=True)
+def conv_windows(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int) -> Windows:
+    """The windows of ``conv`` for arguments of these shapes."""
+    conv_spec(
+        TensorSpec(x, "float32"), TensorSpec(w, "float32"), strides, padding, dilation, groups
+    )
+    return along_axes(window_of, x[1:-1], w[:-2], strides, padding, dilation)
+
+
+@lru_cache(1024, typed=True)
+def input_windows(
+    g: Any, w: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Windows:
+    """The windows of ``conv_input_gradient`` for arguments of these shapes."""
+    specs = TensorSpec(g, "float32"), TensorSpec(w, "float32")
+    x = input_gradient_spec(*specs, size, strides, padding, dilation, groups)
+    return along_axes(window_of, x.shape[1:-1], w[:-2], strides, padding, dilation)
+
+
+@lru_cache(1024, typed=True)
+def filter_windows(
+    x: Any, g: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Windows:
+    """The windows of ``conv_filter_gradient`` for arguments of these shapes."""
+    specs = TensorSpec(x, "float32"), TensorSpec(g, "float32")
+    w = filter_gradient_spec(*specs, size, strides, padding, dilation, groups)
+    return along_axes(window_of, x[1:-1], w.shape[:-2], strides, padding, dilation)
+
+
+# Costs ------------------------------------------------------------------------------------------
+
+
+def _cost(x: TensorSpec, w: TensorSpec, y: TensorSpec, groups: int) -> Cost:
+    """Positions times window times channels times filters, for each of the three ops."""
+    work = product((x.shape[0], *y.shape[1:-1], *w.shape[:-2], x.shape[-1] // groups, w.shape[-1]))
+    moved = sum((spec.size * spec.dtype.itemsize for spec in (x, w, y)), start=0)
+    return Cost(work * 2, moved)
+
+
+def conv_cost(x: Any, w: Any, *, groups: int, **attributes: Any) -> Cost:
+    """Operations and bytes of ``conv``."""
+    return _cost(x, w, conv_spec(x, w, groups=groups, **attributes), groups)
+
+
+def input_cost(g: Any, w: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
+    """Operations and bytes of ``conv_input_gradient``."""
+    return _cost(input_gradient_spec(g, w, size, groups=groups, **attributes), w, g, groups)
+
+
+def filter_cost(x: Any, g: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
+    """Operations and bytes of ``conv_filter_gradient``."""
+    return _cost(x, filter_gradient_spec(x, g, size, groups=groups, **attributes), g, groups)
+
+
+# Samples ------------------------------------------------------------------------------------------
+
+# x, w, attributes
+_CASES: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
+    ((2, 5, 5, 2), (3, 3, 2, 3), {}),
+    ((1, 5, 4, 1), (3, 2, 1, 2), {"strides": 2}),
+    ((1, 6, 5, 2), (3, 3, 2, 2), {"strides": (1, 2), "padding": "valid"}),
+    ((2, 5, 5, 2), (2, 2, 2, 1), {"dilation": 2, "padding": "valid"}),
+    ((1, 4, 4, 4), (3, 3, 2, 2), {"groups": 2}),
+    ((2, 4, 3, 3), (2, 3, 1, 3), {"groups": 3}),
+    ((1, 4, 5, 2), (3, 3, 1, 4), {"groups": 2, "strides": 2, "padding": ((0, 1), (2, 0))}),
+    ((2, 3, 3, 2), (1, 1, 2, 3), {}),
+    ((2, 3, 4, 2), (1, 1, 2, 1), {"strides": 2}),
+    ((2, 6, 2), (3, 2, 2), {}),
+    ((1, 7, 1), (2, 1, 2), {"strides": 3, "padding": ((2, 2),), "dilation": 2}),
+    ((1, 3, 3, 2, 2), (2, 3, 1, 2, 1), {"padding": "valid"}),
+    ((0, 4, 4, 1), (3, 3, 1, 2), {}),
+    ((2, 3, 3, 0), (2, 2, 0, 2), {"padding": "valid"}),
+    ((1, 2, 2, 1), (3, 3, 1, 1), {"padding": 4}),
+)
+_DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "same", "dilation": 1, "groups": 1}
+
+
+def _case(rng: Any, dtype: Any, case: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Arrays x, w and g of a case, and its attributes."""
+    x, w = (make(rng, dtype, shape) for shape in case[:2])
+    specs = [TensorSpec(shape, "float32") for shape in case[:2]]
+    g = make(rng, dtype, conv_spec(*specs, **_DEFAULTS | case[2]).shape)
+    return x, w, g, dict(case[2])
+
+
+def conv_samples(rng: Any, dtype: Any) -> list[Sample]:
+    """Calls of ``conv``: ranks, strides, padding, dilation, groups, nothing to do."""
+    found = [Sample((x, w), more) for x, w, _, more in (_case(rng, dtype, c) for c in _CASES)]
+    x, w = make(rng, dtype, (5, 4, 3, 2)), make(rng, dtype, (2, 3, 2, 3))
+    found.append(Sample((x.T[..., :3], w.T[::-1])))
+    found.append(Sample((np.broadcast_to(x[:1, :, :1], (2, 4, 3, 2)), w), {"padding": "valid"}))
+    return found
+
+
+def input_samples(rng: Any, dtype: Any) -> list[Sample]:
+    """The same for ``conv_input_gradient``."""
+    found = []
+    for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
+        found.append(Sample((g, w), {"size": x.shape[1:-1], **more}))
+    return found
+
+
+def filter_samples(rng: Any, dtype: Any) -> list[Sample]:
+    """The same for ``conv_filter_gradient``."""
+    found = []
+    for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
+        found.append(Sample((x, g), {"size": w.shape[:-2], **more}))
+    return found
+
+
+def conv_errors(rng: Any) -> list[ErrorSample]:
+    """Calls of ``conv`` that are refused."""
+    x, w = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((3, 3, 4, 2))
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"strides": 0}, "too small"),
+        ({"strides": (1, 1, 1)}, "for each spatial axis"),
+        ({"padding": "full"}, "is not a kind of padding"),
+        ({"padding": ((0, -1), (0, 0))}, "negative"),
+        ({"padding": ((0, 1),)}, "does not pad each spatial axis"),
+        ({"dilation": 0}, "too small"),
+        ({"dilation": 3, "padding": "valid"}, "does not fit"),
+        ({"groups": 3}, "do not divide"),
+        ({"groups": 2}, "the weights take 8"),
+    ]
+    found = [ErrorSample((x, w), more, ShapeError, words) for more, words in bad]
+    return [
+        *refused_objects(rng, w),
+        *found,
+        ErrorSample((x, w[:, :, :3]), {}, ShapeError, "x has 4 channels, the weights take 3"),
+        ErrorSample((x[0, 0], w), {}, ShapeError, "too few"),
+        ErrorSample((x, w[0]), {}, ShapeError, "w has 3 axes, x has 4"),
+        ErrorSample((x[:, :2], w), {"padding": "valid"}, ShapeError, "does not fit"),
+        ErrorSample((x, w[:0]), {}, ShapeError, "has no elements"),
+    ]
+
+
+def input_errors(rng: Any) -> list[ErrorSample]:
+    """Calls of ``conv_input_gradient`` that are refused."""
+    g, w = rng.standard_normal((2, 5, 5, 2)), rng.standard_normal((3, 3, 4, 2))
+    return [
+        ErrorSample((g, w), {"size": (6, 5)}, ShapeError, "the convolution gives (6, 5)"),
+        ErrorSample((g, w), {"size": (5,)}, ShapeError, "for each spatial axis"),
+        ErrorSample((g[..., :1], w), {"size": (5, 5)}, ShapeError, "g has 1 channels"),
+        ErrorSample((g, w[0]), {"size": (5, 5)}, ShapeError, "w has 3 axes"),
+        ErrorSample((g, w), {"size": 5, "strides": 0}, ShapeError, "too small"),
+    ]
+
+
+def filter_errors(rng: Any) -> list[ErrorSample]:
+    """Calls of ``conv_filter_gradient`` that are refused."""
+    x, g = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((2, 5, 5, 2))
+    return [
+        ErrorSample((x, g[:, 1:]), {"size": 3}, ShapeError, "the convolution gives (5, 5)"),
+        ErrorSample((x, g[:1]), {"size": 3}, ShapeError, "x has 2 examples, g has 1"),
+        ErrorSample((x, g[0]), {"size": 3}, ShapeError, "g has 3 axes"),
+        ErrorSample((x, g), {"size": (3, 0)}, ShapeError, "no elements"),
+        ErrorSample((x, g), {"size": 3, "groups": 4}, ShapeError, "do not divide"),
+    ]
+
+
+# References --------------------------------------------------------------------------------------
+
+
+def windows_of(size: Any, kernel: Any, strides: Any, padding: Any, dilation: Any) -> Any:
+    """Padding, positions, and for each: its index, and the padded elements in its window."""
+    rank = len(size)
+    steps, spread = (v if isinstance(v, tuple) else (v,) * rank for v in (strides, dilation))
+    extent = [(k - 1) * d + 1 for k, d in zip(kernel, spread, strict=True)]
+    if padding == "valid":
+        pads = [(0, 0)] * rank
+    elif padding == "same":
+        need = [
+            max((-(-n // s) - 1) * s + e - n, 0)
+            for n, s, e in zip(size, steps, extent, strict=True)
+        ]
+        pads = [(total // 2, total - total // 2) for total in need]
+    else:
+        items = padding if isinstance(padding, tuple) else (padding,) * rank
+        pads = [(p, p) if isinstance(p, int) else p for p in items]
+    columns = zip(size, pads, extent, steps, strict=True)
+    out = [(n + a + b - e) // s + 1 for n, (a, b), e, s in columns]
+    pieces = [
+        (
+            at,
+            tuple(
+                slice(i * s, i * s + e, d)
+                for i, s, e, d in zip(at, steps, extent, spread, strict=True)
+            ),
+        )
+        for at in itertools.product(*map(range, out))
+    ]
+    return pads, out, pieces
+
+
+def _split_groups(x: Any, groups: int, axes: int) -> Any:
+    """Channels by group, and the window's axes in one, after ``axes`` others."""
+    return x.reshape(*x.shape[:axes], prod(x.shape[axes:-1]), groups, x.shape[-1] // groups)
+
+
+def _split_filters(w: Any, groups: int) -> Any:
+    """Filters (*window, inputs, outputs) as (window, inputs, groups, outputs)."""
+    return w.reshape(prod(w.shape[:-2]), w.shape[-2], groups, w.shape[-1] // groups)
+
+
+def conv_reference(x: Any, w: Any, groups: int, **where: Any) -> Any:
+    """``conv``, window by window."""
+    pads, out, pieces = windows_of(x.shape[1:-1], w.shape[:-2], **where)
+    padded = np.pad(x, [(0, 0), *pads, (0, 0)])
+    y = np.zeros((x.shape[0], *out, w.shape[-1]), np.result_type(x, w))
+    for at, piece in pieces:
+        seen = _split_groups(padded[(slice(None), *piece)], groups, 1)
+        part = np.einsum("nkgi,kigo->ngo", seen, _split_filters(w, groups))
+        y[(slice(None), *at)] = part.reshape(len(x), w.shape[-1])
+    return y
+
+
+def input_reference(g: Any, w: Any, size: Any, groups: int, **where: Any) -> Any:
+    """``conv_input_gradient``, window by window."""
+    sizes = size if isinstance(size, tuple) else (size,) * (g.ndim - 2)
+    pads, _, pieces = windows_of(sizes, w.shape[:-2], **where)
+    wide = [n + a + b for n, (a, b) in zip(sizes, pads, strict=True)]
+    dx = np.zeros((g.shape[0], *wide, w.shape[-2] * groups), np.result_type(g, w))
+    for at, piece in pieces:
+        weights = g[(slice(None), *at)].reshape(len(g), groups, g.shape[-1] // groups)
+        part = np.einsum("ngo,kigo->nkgi", weights, _split_filters(w, groups))
+        aim = dx[(slice(None), *piece)]
+        aim += part.reshape(aim.shape)
+    crop = [slice(a, a + n) for n, (a, _) in zip(sizes, pads, strict=True)]
+    return dx[(slice(None), *crop)]
+
+
+def filter_reference(x: Any, g: Any, size: Any, groups: int, **where: Any) -> Any:
+    """``conv_filter_gradient``, window by window."""
+    kernel = size if isinstance(size, tuple) else (size,) * (x.ndim - 2)
+    pads, _, pieces = windows_of(x.shape[1:-1], kernel, **where)
+    padded = np.pad(x, [(0, 0), *pads, (0, 0)])
+    dw = np.zeros((*kernel, x.shape[-1] // groups, g.shape[-1]), np.result_type(x, g))
+    for at, piece in pieces:
+        seen = _split_groups(padded[(slice(None), *piece)], groups, 1)
+        weights = g[(slice(None), *at)].reshape(len(g), groups, g.shape[-1] // groups)
+        dw += np.einsum("nkgi,ngo->kigo", seen, weights).reshape(dw.shape)
+    return dw
+
+
 # Facts that the three ops share ------------------------------------------------------------------
 
 
-def _into_channels(x: Any, is_batched: bool, size: int) -> Any:
+def _into_channels(x: Any, size: int) -> Any:
     """Images of each example of vmap side by side in the channels, one group for each."""
-    if not is_batched:
-        x = broadcast_to(reshape(x, (1, *x.shape)), (size, *x.shape))
     moved = permute_dims(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
     return reshape(moved, (*moved.shape[:-2], size * x.shape[-1]))
 
@@ -72,49 +442,34 @@ def _merged(call: Any, x: Any, w: Any, **attributes: Any) -> Any:
 def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     if not batched[1]:
         return _merged(call, *args, **attributes)
-    groups = attributes.pop("groups")
-    wide = [_into_channels(*pair, size) for pair in zip(args, batched, strict=True)]
+    return _batch_groups(call, args, batched, size, **attributes)
+
+
+def _batch_groups(
+    call: Any, args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any
+) -> Any:
+    wide = [_into_channels(x, size) for x in batch_first(args, batched, size)]
     return _from_channels(call(*wide, groups=groups * size, **attributes), size)
 
 
-def _batch_filters(args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any) -> Any:
-    wide = [_into_channels(*pair, size) for pair in zip(args, batched, strict=True)]
-    return _from_channels(conv_filter_gradient(*wide, groups=groups * size, **attributes), size)
+def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..., list[Split]]:
+    """The fact ``split``: along images, and along the last axis where there are no groups."""
 
+    def split(a: TensorSpec, b: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
+        return [images, *(channels(a.ndim - 1) if groups == 1 else ())]
 
-def _split_conv(x: TensorSpec, w: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = x.ndim - 1
-    found = [Split((0, None), 0)]
-    if groups == 1:
-        found += [Split((None, last), last), Split((last, last - 1), None, "add")]
-    return found
-
-
-def _split_input(g: TensorSpec, w: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = g.ndim - 1
-    found = [Split((0, None), 0)]
-    if groups == 1:
-        found += [Split((None, last - 1), last), Split((last, last), None, "add")]
-    return found
-
-
-def _split_filter(x: TensorSpec, g: TensorSpec, groups: Any = 1, **attributes: Any) -> list[Split]:
-    last = x.ndim - 1
-    found = [Split((0, 0), None, "add")]
-    if groups == 1:
-        found += [Split((last, None), last - 1), Split((None, last), last)]
-    return found
+    return split
 
 
 def _op(**facts: Any) -> Any:
-    own = {
+    own: dict[str, Any] = {
         "dtypes": FLOATS,
         "jvp": "multilinear",
         "onnx": Missing("ONNX's Conv has its channels first, so it takes transposes as well"),
         "ulp": 64,  # sums of many products, in an order of the kernel's own
         "trusted": True,  # the kernels look at the shapes themselves
     } | facts
-    return define("contraction", own)
+    return define("contraction", **own)
 
 
 # Kernels -----------------------------------------------------------------------------------------
@@ -127,18 +482,16 @@ def _conv_numpy(
     return forward(x, w, windows, groups)
 
 
-def _input_numpy(
-    xp: Any, g: Any, w: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    windows = input_windows(g.shape, w.shape, size, strides, padding, dilation, groups=groups)
-    return input_gradient(g, w, windows, groups)
+def _gradient_numpy(find: Any, kernel: Any) -> Any:
+    """The NumPy kernel of one of the two gradients."""
 
+    def on_numpy(
+        xp: Any, a: Any, b: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+    ) -> Any:
+        windows = find(a.shape, b.shape, size, strides, padding, dilation, groups=groups)
+        return kernel(a, b, windows, groups)
 
-def _filter_numpy(
-    xp: Any, x: Any, g: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    windows = filter_windows(x.shape, g.shape, size, strides, padding, dilation, groups=groups)
-    return filter_gradient(x, g, windows, groups)
+    return on_numpy
 
 
 def _grouped(xp: Any, x: Any, groups: int) -> Any:
@@ -161,8 +514,10 @@ def _ungrouped(xp: Any, y: Any, shape: Any) -> Any:
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
     ),
     saves="x w",
-    batch=lambda *args, **more: _batch_images(conv, *args, **more),
-    split=_split_conv,
+    batch=Batch(_batch_images),
+    split=_split(
+        Split((0, None), 0), lambda n: [Split((None, n), n), Split((n, n - 1), None, "add")]
+    ),
     cost=conv_cost,
     samples=conv_samples,
     errors=conv_errors,
@@ -214,13 +569,15 @@ def conv(
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
     ),
     saves="g w",
-    batch=lambda *args, **more: _batch_images(conv_input_gradient, *args, **more),
-    split=_split_input,
+    batch=Batch(_batch_images),
+    split=_split(
+        Split((0, None), 0), lambda n: [Split((None, n - 1), n), Split((n, n), None, "add")]
+    ),
     cost=input_cost,
     samples=input_samples,
     errors=input_errors,
     reference=input_reference,
-    overrides={"numpy": _input_numpy},
+    overrides={"numpy": _gradient_numpy(input_windows, input_gradient)},
 )
 def conv_input_gradient(
     xp: Any,
@@ -263,13 +620,15 @@ def conv_input_gradient(
         lambda t, y, x, g, size, **more: conv(x, t, **more),
     ),
     saves="x g",
-    batch=_batch_filters,
-    split=_split_filter,
+    batch=Batch(_batch_groups),
+    split=_split(
+        Split((0, 0), None, "add"), lambda n: [Split((n, None), n - 1), Split((None, n), n)]
+    ),
     cost=filter_cost,
     samples=filter_samples,
     errors=filter_errors,
     reference=filter_reference,
-    overrides={"numpy": _filter_numpy},
+    overrides={"numpy": _gradient_numpy(filter_windows, filter_gradient)},
 )
 def conv_filter_gradient(
     xp: Any,
@@ -339,15 +698,11 @@ def conv_transpose(
                 received=f"x {summary(images)}, w {summary(weights)}",
                 expected=f"w with {images.ndim} axes, the last of size {images.shape[-1]}",
             )
-        steps = per_axis(strides, rank, "strides")
-        spread = per_axis(dilation, rank, "dilation")
-        pads = padding_of(padding, rank)
-        pads = (pads,) * rank if isinstance(pads, str) else pads
         more: tuple[int | None, ...] = (None,) * rank
         if output_padding is not None:
             more = per_axis(output_padding, rank, "output_padding", 0)
-        sizes = zip(images.shape[1:-1], weights.shape[:-2], steps, spread, pads, more, strict=True)
-        ends = [_transposed(*each) for each in sizes]
+        sizes = images.shape[1:-1], weights.shape[:-2]
+        ends = along_axes(_transposed, *sizes, strides, padding, dilation, more)
     except EagerflowError as error:
         error.op = "conv_transpose"
         raise

@@ -15,11 +15,10 @@ from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.sigmoids import sigmoid
-from eagerflow.ops.family import Rows, define, pointwise
+from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import each, make, pairs
-from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.ops.samples import each, make, pairs, rows
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
@@ -56,31 +55,33 @@ def _dense_spec(
     return logits.like(_without(logits.shape, at))
 
 
-def _dense_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
-    return cross_entropy.dense(logits, labels, normalize_axis(axis, logits.ndim))
+def _on_numpy(kernel: Any, check: Any = None) -> Any:
+    """The NumPy kernel of a loss, or of the gradient of one."""
+
+    def on_numpy(xp: Any, logits: Any, labels: Any, *g: Any, axis: int) -> Any:
+        at = normalize_axis(axis, logits.ndim)
+        if check is not None:
+            check(np, labels, logits.shape[at])
+        return kernel(logits, labels, *g, at)
+
+    return on_numpy
 
 
-def _whole(args: Any, batched: Any, size: int) -> list[Any]:
-    return [
-        x if own else broadcast_to(x, (size, *x.shape))
-        for x, own in zip(args, batched, strict=True)
-    ]
-
-
-def _batched_dense(args: Any, batched: Any, size: int, axis: int) -> Any:
-    whole = _whole(args, batched, size)
-    call = softmax_cross_entropy if len(args) == 2 else softmax_cross_entropy_gradient
-    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _dense_split(logits: TensorSpec, labels: TensorSpec, *g: TensorSpec, axis: int = -1) -> Any:
+def _split(logits: TensorSpec, *more: TensorSpec, axis: int = -1) -> list[Split]:
+    """Along all axes but that of classes, which labels of numbers, losses and ``g`` do not have."""
     at = normalize_axis(axis, logits.ndim)
     found = []
     for i in range(logits.ndim):
-        if i != at:  # losses and their gradients lack the axis of classes
+        if i != at:
             own = i - (i > at)
-            found.append(Split((i, i, own) if g else (i, i), i if g else own))
+            cuts = (i, *(i if x.ndim == logits.ndim else own for x in more))
+            found.append(Split(cuts, own if len(more) == 1 else i))
     return found
+
+
+def _loss(**facts: Any) -> Any:
+    """A loss for each example, or the gradient of one."""
+    return define("rows", cost=exponentials, batch=batch_along_axis, split=_split, **facts)
 
 
 def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
@@ -90,16 +91,7 @@ def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
 
 def _dense_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((4,), 0),
-        ((1,), -1),
-        ((2, 3), -1),
-        ((2, 3), 0),
-        ((0, 3), -1),
-        ((2, 3, 2), 1),
-        ((3, 2, 2), -3),
-        ((5, 1), 1),
-    ):
+    for shape, axis in rows(dtype, empty=False):
         args = make(rng, dtype, shape), _probabilities(rng, dtype, shape, axis)
         found.append(Sample(args, {"axis": axis}))
     logits, labels = make(rng, dtype, (4, 6)), _probabilities(rng, dtype, (4, 6), 1)
@@ -135,30 +127,24 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     return s.subtract(s.multiply(s.log(powers), weight), given)
 
 
-@define(
-    "rows",
-    {
-        "scalar": Rows(_dense_body, ("mn", "mn")),
-        "dtypes": FLOATS,
-        "infer": _dense_spec,
-        "overrides": {"numpy": _dense_numpy},
-        "vjp": (
-            lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
-                logits, labels, g, axis=axis
-            ),
-            lambda g, y, logits, labels, axis: (
-                -(_with_one(g, normalize_axis(axis, logits.ndim)) * log_softmax(logits, axis))
-            ),
+@_loss(
+    scalar=Rows(_dense_body, ("mn", "mn")),
+    dtypes=FLOATS,
+    infer=_dense_spec,
+    overrides={"numpy": _on_numpy(cross_entropy.dense)},
+    vjp=(
+        lambda g, y, logits, labels, axis: softmax_cross_entropy_gradient(
+            logits, labels, g, axis=axis
         ),
-        "saves": "logits labels",
-        "batch": _batched_dense,
-        "split": _dense_split,
-        "cost": exponentials,
-        "onnx": Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
-        "samples": _dense_samples,
-        "errors": _dense_errors,
-        "reference": _dense_reference,
-    },
+        lambda g, y, logits, labels, axis: (
+            -(_with_one(g, normalize_axis(axis, logits.ndim)) * log_softmax(logits, axis))
+        ),
+    ),
+    saves="logits labels",
+    onnx=Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
+    samples=_dense_samples,
+    errors=_dense_errors,
+    reference=_dense_reference,
 )
 def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
@@ -178,16 +164,15 @@ def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) 
     return xp.sum(products, axis=at)
 
 
-def _dense_gradient_spec(
-    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
-) -> TensorSpec:
-    if g.shape != _dense_spec(logits, labels, axis=axis).shape:
-        raise ShapeError("g does not have a value for each example", argument="g")
-    return logits
+def _gradient_spec(loss: Any) -> Any:
+    """The fact ``infer`` of the gradient of a loss, from that of the loss."""
 
+    def infer(logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1) -> TensorSpec:
+        if g.shape != loss(logits, labels, axis=axis).shape:
+            raise ShapeError("g does not have a value for each example", argument="g")
+        return logits
 
-def _dense_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    return cross_entropy.dense_gradient(logits, labels, g, normalize_axis(axis, logits.ndim))
+    return infer
 
 
 def _dense_gradient_rules(
@@ -211,32 +196,23 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     return np.expand_dims(g, at) * (p * labels.sum(at, keepdims=True) - labels)
 
 
-@define(
-    "rows",
-    {
-        "scalar": Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
-        "dtypes": FLOATS,
-        "infer": _dense_gradient_spec,
-        "overrides": {"numpy": _dense_gradient_numpy},
-        "vjp": in_float32(_dense_gradient_rules),
-        "saves": "logits labels g",
-        "batch": _batched_dense,
-        "split": _dense_split,
-        "cost": exponentials,
-        "onnx": Missing("exported as Softmax, Mul and Sub"),
-        "samples": lambda rng, dtype: [
-            Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
-            for (x, p), attributes in _dense_samples(rng, dtype)
-        ],
-        "errors": lambda rng: [
-            *(
-                ErrorSample((*args, np.ones(2)), attributes, error, words)
-                for args, attributes, error, words in _dense_errors(rng)
-            ),
-            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
-        ],
-        "reference": _dense_gradient_reference,
-    },
+@_loss(
+    scalar=Rows(cross_entropy.dense_gradient_body, ("mn", "mn", "m"), ("mn",)),
+    dtypes=FLOATS,
+    infer=_gradient_spec(_dense_spec),
+    overrides={"numpy": _on_numpy(cross_entropy.dense_gradient)},
+    vjp=in_float32(_dense_gradient_rules),
+    saves="logits labels g",
+    onnx=Missing("exported as Softmax, Mul and Sub"),
+    samples=lambda rng, dtype: [
+        Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
+        for (x, p), attributes in _dense_samples(rng, dtype)
+    ],
+    errors=lambda rng: [
+        *(e._replace(args=(*e.args, np.ones(2))) for e in _dense_errors(rng)),
+        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "each example"),
+    ],
+    reference=_dense_gradient_reference,
 )
 def softmax_cross_entropy_gradient(
     xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
@@ -286,44 +262,11 @@ def _check_labels(xp: Any, labels: Any, classes: int) -> None:
         )
 
 
-def _sparse_numpy(xp: Any, logits: Any, labels: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(np, labels, logits.shape[at])
-    return cross_entropy.sparse(logits, labels, at)
-
-
-def _batched_sparse(args: Any, batched: Any, size: int, axis: int) -> Any:
-    whole = _whole(args, batched, size)
-    call = sparse_softmax_cross_entropy if len(args) == 2 else sparse_softmax_cross_entropy_gradient
-    return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _sparse_split(*specs: TensorSpec, axis: int = -1) -> list[Split]:
-    at = normalize_axis(axis, specs[0].ndim)
-    found = []
-    for i in range(specs[0].ndim):
-        if i != at:  # labels, losses and their gradients lack the axis of classes
-            own = i - (i > at)
-            found.append(Split((i, *(own,) * (len(specs) - 1)), own if len(specs) == 2 else i))
-    return found
-
-
 def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((4,), 0),
-        ((1,), -1),
-        ((2, 3), -1),
-        ((2, 3), 0),
-        ((0, 3), 1),
-        ((2, 2, 3), -1),
-        ((2, 3, 2), 1),
-        ((5, 1), 1),
-        ((70, 4), 1),
-    ):
-        size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
-        labels = rng.integers(0, size[axis], _without(size, axis % len(size)))
-        found.append(Sample((make(rng, dtype, size), np.asarray(labels)), {"axis": axis}))
+    for shape, axis in rows(dtype, empty=False):
+        labels = np.asarray(rng.integers(0, shape[axis], _without(shape, axis % len(shape))))
+        found.append(Sample((make(rng, dtype, shape), labels), {"axis": axis}))
     logits = make(rng, dtype, (4, 6))
     found.append(Sample((logits[::2, ::-1], np.array([3, 3])), {}))
     found.append(Sample((logits, np.array([5, 0, 1, 5], np.int32)), {}))
@@ -346,15 +289,6 @@ def _one_hot(logits: Any, labels: Any, axis: int) -> Any:
     return np.moveaxis(np.eye(logits.shape[axis])[labels], -1, axis)
 
 
-_SPARSE = {
-    "dtypes": (FLOATS, INTEGERS),
-    "together": (0,),
-    "cost": exponentials,
-    "batch": _batched_sparse,
-    "split": _sparse_split,
-}
-
-
 def _sparse_body(s: Any, logits: Any, labels: Any) -> Any:
     powers, chosen = cross_entropy.sparse_body(s, logits, s.convert(labels, "int64"))
     return s.subtract(s.log(powers), chosen)
@@ -364,27 +298,25 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
     return cross_entropy.sparse_gradient_body(s, logits, s.convert(labels, "int64"), g)
 
 
-@define(
-    "rows",
-    _SPARSE
-    | {
-        "scalar": Rows(_sparse_body, ("mn", "m")),
-        "infer": _sparse_spec,
-        "overrides": {"numpy": _sparse_numpy},
-        "vjp": (
-            lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
-                logits, labels, g, axis=axis
-            ),
-            None,
+@_loss(
+    dtypes=(FLOATS, INTEGERS),
+    together=(0,),
+    scalar=Rows(_sparse_body, ("mn", "m")),
+    infer=_sparse_spec,
+    overrides={"numpy": _on_numpy(cross_entropy.sparse, _check_labels)},
+    vjp=(
+        lambda g, y, logits, labels, axis: sparse_softmax_cross_entropy_gradient(
+            logits, labels, g, axis=axis
         ),
-        "saves": "logits labels",
-        "onnx": Missing("exported as LogSoftmax, GatherElements and Neg"),
-        "samples": _sparse_samples,
-        "errors": _sparse_errors,
-        "reference": lambda logits, labels, axis: _dense_reference(
-            logits, _one_hot(logits, labels, axis), axis
-        ),
-    },
+        None,
+    ),
+    saves="logits labels",
+    onnx=Missing("exported as LogSoftmax, GatherElements and Neg"),
+    samples=_sparse_samples,
+    errors=_sparse_errors,
+    reference=lambda logits, labels, axis: _dense_reference(
+        logits, _one_hot(logits, labels, axis), axis
+    ),
 )
 def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
     """Cross-entropy between classes and the softmax of logits, for each example.
@@ -405,20 +337,6 @@ def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int
     return xp.reshape(total - chosen, labels.shape)
 
 
-def _sparse_gradient_spec(
-    logits: TensorSpec, labels: TensorSpec, g: TensorSpec, axis: int = -1
-) -> TensorSpec:
-    if g.shape != _sparse_spec(logits, labels, axis).shape:
-        raise ShapeError("g does not have a value for each example", argument="g")
-    return logits
-
-
-def _sparse_gradient_numpy(xp: Any, logits: Any, labels: Any, g: Any, axis: int) -> Any:
-    at = normalize_axis(axis, logits.ndim)
-    _check_labels(np, labels, logits.shape[at])
-    return cross_entropy.sparse_gradient(logits, labels, g, at)
-
-
 def _sparse_gradient_rules(
     c: Any, _: Any, logits: Any, labels: Any, g: Any, axis: int
 ) -> tuple[Any, ...]:
@@ -428,35 +346,28 @@ def _sparse_gradient_rules(
     return of_logits, None, sum(c * unit, axis=at)
 
 
-@define(
-    "rows",
-    _SPARSE
-    | {
-        "dtypes": (FLOATS, INTEGERS, FLOATS),
-        "together": (0, 2),
-        "scalar": Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
-        "infer": _sparse_gradient_spec,
-        "overrides": {"numpy": _sparse_gradient_numpy},
-        "vjp": in_float32(_sparse_gradient_rules),
-        "saves": "logits labels g",
-        "onnx": Missing("exported as Softmax, OneHot, Sub and Mul"),
-        "samples": lambda rng, dtype: [
-            Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
-            for (x, labels), attributes in _sparse_samples(rng, dtype)
-        ],
-        "errors": lambda rng: [
-            *(
-                ErrorSample((*args, np.ones(2)), attributes, error, words)
-                for args, attributes, error, words in _sparse_errors(rng)
-            ),
-            ErrorSample(
-                (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
-            ),
-        ],
-        "reference": lambda logits, labels, g, axis: _dense_gradient_reference(
-            logits, _one_hot(logits, labels, axis), g, axis
+@_loss(
+    dtypes=(FLOATS, INTEGERS, FLOATS),
+    together=(0, 2),
+    scalar=Rows(_sparse_gradient_body, ("mn", "m", "m"), ("mn",)),
+    infer=_gradient_spec(_sparse_spec),
+    overrides={"numpy": _on_numpy(cross_entropy.sparse_gradient, _check_labels)},
+    vjp=in_float32(_sparse_gradient_rules),
+    saves="logits labels g",
+    onnx=Missing("exported as Softmax, OneHot, Sub and Mul"),
+    samples=lambda rng, dtype: [
+        Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
+        for (x, labels), attributes in _sparse_samples(rng, dtype)
+    ],
+    errors=lambda rng: [
+        *(e._replace(args=(*e.args, np.ones(2))) for e in _sparse_errors(rng)),
+        ErrorSample(
+            (np.ones((2, 3)), np.array([0, 1]), np.ones(3)), {}, ShapeError, "each example"
         ),
-    },
+    ],
+    reference=lambda logits, labels, g, axis: _dense_gradient_reference(
+        logits, _one_hot(logits, labels, axis), g, axis
+    ),
 )
 def sparse_softmax_cross_entropy_gradient(
     xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1

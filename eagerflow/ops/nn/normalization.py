@@ -16,11 +16,19 @@ from eagerflow.library.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import Rows, as_operand, define, elements, refused_objects
+from eagerflow.ops.family import (
+    Batch,
+    Rows,
+    as_operand,
+    batch_first,
+    define,
+    elements,
+    refused_objects,
+)
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.spec import TensorSpec, normalize_axes
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]
@@ -61,6 +69,24 @@ def second_order(h: Any, factor: Any, u: Any, c: Any, axes: Any, center: bool) -
     if center:
         q = q - average(c) * average(u)
     return -(factor * factor) * (h * q + projected(h, uh * c + ch * u, axes, center))
+
+
+def gradient_rules(
+    c: Any, x: Any, g: Any, scale: Any, axes: Any, epsilon: float, center: bool
+) -> tuple[Any, Any, Any]:
+    """Gradients with respect to x and g of the gradients of a normalization.
+
+    ``c`` holds those of its three results, which broadcast to x as ``scale`` does. Times g, the
+    third value sums up to the gradient with respect to the scale.
+    """
+    c_x, c_scale, c_offset = c
+    h, factor = standardized(x, axes, epsilon, center)
+    pulled = factor * projected(h, c_x, axes, center)
+    u = g if scale is None else g * scale
+    of_x = second_order(h, factor, u, c_x, axes, center)
+    of_x = of_x + factor * projected(h, g * c_scale, axes, center)
+    of_g = (pulled if scale is None else pulled * scale) + h * c_scale + c_offset
+    return of_x, of_g, pulled
 
 
 # Facts -------------------------------------------------------------------------------------------
@@ -191,25 +217,21 @@ def _norm_reference(center: bool) -> Callable[..., Any]:
     return reference
 
 
-def _batched_norm(call: Callable[[], Any]) -> Callable[..., Any]:
+def _batched_norm(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     """Parameters that differ between the examples are applied after the normalization."""
-
-    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
-        x = args[0] if batched[0] else broadcast_to(args[0], (size, *args[0].shape))
-        axes = tuple(i + 1 for i in normalize_axes(attributes.pop("axis"), x.ndim - 1))
-        if not any(batched[1:]):
-            return call()(x, *args[1:], axis=axes, **attributes)
-        y = call()(x, axis=axes, **attributes)
-        for i, (parameter, own) in enumerate(zip(args[1:], batched[1:], strict=True)):
-            if parameter is not None:
-                placed = aligned(parameter, x, (0, *axes) if own else axes)
-                y = y + placed if i else y * placed
-        return y
-
-    return batch
+    (x,) = batch_first(args[:1], batched[:1], size)
+    axes = tuple(i + 1 for i in normalize_axes(attributes.pop("axis"), x.ndim - 1))
+    if not any(batched[1:]):
+        return call(x, *args[1:], axis=axes, **attributes)
+    y = call(x, axis=axes, **attributes)
+    for i, (parameter, own) in enumerate(zip(args[1:], batched[1:], strict=True)):
+        if parameter is not None:
+            placed = aligned(parameter, x, (0, *axes) if own else axes)
+            y = y + placed if i else y * placed
+    return y
 
 
-def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: Any) -> Any:
+def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
     def on_numpy(
         xp: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
@@ -222,21 +244,21 @@ def _norm_op(center: bool, call: Callable[[], Any], parameters: int, **facts: An
             s, x, float(epsilon), *given, center=center, scaled=scaled, shifted=shifted
         )
 
-    own = {
+    own: dict[str, Any] = {
         "scalar": Rows(body, ("mn", *("n",) * parameters), ("mn",)),
         "dtypes": FLOATS,
         "infer": _norm_spec,
         "overrides": {"numpy": on_numpy},
         "vjp": _norm_rules(center),
         "saves": "x scale",
-        "batch": _batched_norm(call),
+        "batch": Batch(_batched_norm),
         "split": _kept_split,
         "cost": lambda *specs, **attributes: elements(*specs, flops=8),
         "samples": _norm_samples(parameters),
         "errors": _norm_errors,
         "reference": _norm_reference(center),
     } | facts
-    return define("rows", own)
+    return define("rows", **own)
 
 
 def _norm(xp: Any, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool) -> Any:
@@ -260,7 +282,6 @@ def _placed(xp: Any, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
 
 @_norm_op(
     True,
-    lambda: layer_norm,
     2,
     onnx=Missing("exported as LayerNormalization over the last axes, else as its steps"),
 )
@@ -290,7 +311,6 @@ def layer_norm(
 
 @_norm_op(
     False,
-    lambda: rms_norm,
     1,
     onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
@@ -376,17 +396,11 @@ def _numpy_gradient(
 def _gradient_rules(
     c: Any, _: Any, x: Any, g: Any, scale: Any, axis: Any, epsilon: float, center: bool
 ) -> tuple[Any, ...]:
-    c_x, c_scale, c_offset = c
     axes = normalize_axes(axis, x.ndim)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
-    h, factor = standardized(x, axes, epsilon, center)
-    pulled = factor * projected(h, c_x, axes, center)
-    c_scale, c_offset = aligned(c_scale, x, axes), aligned(c_offset, x, axes)
     placed = None if scale is None else aligned(scale, x, axes)
-    u = g if placed is None else g * placed
-    of_x = second_order(h, factor, u, c_x, axes, center)
-    of_x = of_x + factor * projected(h, g * c_scale, axes, center)
-    of_g = (pulled if placed is None else pulled * placed) + h * c_scale + c_offset
+    c = c[0], aligned(c[1], x, axes), aligned(c[2], x, axes)
+    of_x, of_g, pulled = gradient_rules(c, x, g, placed, axes, epsilon, center)
     of_scale = None
     if scale is not None:
         of_scale = sum(g * pulled, axis=kept)
@@ -408,16 +422,21 @@ def _gradient_reference(
     )
     weights = np.ones(width) if scale is None else scale.ravel().astype(np.float64)
     out, of_scale = np.zeros(x_rows.shape), np.zeros(width)
-    ones = np.eye(width) - (np.full((width, width), 1 / width) if center else 0)
     for i, row in enumerate(x_rows):
-        middle = ones @ row
-        spread = np.sqrt(middle @ middle / width + epsilon)
-        jacobian = (ones - np.outer(middle, middle) / (width * spread**2)) / spread
+        h, jacobian = row_reference(row, epsilon, center)
         out[i] = jacobian.T @ (g_rows[i] * weights)
-        of_scale += g_rows[i] * middle / spread
+        of_scale += g_rows[i] * h
     shape = [x.shape[i] for i in axes]
     of_x = out.reshape([x.shape[i] for i in order]).transpose(np.argsort(order))
     return of_x, of_scale.reshape(shape), g_rows.sum(0).reshape(shape)
+
+
+def row_reference(row: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
+    """A row of mean 0 (where ``center``) and mean square 1, and the matrix of its derivatives."""
+    ones = np.eye(row.size) - (1 / row.size if center else 0)
+    middle = ones @ row
+    spread = np.sqrt(middle @ middle / row.size + epsilon)
+    return middle / spread, (ones - np.outer(middle, middle) / (row.size * spread**2)) / spread
 
 
 def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
@@ -429,10 +448,7 @@ def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 
 def _batched_gradient(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
-    x, g = (
-        v if own else broadcast_to(v, (size, *v.shape))
-        for v, own in zip(args[:2], batched[:2], strict=True)
-    )
+    x, g = batch_first(args[:2], batched[:2], size)
     axes = tuple(i + 1 for i in normalize_axes(attributes["axis"], x.ndim - 1))
     h, factor = standardized(x, axes, attributes["epsilon"], attributes["center"])
     u = g
@@ -454,25 +470,23 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
 
 @define(
     "rows",
-    {
-        "scalar": Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
-        "dtypes": FLOATS,
-        "infer": _gradient_spec,
-        "outputs": 3,
-        "overrides": {"numpy": _numpy_gradient},
-        "vjp": in_float32(_gradient_rules),
-        "saves": "x g scale",
-        "batch": _batched_gradient,
-        "cost": lambda *specs, **attributes: elements(*specs, flops=15),
-        "onnx": Missing("exported as the steps of the projection"),
-        "samples": _gradient_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
-            ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
-        ],
-        "reference": _gradient_reference,
-    },
+    scalar=Rows(_body_of_gradient, ("mn", "mn", "n"), ("mn", "n", "n")),
+    dtypes=FLOATS,
+    infer=_gradient_spec,
+    outputs=3,
+    overrides={"numpy": _numpy_gradient},
+    vjp=in_float32(_gradient_rules),
+    saves="x g scale",
+    batch=_batched_gradient,
+    cost=lambda *specs, **attributes: elements(*specs, flops=15),
+    onnx=Missing("exported as the steps of the projection"),
+    samples=_gradient_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
+        ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
+    ],
+    reference=_gradient_reference,
 )
 def norm_gradient(
     xp: Any,

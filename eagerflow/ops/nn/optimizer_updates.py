@@ -1,7 +1,8 @@
 """Steps of optimizers as single ops: one call reads a parameter and gives its successor.
 
-Written as a chain of ops, Adam's step takes a dozen calls and as many passes over memory. Here
-the arrays are worked through in pieces that stay in the processor's cache.
+Written as a chain of ops, Adam's step takes a dozen calls and as many passes over memory. Here its
+formula is written down once, in scalar instructions. Regions and machine code are made of it, and
+NumPy's steps, which take the arrays in pieces that stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.numpy.pointwise import whole
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.runtime import buffers, threads
@@ -25,8 +27,9 @@ from eagerflow.spec import TensorSpec
 
 __all__ = ["adam_update", "momentum_update"]
 
-_PIECE = 1 << 14  # elements: seven float32 arrays of this length fit into a cache of 512 kB
-_PARALLEL = 1 << 17  # elements from which waking another thread pays
+PIECE_ELEMENTS = 1 << 14  # seven float32 arrays of this length fit into a cache of 512 kB
+MIN_PARALLEL_ELEMENTS = 1 << 17  # from here on, waking another thread pays
+MAX_PROGRAMS = 256  # of one formula, for dtypes and attributes
 _NO_GRADIENT = Missing(
     "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
 )
@@ -53,16 +56,133 @@ def _check_rates(beta_1: float = 0.0, beta_2: float = 0.0, **others: Any) -> Non
             )
 
 
-def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[Any], Any]:
+class _Formula:
+    """The formula of a step, and what computes it.
+
+    ``renewals`` gives for each array that changes, by its position, the new value:
+    ``renewal(s, *arrays, *numbers, **options)``, in scalar instructions. Those that come first are
+    renewed already where the later ones read them. The numbers are the length of the step, and
+    what is left of a parameter that decays. ``number(rate, ...)`` is that length of Python numbers
+    that a call gives, and ``scalar(s, rate, ...)`` the same in instructions.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arrays: str,
+        renewals: dict[int, generated.Body],
+        number: Callable[..., float],
+        scalar: Callable[..., Any],
+    ) -> None:
+        def body(s: Any, *values: Any, **options: Any) -> tuple[Any, ...]:
+            found = list(values)
+            for at, renewal in renewals.items():
+                found[at] = renewal(s, *found, **options)
+            return tuple(found[at] for at in self.results)
+
+        body.__name__ = name
+        self.body = body
+        self.arrays = tuple(arrays.split())
+        self.renewals = renewals
+        self.results = sorted(renewals)
+        self._number, self._scalar = number, scalar
+        self._programs: dict[Any, list[tuple[int, Callable[..., None]]]] = {}
+
+    def scalar(self, s: Any, *values: Any, weight_decay: float, **attributes: Any) -> Any:
+        """The step in scalar instructions."""
+        count = len(self.arrays)
+        length = self._scalar(s, *values[count:], **attributes)
+        left = s.subtract(1, s.multiply(values[count], weight_decay)) if weight_decay else None
+        decays = weight_decay != 0
+        return self.body(s, *values[:count], length, left, decays=decays, **attributes)
+
+    def on_arrays(self, xp: Any, *arrays: Any, **attributes: Any) -> Any:
+        """The step on arrays of any library."""
+        _check(arrays[: len(self.arrays)], self.arrays)
+        _check_rates(**attributes)
+        return whole(self.scalar)(xp, *arrays, **attributes)
+
+    def on_numpy(self, xp: Any, *arrays: Any, weight_decay: float, **attributes: Any) -> Any:
+        """The step on NumPy arrays."""
+        count = len(self.arrays)
+        arrays, given = arrays[:count], arrays[count:]
+        if given[0].ndim or given[-1].ndim:
+            attributes["weight_decay"] = weight_decay
+            return self.on_arrays(xp, *arrays, *given, **attributes)
+        _check(arrays, self.arrays)
+        rate, *more = [number.item() for number in given]
+        numbers = (self._number(rate, *more, **attributes), 1 - rate * weight_decay)
+        if generated.takes(arrays[0]):
+            return self._by_region(arrays, numbers, weight_decay != 0, attributes)
+        return self._by_steps(arrays, numbers, weight_decay != 0, attributes)
+
+    def _by_region(
+        self, arrays: Any, numbers: Any, decays: bool, attributes: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        kind, shape = arrays[0].dtype, arrays[0].shape
+        operands = ((kind.name, "n"),) * len(arrays) + ((kind.name, ""),) * len(numbers)
+        options = (*attributes.items(), ("decays", decays))
+        region = generated.region(self.body, "n", operands, options)
+        values = [a.ravel() for a in arrays] + [np.array(n, kind) for n in numbers]
+        return tuple(y.reshape(shape) for y in generated.run(region, *values))
+
+    def _by_steps(
+        self, arrays: Any, numbers: Any, decays: bool, attributes: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        x = arrays[0]
+        key = (x.dtype.char, decays, *attributes.values())
+        programs = self._programs.get(key)
+        if programs is None:
+            programs = self._written(key, len(arrays) + len(numbers), attributes)
+        if x.size <= PIECE_ELEMENTS:
+            values = [*arrays, *numbers]
+            for at, program in programs:
+                out = np.empty(x.shape, x.dtype)
+                program(*values, out)
+                values[at] = out
+            return tuple([values[at] for at in self.results])
+        flat = [a.ravel() for a in arrays]
+        new = {at: buffers.empty(x.size, x.dtype) for at, _ in programs}
+
+        def piece(i: int) -> None:
+            here = slice(i * PIECE_ELEMENTS, (i + 1) * PIECE_ELEMENTS)
+            values = [*(a[here] for a in flat), *numbers]
+            for at, program in programs:
+                out = new[at][here]
+                program(*values, out)
+                values[at] = out
+
+        count = -(-x.size // PIECE_ELEMENTS)
+        if x.size >= MIN_PARALLEL_ELEMENTS:
+            threads.run(piece, count)
+        else:
+            for i in range(count):
+                piece(i)
+        return tuple(new[at].reshape(x.shape) for at in self.results)
+
+    def _written(self, key: Any, operands: int, attributes: dict[str, Any]) -> Any:
+        """NumPy's steps of each renewal, kept for later calls."""
+        dtype, decays, *_ = key
+        if len(self._programs) > MAX_PROGRAMS:  # attributes that change with each call
+            self._programs.clear()
+        like, options = [np.empty(0, dtype)] * operands, attributes | {"decays": decays}
+        found = self._programs[key] = [
+            (at, generated.program(renewal, like, options, False))
+            for at, renewal in self.renewals.items()
+        ]
+        return found
+
+
+def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], Any]:
     """An op of arrays of one shape, followed by ``numbers`` that broadcast to it."""
-    arrays = tuple(names.split())
+    arrays, outputs = formula.arrays, len(formula.results)
 
     def infer(*specs: TensorSpec, **attributes: Any) -> tuple[TensorSpec, ...]:
         _check(specs[: len(arrays)], arrays)
         _check_rates(**attributes)
         return tuple(specs[0].like() for _ in range(outputs))
 
-    def batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    def batch(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
         rank = max(x.ndim - own for x, own in zip(args, batched, strict=True))
         lined = []
         for i, (x, own) in enumerate(zip(args, batched, strict=True)):
@@ -81,34 +201,28 @@ def _update(names: str, numbers: int, outputs: int, **facts: Any) -> Callable[[A
         size = product(x.shape)
         return Cost(size * 4 * outputs, size * x.dtype.itemsize * (len(arrays) + outputs))
 
-    call: Any = None
-
-    def decorate(kernel: Any) -> Any:
-        nonlocal call
-        own = {
-            "dtypes": FLOATS,
-            "infer": infer,
-            "vjp": _NO_GRADIENT,
-            "jvp": _NO_GRADIENT,
-            "batch": batch,
-            "split": split,
-            "cost": cost,
-            "onnx": Missing("training is not exported"),
-            "errors": lambda rng: _errors(rng, len(arrays), numbers),
-            "outputs": outputs,
-            "trusted": True,  # the kernels check the shapes
-        } | facts
-        call = define("control", own)(kernel)
-        return call
-
-    return decorate
+    own: dict[str, Any] = {
+        "dtypes": FLOATS,
+        "infer": infer,
+        "vjp": _NO_GRADIENT,
+        "batch": Batch(batch),
+        "split": split,
+        "cost": cost,
+        "onnx": Missing("training is not exported"),
+        "errors": lambda rng: _errors(rng, len(arrays), numbers),
+        "outputs": outputs,
+        "trusted": True,  # the kernels check the shapes
+        "scalar": formula.scalar,
+        "overrides": {"numpy": formula.on_numpy},
+    } | facts
+    return define("update", **own)
 
 
 def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     rest = (x,) * (arrays - 1) + (0.1,) * numbers
     return [
-        *(e._replace(args=e.args + rest) for e in refused_objects(rng)),
+        *refused_objects(rng, *rest),
         ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),
@@ -116,7 +230,7 @@ def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
 
 
 def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
-    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (_PIECE + 3,))
+    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (PIECE_ELEMENTS + 3,))
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         scalars = tuple(np.asarray(n, dtype) for n in numbers)
@@ -132,118 +246,38 @@ def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
     return samples
 
 
-def _in_pieces(work: Callable[..., None], *arrays: Any) -> None:
-    """``work`` on the same stretch of each array, one stretch after the other."""
-    size = arrays[0].size
-    if size <= _PIECE:
-        work(*arrays)
-        return
-
-    def one(i: int) -> None:
-        work(*(array[i * _PIECE : (i + 1) * _PIECE] for array in arrays))
-
-    count = -(-size // _PIECE)
-    if size >= _PARALLEL:
-        threads.run(one, count)
-    else:
-        for i in range(count):
-            one(i)
-
-
-def _single(*numbers: Any) -> bool:
-    return all(n.ndim == 0 for n in numbers)
-
-
-def _generated(
-    body: generated.Body, arrays: tuple[Any, ...], numbers: tuple[float, ...], **options: Any
-) -> Any:
-    """The outputs of ``body`` on arrays of one shape, and on numbers that change from call to call.
-
-    ``options`` are those that become part of the code.
-    """
-    kind, shape = arrays[0].dtype, arrays[0].shape
-    name = kind.name
-    operands = ((name, "n"),) * len(arrays) + ((name, ""),) * len(numbers)
-    region = generated.region(body, "n", operands, tuple(options.items()))
-    given = [array.ravel() for array in arrays] + [np.array(n, kind) for n in numbers]
-    return tuple(y.reshape(shape) for y in generated.run(region, *given))
-
-
 # Gradient descent with momentum ------------------------------------------------------------------
 
 
-def _momentum_numpy(
-    xp: Any,
-    parameter: Any,
-    gradient: Any,
-    velocity: Any,
-    learning_rate: Any,
-    /,
-    *,
-    momentum: float = 0.9,
-    nesterov: bool = False,
-    weight_decay: float = 0.0,
+def _velocity(
+    s: Any, p: Any, g: Any, v: Any, rate: Any, left: Any, *, momentum: float, **options: Any
 ) -> Any:
-    if not _single(learning_rate):
-        options = (momentum, nesterov, weight_decay)
-        return _momentum(xp, parameter, gradient, velocity, learning_rate, *options)
-    _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
-    rate = learning_rate.item()
-    shape, size = parameter.shape, parameter.size
-    if generated.takes(parameter):
-        return _generated(
-            _momentum_body,
-            (parameter, gradient, velocity),
-            (rate, 1 - rate * weight_decay),
-            momentum=momentum,
-            nesterov=nesterov,
-            decays=weight_decay != 0,
-        )
-    new_p, new_v = (buffers.empty(size, parameter.dtype) for _ in range(2))
-    old = (parameter.ravel(), gradient.ravel(), velocity.ravel())
-
-    def work(p: Any, g: Any, v: Any, new: Any, moved: Any) -> None:
-        np.multiply(g, -rate, out=new)
-        np.multiply(v, momentum, out=moved)
-        moved += new
-        if nesterov:
-            new += np.multiply(moved, momentum)
-            new += np.multiply(p, 1 - rate * weight_decay) if weight_decay else p
-        elif weight_decay:
-            np.multiply(p, 1 - rate * weight_decay, out=new)
-            new += moved
-        else:
-            np.add(p, moved, out=new)
-
-    _in_pieces(work, *old, new_p, new_v)
-    return new_p.reshape(shape), new_v.reshape(shape)
+    return s.subtract(s.multiply(v, momentum), s.multiply(g, rate))
 
 
-def _momentum_body(
+def _moved(
     s: Any,
     p: Any,
     g: Any,
     v: Any,
     rate: Any,
     left: Any,
-    momentum: float,
+    *,
     nesterov: bool,
     decays: bool,
+    **more: Any,
 ) -> Any:
-    step = s.multiply(g, rate)
-    new_v = s.subtract(s.multiply(v, momentum), step)
-    if decays:
-        p = s.multiply(p, left)
-    return s.add(p, s.subtract(s.multiply(new_v, momentum), step) if nesterov else new_v), new_v
+    step = _velocity(s, p, g, v, rate, left, **more) if nesterov else v
+    return s.add(s.multiply(p, left) if decays else p, step)
 
 
-def _momentum(
-    xp: Any, p: Any, g: Any, v: Any, rate: Any, momentum: float, nesterov: bool, weight_decay: float
-) -> Any:
-    step = g * rate
-    new_v = v * momentum - step
-    new_p = p - p * rate * weight_decay
-    return new_p + (new_v * momentum - step if nesterov else new_v), new_v
+_MOMENTUM = _Formula(
+    "momentum",
+    "parameter gradient velocity",
+    {2: _velocity, 0: _moved},
+    number=lambda rate, **attributes: rate,
+    scalar=lambda s, rate, **attributes: rate,
+)
 
 
 def _momentum_reference(
@@ -263,26 +297,9 @@ def _row_by_row(one: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
     return tuple(np.array(column, arrays[0].dtype).reshape(arrays[0].shape) for column in columns)
 
 
-def _momentum_rule(
-    s: Any,
-    p: Any,
-    g: Any,
-    v: Any,
-    rate: Any,
-    momentum: float,
-    nesterov: bool,
-    weight_decay: float,
-) -> Any:
-    left = s.subtract(1, s.multiply(rate, weight_decay)) if weight_decay else None
-    return _momentum_body(s, p, g, v, rate, left, momentum, nesterov, weight_decay != 0)
-
-
 @_update(
-    "parameter gradient velocity",
+    _MOMENTUM,
     1,
-    2,
-    scalar=_momentum_rule,
-    overrides={"numpy": _momentum_numpy},
     samples=_samples(
         3,
         (0.1,),
@@ -313,109 +330,73 @@ def momentum_update(
     >>> ef.momentum_update(ef.tensor([1.0]), [2.0], [0.0], 0.1)
     (Tensor([0.8], float32, cpu:0), Tensor([-0.2], float32, cpu:0))
     """
-    _check((parameter, gradient, velocity), ("parameter", "gradient", "velocity"))
-    return _momentum(
-        xp, parameter, gradient, velocity, learning_rate, momentum, nesterov, weight_decay
+    return _MOMENTUM.on_arrays(
+        xp,
+        parameter,
+        gradient,
+        velocity,
+        learning_rate,
+        momentum=momentum,
+        nesterov=nesterov,
+        weight_decay=weight_decay,
     )
 
 
 # Adam --------------------------------------------------------------------------------------------
 
-_ADAM = ("parameter", "gradient", "mean", "square")
+
+def _mean(
+    s: Any, p: Any, g: Any, mean: Any, square: Any, *numbers: Any, beta_1: float, **options: Any
+) -> Any:
+    return s.add(mean, s.multiply(s.subtract(g, mean), 1 - beta_1))
 
 
-def _adam_numpy(
-    xp: Any,
-    parameter: Any,
-    gradient: Any,
+def _mean_square(
+    s: Any, p: Any, g: Any, mean: Any, square: Any, *numbers: Any, beta_2: float, **options: Any
+) -> Any:
+    return s.add(square, s.multiply(s.subtract(s.multiply(g, g), square), 1 - beta_2))
+
+
+def _stepped(
+    s: Any,
+    p: Any,
+    g: Any,
     mean: Any,
     square: Any,
-    learning_rate: Any,
-    step: Any,
-    /,
-    *,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-7,
-    weight_decay: float = 0.0,
-) -> Any:
-    if not _single(learning_rate, step):
-        options = (beta_1, beta_2, epsilon, weight_decay)
-        return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
-    _check((parameter, gradient, mean, square), _ADAM)
-    _check_rates(beta_1, beta_2)
-    t = step.item()
-    rate = learning_rate.item()
-    scale = rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
-    shape, size = parameter.shape, parameter.size
-    if generated.takes(parameter):
-        return _generated(
-            _adam_body,
-            (parameter, gradient, mean, square),
-            (scale, 1 - rate * weight_decay),
-            beta_1=beta_1,
-            beta_2=beta_2,
-            epsilon=epsilon,
-            decays=weight_decay != 0,
-        )
-    new_p, new_m, new_s = (buffers.empty(size, parameter.dtype) for _ in range(3))
-    old = (parameter.ravel(), gradient.ravel(), mean.ravel(), square.ravel())
-
-    def work(p: Any, g: Any, m: Any, s: Any, new: Any, nm: Any, ns: Any) -> None:
-        np.subtract(g, m, out=nm)
-        nm *= 1 - beta_1
-        nm += m
-        np.multiply(g, g, out=ns)
-        ns -= s
-        ns *= 1 - beta_2
-        ns += s
-        np.sqrt(ns, out=new)
-        new += epsilon
-        np.divide(nm, new, out=new)
-        new *= -scale
-        new += np.multiply(p, 1 - rate * weight_decay) if weight_decay else p
-
-    _in_pieces(work, *old, new_p, new_m, new_s)
-    return new_p.reshape(shape), new_m.reshape(shape), new_s.reshape(shape)
-
-
-def _adam_body(
-    s: Any,
-    p: Any,
-    g: Any,
-    m: Any,
-    v: Any,
     scale: Any,
     left: Any,
-    beta_1: float,
-    beta_2: float,
+    *,
     epsilon: float,
     decays: bool,
+    **options: Any,
 ) -> Any:
-    new_m = s.add(m, s.multiply(s.subtract(g, m), 1 - beta_1))
-    new_v = s.add(v, s.multiply(s.subtract(s.multiply(g, g), v), 1 - beta_2))
-    step = s.multiply(s.divide(new_m, s.add(s.sqrt(new_v), epsilon)), scale)
-    return s.subtract(s.multiply(p, left) if decays else p, step), new_m, new_v
+    step = s.multiply(s.divide(mean, s.add(s.sqrt(square), epsilon)), scale)
+    return s.subtract(s.multiply(p, left) if decays else p, step)
 
 
-def _adam(
-    xp: Any,
-    p: Any,
-    g: Any,
-    m: Any,
-    s: Any,
-    rate: Any,
-    t: Any,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> Any:
-    scale = rate * xp.sqrt(1 - beta_2**t) / (1 - beta_1**t)
-    new_m = m + (g - m) * (1 - beta_1)
-    new_s = s + (g * g - s) * (1 - beta_2)
-    new_p = p - p * rate * weight_decay
-    return new_p - scale * new_m / (xp.sqrt(new_s) + epsilon), new_m, new_s
+def _scale_of_numbers(
+    rate: float, t: float, *, beta_1: float, beta_2: float, epsilon: float
+) -> float:
+    _check_rates(beta_1, beta_2)
+    return rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
+
+
+def _scale(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, epsilon: float) -> Any:
+    # 1 - beta^t without the rounding of powers close to 1, which float32 needs and Python's
+    # numbers do not; at step 0 it gives 0 / 0.
+    first, second = (
+        s.expm1(s.multiply(t, math.log(beta) if beta else -math.inf)) for beta in (beta_1, beta_2)
+    )
+    return s.divide(s.multiply(rate, s.sqrt(s.negative(second))), s.negative(first))
+
+
+_ADAM = _Formula(
+    "adam",
+    "parameter gradient mean square",
+    {2: _mean, 3: _mean_square, 0: _stepped},
+    number=_scale_of_numbers,
+    scalar=_scale,
+)
 
 
 def _adam_reference(
@@ -442,34 +423,9 @@ def _adam_reference(
     return _row_by_row(one, 3, p, g, m, s)
 
 
-def _adam_rule(
-    s: Any,
-    p: Any,
-    g: Any,
-    m: Any,
-    v: Any,
-    rate: Any,
-    t: Any,
-    beta_1: float,
-    beta_2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> Any:
-    # 1 - beta^t without the rounding of powers close to 1; at step 0 it gives 0 / 0.
-    first, second = (
-        s.expm1(s.multiply(t, math.log(beta) if beta else -math.inf)) for beta in (beta_1, beta_2)
-    )
-    scale = s.divide(s.multiply(rate, s.sqrt(s.negative(second))), s.negative(first))
-    left = s.subtract(1, s.multiply(rate, weight_decay)) if weight_decay else None
-    return _adam_body(s, p, g, m, v, scale, left, beta_1, beta_2, epsilon, weight_decay != 0)
-
-
 @_update(
-    " ".join(_ADAM),
+    _ADAM,
     2,
-    3,
-    scalar=_adam_rule,
-    overrides={"numpy": _adam_numpy},
     samples=_samples(
         4,
         (0.1, 3),
@@ -505,80 +461,84 @@ def adam_update(
     >>> p, m
     (Tensor([0.9], float32, cpu:0), Tensor([0.2], float32, cpu:0))
     """
-    _check((parameter, gradient, mean, square), _ADAM)
-    _check_rates(beta_1, beta_2)
-    options = (beta_1, beta_2, epsilon, weight_decay)
-    return _adam(xp, parameter, gradient, mean, square, learning_rate, step, *options)
+    return _ADAM.on_arrays(
+        xp,
+        parameter,
+        gradient,
+        mean,
+        square,
+        learning_rate,
+        step,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+    )
 
 
 # Adam on many small parameters -------------------------------------------------------------------
 
 
-def _groups(arrays: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """Parameter, gradient, mean and square of each; ShapeError where one of them is missing."""
-    size = len(_ADAM)
-    if not arrays or len(arrays) % size:
+def _each(args: Any) -> list[tuple[Any, ...]]:
+    """What ``adam_update`` takes for each parameter; ShapeError where an array is missing."""
+    names = _ADAM.arrays
+    numbers, arrays = args[:2], args[2:]
+    if not arrays or len(arrays) % len(names):
         raise ShapeError(
             f"{len(arrays)} arrays came",
             argument="arrays",
-            expected=f"{', '.join(_ADAM)} of each parameter",
+            expected=f"{', '.join(names)} of each parameter",
         )
-    groups = [arrays[i : i + size] for i in range(0, len(arrays), size)]
-    for group in groups:
-        _check(group, _ADAM)
-    return groups
+    return [(*arrays[i : i + 4], *numbers) for i in range(0, len(arrays), 4)]
 
 
-def _joined_specs(rate: Any, step: Any, *arrays: Any, **options: Any) -> tuple[TensorSpec, ...]:
-    _check_rates(**options)
-    return tuple(p.like() for p, *_ in _groups(arrays) for _ in range(3))
+def _joined_specs(*specs: Any, **options: Any) -> tuple[TensorSpec, ...]:
+    return tuple(y for group in _each(specs) for y in adam_update.op.infer(*group, **options))
+
+
+def _joined_cost(*specs: Any, **options: Any) -> Cost:
+    flops, moved = zip(*(adam_update.op.cost(*group) for group in _each(specs)), strict=True)
+    return Cost(sum(flops), sum(moved))
 
 
 def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
-    groups = _groups(arrays)
-    if not _single(learning_rate, step):
-        return _each_adam(xp, groups, learning_rate, step, **options)
-    p, g, m, s = (np.concatenate(column, axis=None) for column in zip(*groups, strict=True))
-    columns = _adam_numpy(xp, p, g, m, s, learning_rate, step, **options)
+    groups = _each((learning_rate, step, *arrays))
+    for group in groups:
+        _check(group[:4], _ADAM.arrays)
+    if learning_rate.ndim or step.ndim:
+        return _by_group(xp, groups, **options)
+    *columns, _, _ = zip(*groups, strict=True)
+    joined = (np.concatenate(column, axis=None) for column in columns)
+    new = _ADAM.on_numpy(xp, *joined, learning_rate, step, **options)
     found, start = [], 0
     for p, *_ in groups:
         end = start + p.size
-        found += [column[start:end].reshape(p.shape) for column in columns]
+        found += [column[start:end].reshape(p.shape) for column in new]
         start = end
     return tuple(found)
 
 
-def _each_adam(
-    xp: Any, groups: list[tuple[Any, ...]], learning_rate: Any, step: Any, **options: Any
-) -> tuple[Any, ...]:
-    found: list[Any] = []
-    for p, g, m, s in groups:
-        found += _adam(xp, p, g, m, s, learning_rate, step, **options)
-    return tuple(found)
+def _by_group(xp: Any, groups: list[tuple[Any, ...]], **options: Any) -> tuple[Any, ...]:
+    return tuple(y for group in groups for y in _ADAM.on_arrays(xp, *group, **options))
 
 
 def _joined_batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     found: list[Any] = []
-    for values, own in zip(_fours(args), _fours(batched), strict=True):
+    for values, own in zip(_each(args), _each(batched), strict=True):
         found += adam_update.op.batch(values, own, size, **attributes)
     return tuple(found)
 
 
-def _fours(args: Any) -> list[tuple[Any, ...]]:
-    """What ``adam_update`` takes for each parameter."""
-    return [(*args[i : i + 4], *args[:2]) for i in range(2, len(args), 4)]
-
-
 def _joined_samples(rng: Any, dtype: Any) -> list[Sample]:
     numbers = (np.asarray(0.1, dtype), np.asarray(3, dtype))
-    base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in _ADAM]
+    base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in _ADAM.arrays]
     found = []
     for shapes, more in (
         (((3,),), {}),
         (((2, 3), (), (0,), (4, 1)), {"beta_1": 0.5, "epsilon": 1e-3}),
         (((5,), (5,)), {"weight_decay": 0.01, "beta_2": 0.9}),
     ):
-        arrays = [make(rng, dtype, shape, 0.5, 2) for shape in shapes for _ in _ADAM]
+        arrays = [make(rng, dtype, shape, 0.5, 2) for shape in shapes for _ in _ADAM.arrays]
         found.append(Sample((*numbers, *arrays), more))
     found.append(Sample((*numbers, *(x.T for x in base), *(x[::2, ::-1] for x in base)), {}))
     return found
@@ -594,29 +554,24 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
 
 
 @define(
-    "control",
-    {
-        "dtypes": FLOATS,
-        "infer": _joined_specs,
-        "outputs": 0,  # three for each parameter
-        "trusted": True,  # the kernels check the shapes
-        "overrides": {"numpy": _joined_numpy},
-        "vjp": _NO_GRADIENT,
-        "jvp": _NO_GRADIENT,
-        "batch": _joined_batch,
-        "split": Missing("the arrays have shapes of their own"),
-        "cost": lambda rate, step, *arrays, **options: Cost(
-            _size_of(arrays) * 3, _size_of(arrays) * arrays[0].dtype.itemsize * 7 // 4
-        ),
-        "onnx": Missing("training is not exported"),
-        "scalar": Missing("several results"),
-        "samples": _joined_samples,
-        "errors": _joined_errors,
-        "reference": lambda rate, step, *arrays, **options: tuple(
-            x for group in _fours((rate, step, *arrays)) for x in _adam_reference(*group, **options)
-        ),
-        "ulp": 16,
-    },
+    "update",
+    dtypes=FLOATS,
+    infer=_joined_specs,
+    outputs=0,  # three for each parameter
+    trusted=True,  # the kernels check the shapes
+    overrides={"numpy": _joined_numpy},
+    vjp=_NO_GRADIENT,
+    batch=_joined_batch,
+    split=Missing("the arrays have shapes of their own"),
+    cost=_joined_cost,
+    onnx=Missing("training is not exported"),
+    scalar=Missing("several results"),
+    samples=_joined_samples,
+    errors=_joined_errors,
+    reference=lambda rate, step, *arrays, **options: tuple(
+        x for group in _each((rate, step, *arrays)) for x in _adam_reference(*group, **options)
+    ),
+    ulp=16,
 )
 def adam_updates(
     xp: Any,
@@ -636,17 +591,11 @@ def adam_updates(
     Small ones are joined, since calls cost more than their arithmetic. Raises ShapeError where
     an array is missing, or shapes differ.
     """
-    return _each_adam(
+    return _by_group(
         xp,
-        _groups(arrays),
-        learning_rate,
-        step,
+        _each((learning_rate, step, *arrays)),
         beta_1=beta_1,
         beta_2=beta_2,
         epsilon=epsilon,
         weight_decay=weight_decay,
     )
-
-
-def _size_of(arrays: tuple[Any, ...]) -> Any:
-    return sum((product(x.shape) for x in arrays), 0)

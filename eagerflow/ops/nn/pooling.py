@@ -7,7 +7,6 @@ is the transpose of ``avg_pool``.
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import lru_cache
 from typing import Any
@@ -27,9 +26,10 @@ from eagerflow.library.windows import (
 )
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Cost, Split, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
+from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]
@@ -55,13 +55,7 @@ def _attributes(rank: int, window: Any, strides: Any, padding: Any) -> Any:
 
 
 def _pool_spec(x: TensorSpec, window: Any, strides: Any, padding: Any) -> TensorSpec:
-    if x.ndim < 3:
-        raise ShapeError(
-            f"{x.ndim} axes are too few",
-            argument="x",
-            expected="(batch, *spatial, channels) with at least one spatial axis",
-        )
-    sizes, steps, pads = _attributes(x.ndim - 2, window, strides, padding)
+    sizes, steps, pads = _attributes(spatial_rank(x, "x"), window, strides, padding)
     columns = zip(x.shape[1:-1], sizes, steps, pads, strict=True)
     out = [output_size(n, k, s, 1, pad) for n, k, s, pad in columns]
     return x.like((x.shape[0], *out, x.shape[-1]))
@@ -102,11 +96,7 @@ def _gather_spec(
 def _transpose_spec(
     g: TensorSpec, size: Any, window: Any, strides: Any, padding: Any
 ) -> TensorSpec:
-    rank = max(g.ndim - 2, 0)
-    sizes = size if isinstance(size, tuple) else (size,) * rank
-    if len(sizes) != rank or known(*sizes):
-        sizes = per_axis(size, rank, "size", 0)
-    x = g.like((*g.shape[:1], *sizes, *g.shape[-1:]))
+    x = g.like((*g.shape[:1], *sizes_of(size, max(g.ndim - 2, 0)), *g.shape[-1:]))
     _check_result(g, _pool_spec(x, window, strides, padding))
     return x
 
@@ -130,25 +120,19 @@ def _trimmed(w: Window) -> Window:
 
 
 @lru_cache(1024, typed=True)
-def _gradient_windows(x: Any, g: Any, *where: Any) -> tuple[Window, ...]:
-    _gradient_spec(TensorSpec(x, "float32"), TensorSpec(g, "float32"), *where)
+def _pair_windows(spec: Any, x: Any, other: Any, *where: Any) -> tuple[Window, ...]:
+    """The same for two arguments of these shapes, which ``spec`` checks."""
+    spec(TensorSpec(x, "float32"), TensorSpec(other, "float32"), *where)
     return _windows(x, *where)
 
 
-@lru_cache(1024, typed=True)
-def _gather_windows(x: Any, t: Any, *where: Any) -> tuple[Window, ...]:
-    _gather_spec(TensorSpec(x, "float32"), TensorSpec(t, "float32"), *where)
-    return _windows(x, *where)
+def _on_numpy(spec: Any, kernel: Any) -> Any:
+    """The NumPy kernel of an op on an input and something of its shape, or of the result's."""
 
+    def on_numpy(xp: Any, x: Any, other: Any, window: Any, strides: Any, padding: Any) -> Any:
+        return kernel(x, other, _pair_windows(spec, x.shape, other.shape, window, strides, padding))
 
-def _scatter_numpy(xp: Any, x: Any, g: Any, window: Any, strides: Any, padding: Any) -> Any:
-    windows = _gradient_windows(x.shape, g.shape, window, strides, padding)
-    return kernels.scatter_to_maxima(x, g, windows)
-
-
-def _gather_numpy(xp: Any, x: Any, t: Any, window: Any, strides: Any, padding: Any) -> Any:
-    windows = _gather_windows(x.shape, t.shape, window, strides, padding)
-    return kernels.gather_from_maxima(x, t, windows)
+    return on_numpy
 
 
 # Facts that all five share -----------------------------------------------------------------------
@@ -171,26 +155,23 @@ def _split(*specs: Any, **attributes: Any) -> list[Split]:
 
 def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     """One larger batch of images."""
-    whole = [
-        x if is_batched else broadcast_to(reshape(x, (1, *x.shape)), (size, *x.shape))
-        for x, is_batched in zip(args, batched, strict=True)
-    ]
+    whole = batch_first(args, batched, size)
     flat = [reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in whole]
     y = call(*flat, **attributes)
     return reshape(y, (size, whole[0].shape[1], *y.shape[1:]))
 
 
-def _op(call: Any, **facts: Any) -> Any:
-    own = {
+def _op(**facts: Any) -> Any:
+    own: dict[str, Any] = {
         "dtypes": FLOATS,
-        "batch": lambda *args, **more: _batched(call(), *args, **more),
+        "batch": Batch(_batched),
         "split": _split,
         "cost": _cost,
         "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
     } | facts
-    return define("contraction", own)
+    return define("contraction", **own)
 
 
 # Samples -----------------------------------------------------------------------------------------
@@ -262,7 +243,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
         ({"window": 2, "padding": 2}, "beside the input"),
     ]
     return [
-        *(e._replace(attributes={"window": 2}) for e in refused_objects(rng)),
+        *refused_objects(rng, window=2),
         *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
         ErrorSample((x[0, 0],), {"window": 2}, ShapeError, "too few"),
     ]
@@ -293,28 +274,16 @@ def _transpose_errors(rng: Any) -> list[ErrorSample]:
 
 def _pieces(shape: Any, window: Any, strides: Any, padding: Any) -> Any:
     """For each position: its index, and the part of the input that its window covers."""
-    rank = len(shape) - 2
-    sizes = window if isinstance(window, tuple) else (window,) * rank
-    steps = sizes if strides is None else strides
-    steps = steps if isinstance(steps, tuple) else (steps,) * rank
-    axes = []
-    for i, (n, k, s) in enumerate(zip(shape[1:-1], sizes, steps, strict=True)):
-        if padding == "same":
-            out = -(-n // s)
-            before = max((out - 1) * s + k - n, 0) // 2
-        else:
-            pair = (
-                (0, 0)
-                if padding == "valid"
-                else (padding if isinstance(padding, int) else padding[i])
-            )
-            before, after = (pair, pair) if isinstance(pair, int) else pair
-            out = (n + before + after - k) // s + 1
-        begins = [j * s - before for j in range(out)]
-        axes.append([slice(max(b, 0), min(b + k, n)) for b in begins])
-    for at in itertools.product(*(range(len(axis)) for axis in axes)):
-        piece = [axis[j] for axis, j in zip(axes, at, strict=True)]
-        yield (slice(None), *at), (slice(None), *piece)
+    sizes = shape[1:-1]
+    kernel = window if isinstance(window, tuple) else (window,) * len(sizes)
+    steps = kernel if strides is None else strides
+    pads, _, found = windows_of(sizes, kernel, steps, padding, 1)
+    for at, piece in found:
+        inside = [
+            slice(max(p.start - before, 0), min(p.stop - before, n))
+            for p, (before, _), n in zip(piece, pads, sizes, strict=True)
+        ]
+        yield (slice(None), *at), (slice(None), *inside)
 
 
 def _reference(function: Any) -> Any:
@@ -365,7 +334,6 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
 
 
 @_op(
-    lambda: max_pool,
     infer=_pool_spec,
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
@@ -394,7 +362,6 @@ def max_pool(
 
 
 @_op(
-    lambda: max_pool_gradient,
     infer=_gradient_spec,
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
@@ -404,7 +371,7 @@ def max_pool(
     samples=_gradient_samples,
     errors=lambda rng: _pair_errors(rng, "pooling gives"),
     reference=_gradient_reference,
-    overrides={"numpy": _scatter_numpy},
+    overrides={"numpy": _on_numpy(_gradient_spec, kernels.scatter_to_maxima)},
 )
 def max_pool_gradient(
     xp: Any, x: Any, g: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -419,12 +386,11 @@ def max_pool_gradient(
     >>> ef.max_pool_gradient(x, ef.ones((1, 2, 1)), 2).reshape((-1,))
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
-    windows = _gradient_windows(x.shape, g.shape, window, strides, padding)
+    windows = _pair_windows(_gradient_spec, x.shape, g.shape, window, strides, padding)
     return kernels.max_pool_gradient(xp, x, g, windows)
 
 
 @_op(
-    lambda: max_pool_gather,
     infer=_gather_spec,
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
@@ -434,7 +400,7 @@ def max_pool_gradient(
     samples=_gather_samples,
     errors=lambda rng: _pair_errors(rng, "t has shape")[:2] + _pair_errors(rng, "")[2:],
     reference=_gather_reference,
-    overrides={"numpy": _gather_numpy},
+    overrides={"numpy": _on_numpy(_gather_spec, kernels.gather_from_maxima)},
 )
 def max_pool_gather(
     xp: Any, x: Any, t: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -449,12 +415,11 @@ def max_pool_gather(
     >>> ef.max_pool_gather(x, ef.arange(4.0).reshape((1, 4, 1)), 2).reshape((-1,))
     Tensor([1., 3.], float32, cpu:0)
     """
-    windows = _gather_windows(x.shape, t.shape, window, strides, padding)
+    windows = _pair_windows(_gather_spec, x.shape, t.shape, window, strides, padding)
     return kernels.max_pool_gather(xp, x, t, windows)
 
 
 @_op(
-    lambda: avg_pool,
     infer=_pool_spec,
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
@@ -482,7 +447,6 @@ def avg_pool(
 
 
 @_op(
-    lambda: avg_pool_gradient,
     infer=_transpose_spec,
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",

@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and the recurrence that their gradients are made of."""
+"""Running sums and products, the recurrence of their gradients, and differences of neighbours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import INEXACT, STANDARD
-from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INEXACT, STANDARD
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import subtract
+from eagerflow.ops.elementwise.comparison import not_equal
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import (
+    Batch,
+    as_operand,
+    batch_along_axis,
+    define,
+    refused_objects,
+    split_others,
+)
 from eagerflow.ops.reductions.accumulation import (
     accumulator,
     cast_first,
@@ -23,12 +34,12 @@ from eagerflow.ops.reductions.accumulation import (
     part_of,
     wide_dtype,
 )
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import make, rows
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import TensorSpec, normalize_axis
 
-__all__ = ["cumulative_prod", "cumulative_sum", "linear_recurrence"]
+__all__ = ["cumulative_prod", "cumulative_sum", "diff", "linear_recurrence"]
 
 
 def _scan_axis(rank: int, axis: Any) -> int:
@@ -52,17 +63,6 @@ def _scan_spec(
     at = _scan_axis(x.ndim, axis)
     size = x.shape[at] + 1 if include_initial else x.shape[at]
     return x.like((*x.shape[:at], size, *x.shape[at + 1 :]), dtype or wide_dtype(x.dtype))
-
-
-def along_axis(axis_of: Callable[..., int]) -> Callable[..., list[Split]]:
-    """Work along one axis of all arguments: it can be cut along every other one."""
-
-    def split(*specs: Any, **attributes: Any) -> list[Split]:
-        x = specs[0]
-        at = axis_of(x.ndim, attributes.get("axis"))
-        return [Split((i,) * len(specs), i) for i in range(x.ndim) if i != at]
-
-    return split
 
 
 def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
@@ -168,7 +168,7 @@ def _scan_reference(function: Any, first: int) -> Callable[..., Any]:
     return reference
 
 
-def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
+def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
     fast = _numpy_scan(ufunc, first)
 
     def own_dtype(
@@ -177,22 +177,24 @@ def _scan(name: str, ufunc: Any, first: int, function: Any, **facts: Any) -> Any
         # A call with dtype goes the long way, through cast_first.
         return fast(x, axis, include_initial, reverse)
 
-    own = {
+    own: dict[str, Any] = {
         "dtypes": STANDARD,
         "infer": _scan_spec,
         "trusted": True,  # the kernels look at the axis themselves
         "arrange": cast_first,
         "direct": lambda xp: own_dtype if xp is np else None,
         "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
-        "batch": lambda args, batched, size, axis, **more: _SCANS[name](
-            args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+        "batch": Batch(
+            lambda call, args, batched, size, axis, **more: call(
+                args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+            )
         ),
-        "split": along_axis(_scan_axis),
+        "split": split_others,
         "samples": _scan_samples(-2, 2),
         "errors": _scan_errors,
         "reference": _scan_reference(function, first),
     } | facts
-    return define("scan", own)
+    return define("scan", **own)
 
 
 def _inner_gradient(g: Any, at: int, include_initial: bool, reverse: bool) -> Any:
@@ -211,7 +213,6 @@ def _sum_rule(
 
 
 @_scan(
-    "cumulative_sum",
     np.add,
     0,
     operator.add,
@@ -268,7 +269,6 @@ def _delayed(x: Any, axis: int) -> Any:
 
 
 @_scan(
-    "cumulative_prod",
     np.multiply,
     1,
     operator.mul,
@@ -298,9 +298,6 @@ def cumulative_prod(
     Tensor([6., 6., 3.], float32, cpu:0)
     """
     return _scan_kernel("cumulative_prod", 1)(xp, x, axis, include_initial, reverse, dtype)
-
-
-_SCANS = {"cumulative_sum": cumulative_sum, "cumulative_prod": cumulative_prod}
 
 
 # The recurrence ----------------------------------------------------------------------------------
@@ -355,14 +352,6 @@ def _recurrence_rules(g: Any, y: Any, a: Any, b: Any, axis: int, reverse: bool) 
     return of_a, moved
 
 
-def _batched_recurrence(args: Any, batched: Any, size: int, axis: int, reverse: bool) -> Any:
-    a, b = (
-        x if own else broadcast_to(x, (size, *x.shape))
-        for x, own in zip(args, batched, strict=True)
-    )
-    return linear_recurrence(a, b, axis=normalize_axis(axis, b.ndim - 1) + 1, reverse=reverse)
-
-
 def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     out = np.empty(b.shape, b.dtype)
     rows = [np.moveaxis(x, axis, -1) for x in (a, b, out)]
@@ -378,15 +367,7 @@ def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
 
 def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = []
-    for shape, axis in (
-        ((5,), 0),
-        ((1,), -1),
-        ((0,), 0),
-        ((2, 3), 0),
-        ((2, 3), -1),
-        ((4, 40), 0),
-        ((2, 0, 3), 2),
-    ):
+    for shape, axis in (*rows(dtype, empty=True), ((4, 40), 0), ((2, 0, 3), 2)):
         a, b = (make(rng, dtype, shape, -1, 1) for _ in range(2))
         found += [
             Sample((a, b), {"axis": axis, "reverse": False}),
@@ -397,24 +378,22 @@ def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
 
 @define(
     "scan",
-    {
-        "dtypes": INEXACT,
-        "infer": _recurrence_spec,
-        "vjp": _recurrence_rules,
-        "saves": "a y",
-        "batch": _batched_recurrence,
-        "split": along_axis(lambda rank, axis: normalize_axis(-1 if axis is None else axis, rank)),
-        "overrides": {
-            "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
-        },
-        "samples": _recurrence_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
-            ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
-        ],
-        "reference": _recurrence_reference,
+    dtypes=INEXACT,
+    infer=_recurrence_spec,
+    vjp=_recurrence_rules,
+    saves="a y",
+    batch=batch_along_axis,
+    split=split_others,
+    overrides={
+        "numpy": lambda xp, a, b, axis, reverse: _recur(_step_by_step, xp, a, b, axis, reverse)
     },
+    samples=_recurrence_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
+    ],
+    reference=_recurrence_reference,
 )
 def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False) -> Any:
     """The sequence y[t] = a[t] y[t-1] + b[t] along an axis, starting from 0.
@@ -428,3 +407,66 @@ def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bo
     Tensor([1.  , 1.5 , 1.75], float32, cpu:0)
     """
     return _recur(_by_doubling, xp, a, b, axis, reverse)
+
+
+# Differences --------------------------------------------------------------------------------------
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    """Each element minus the one before it along an axis, ``n`` times over.
+
+    ``x`` is a tensor with at least one axis; bools give whether neighbours differ. ``prepend``
+    and ``append`` are put at the ends of ``axis`` first: tensors of the sizes of ``x`` along
+    the other axes, or numbers. The result is ``n`` shorter than that, or empty; ``n=0`` gives
+    ``x`` itself. Raises ShapeError for axes and sizes that do not fit, ArgumentError for ``n``
+    below 0.
+
+    >>> ef.diff(ef.tensor([1, 4, 9, 16]))
+    Tensor([3, 5, 7], int64, cpu:0)
+    >>> ef.diff(ef.tensor([1, 4, 9, 16]), prepend=0)
+    Tensor([1, 3, 5, 7], int64, cpu:0)
+    """
+    x = as_tensor(x)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 0:
+        raise ArgumentError(
+            f"{short_repr(n)} is not a number of times",
+            op="diff",
+            argument="n",
+            expected="an integer from 0 on",
+        )
+    try:
+        axis = normalize_axis(axis, x.ndim)
+    except ShapeError as error:
+        error.op, error.received = "diff", summary(x)
+        raise
+    if n == 0:
+        return x
+    before, after = _edge(prepend, "prepend", x, axis), _edge(append, "append", x, axis)
+    if before is not None or after is not None:
+        x = concat([part for part in (before, x, after) if part is not None], axis=axis)
+    minus = not_equal if x.dtype in BOOL else subtract
+    whole = (slice(None),) * axis
+    for _ in range(n):
+        if x.shape[axis] == 0:
+            break  # empty, and it stays so
+        x = minus(x[(*whole, slice(1, None))], x[(*whole, slice(None, -1))])
+    return x
+
+
+def _edge(value: Any, argument: str, x: Any, axis: int) -> Any:
+    """What goes to one end of ``x``, with as many axes."""
+    if value is None:
+        return None
+    value = as_operand(value, x)
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+    if value.ndim == 0:
+        return broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    if value.ndim != x.ndim or (*value.shape[:axis], *value.shape[axis + 1 :]) != rest:
+        raise ShapeError(
+            f"the shapes differ in more than axis {axis}",
+            op="diff",
+            argument=argument,
+            received=f"x {summary(x)}, {argument} {summary(value)}",
+            expected="a number, or the sizes of x along the other axes",
+        )
+    return value

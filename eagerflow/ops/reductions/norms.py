@@ -18,8 +18,8 @@ from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction, refused_objects
-from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal
-from eagerflow.ops.linear_algebra.singular_values import svdvals
+from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal, svdvals
+from eagerflow.ops.linear_algebra.matrices import checked
 from eagerflow.ops.linear_algebra.systems import matrices
 from eagerflow.ops.reductions.sums import along
 from eagerflow.ops.reductions.sums import max as largest
@@ -145,7 +145,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     >>> float(ef.linalg.matrix_norm(ef.tensor([[3.0, 0.0], [0.0, 4.0]])))
     5.0
     """
-    tensor = _matrices_of(x, "matrix_norm")
+    tensor = checked(x, matrices, "matrix_norm")
     if ord == "fro":
         return vector_norm(tensor, axis=(-2, -1), keepdims=keepdims)
     choose = _smallest if isinstance(ord, int | float) and ord < 0 else _largest
@@ -182,15 +182,6 @@ def _smallest(x: Any) -> Any:
             hint="another ord",
         )
     return smallest(x, axis=-1)
-
-
-def _matrices_of(x: Any, op: str) -> Any:
-    tensor = as_tensor(x)
-    try:
-        return matrices(tensor)
-    except ShapeError as error:
-        error.op = op
-        raise
 
 
 def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:

@@ -12,7 +12,7 @@ from eagerflow.codegen import generated
 from eagerflow.dtypes import FLOATS, NARROW, float32
 from eagerflow.errors import ShapeError
 from eagerflow.library.cross_entropy import softmax_body
-from eagerflow.library.rows import add_up, along_rows, maximum_of, scratch, split_rows
+from eagerflow.library.rows import add_up, along_rows, maximum_of, scratch
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
@@ -23,15 +23,17 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import (
     Cost,
     Rows,
+    batch_along_axis,
     define,
     elements,
     expand_reduced,
+    numpy_kernel,
     reduction,
     refused_objects,
+    split_others,
 )
 from eagerflow.ops.reductions.sums import along, sum
-from eagerflow.ops.samples import make, reduced
-from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.ops.samples import make, reduced, rows
 from eagerflow.runtime import buffers
 from eagerflow.spec import TensorSpec, normalize_axis
 
@@ -58,19 +60,6 @@ def fill_rows(step: Callable[..., None], body: generated.Body, axis: Any, *array
     return out
 
 
-def batched_rows(call: Callable[[], Any]) -> Callable[..., Any]:
-    """The batching rule of an op along ``axis`` of arguments of one shape."""
-
-    def batch(args: Any, batched: Any, size: int, axis: int = -1) -> Any:
-        whole = [
-            x if own else broadcast_to(x, (size, *x.shape))
-            for x, own in zip(args, batched, strict=True)
-        ]
-        return call()(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-    return batch
-
-
 def exponentials(*specs: Any, **attributes: Any) -> Cost:
     """An exponential counts as ten operations, and a few more go with it."""
     return elements(*specs, flops=14)
@@ -81,20 +70,8 @@ def row_samples(count: int) -> Callable[..., list[Sample]]:
 
     def samples(rng: Any, dtype: Any) -> list[Sample]:
         found = []
-        for shape, axis in (
-            ((4,), 0),
-            ((1,), -1),
-            ((0,), 0),
-            ((2, 3), -1),
-            ((2, 3), 0),
-            ((3, 0), 1),
-            ((0, 3), -1),
-            ((2, 3, 4), 1),
-            ((2, 3, 4), -3),
-            ((70, 4), 1),
-        ):
-            size = shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4)
-            arrays = tuple(make(rng, dtype, size) for _ in range(count))
+        for shape, axis in rows(dtype, empty=True):
+            arrays = tuple(make(rng, dtype, shape) for _ in range(count))
             found.append(Sample(arrays, {"axis": axis}))
         found.append(Sample(tuple(make(rng, dtype, (4, 6))[::2, ::-1] for _ in range(count))))
         found.append(Sample(tuple(make(rng, dtype, (4, 3)).T for _ in range(count))))
@@ -108,8 +85,8 @@ def row_errors(count: int) -> Callable[[Any], list[ErrorSample]]:
 
     def errors(rng: Any) -> list[ErrorSample]:
         args = tuple(rng.standard_normal((2, 3)) for _ in range(count))
-        found = [e._replace(args=e.args + args[1:]) for e in refused_objects(rng)]
-        found += [
+        found = [
+            *refused_objects(rng, *args[1:]),
             ErrorSample(args, {"axis": 2}, ShapeError, "axis 2 does not exist"),
             ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"),
         ]
@@ -137,26 +114,23 @@ def _row_op(
     step: Callable[..., None],
     body: generated.Body,
     count: int,
-    call: Callable[[], Any],
     **facts: Any,
 ) -> Any:
-    own = {
+    own: dict[str, Any] = {
         "scalar": body,
         "dtypes": FLOATS,
         "infer": row_spec,
         "trusted": count == 1,
         "overrides": {"numpy": lambda xp, *arrays, axis: fill_rows(step, body, axis, *arrays)},
-        "batch": batched_rows(call),
-        "split": split_rows,
+        "batch": batch_along_axis,
+        "split": split_others,
         "cost": exponentials,
         "samples": row_samples(count),
         "errors": row_errors(count),
     } | facts
     if count == 1:
-        own["direct"] = lambda xp: (
-            (lambda array, axis=-1: fill_rows(step, body, axis, array)) if xp is np else None
-        )
-    return define("rows", own)
+        own["direct"] = numpy_kernel(lambda x, axis=-1: fill_rows(step, body, axis, x))["direct"]
+    return define("rows", **own)
 
 
 # Softmax -----------------------------------------------------------------------------------------
@@ -179,7 +153,6 @@ def _softmax_of(row: list[float]) -> list[float]:
     _softmax_step,
     softmax_body,
     1,
-    lambda: softmax,
     vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),
     saves="y",
     onnx=Onnx("Softmax"),
@@ -222,7 +195,6 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
     _softmax_gradient_step,
     _softmax_gradient_body,
     2,
-    lambda: softmax_gradient,
     vjp=(
         in_float32(_softmax_gradient_rule),
         lambda c, _, y, g, axis: softmax_gradient(y, c, axis=axis),
@@ -272,7 +244,6 @@ def _log_softmax_of(row: list[float]) -> list[float]:
     _log_softmax_step,
     _log_softmax_body,
     1,
-    lambda: log_softmax,
     vjp=(lambda g, y, x, axis: log_softmax_gradient(y, g, axis=axis),),
     saves="y",
     onnx=Onnx("LogSoftmax"),
@@ -309,7 +280,6 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
     _log_softmax_gradient_step,
     _log_softmax_gradient_body,
     2,
-    lambda: log_softmax_gradient,
     vjp=(
         in_float32(lambda c, _, y, g, axis: -c * exp(y) * sum(g, axis=axis, keepdims=True)),
         in_float32(lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True)),
@@ -373,8 +343,7 @@ def _logsumexp_of(row: list[float]) -> float:
 @reduction(
     dtypes=FLOATS,
     scalar=Rows(_logsumexp_body),
-    direct=lambda xp: _fast_logsumexp if xp is np else None,
-    overrides={"numpy": lambda xp, x, axis, keepdims: _fast_logsumexp(x, axis, keepdims)},
+    **numpy_kernel(_fast_logsumexp),
     combine="logaddexp",
     vjp=(_logsumexp_rule,),
     saves="x y",

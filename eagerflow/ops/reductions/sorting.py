@@ -11,18 +11,17 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import BOOL, INTEGERS, REAL
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.library.rows import add_up, split_rows
+from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
-from eagerflow.ops.family import define, refused_objects
+from eagerflow.ops.family import batch_along_axis, define, refused_objects, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
-from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.samples import make
+from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
+from eagerflow.ops.samples import distinct, make
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]
 
 ORDERED = REAL | BOOL
-_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
 
 
 # Sorting -----------------------------------------------------------------------------------------
@@ -30,18 +29,6 @@ _INDEX_RESULT = Missing("the result is an index, which does not change smoothly"
 
 def _backwards(at: int) -> tuple[slice, ...]:
     return (*(slice(None),) * at, slice(None, None, -1))
-
-
-def _sort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    at = normalize_axis(axis, x.ndim)
-    if xp is not np:
-        return xp.sort(x, axis=at, descending=descending, stable=stable)
-    kind: Any = "stable" if stable and _distinguishable(x) else None
-    if not descending:
-        return np.sort(x, at, kind)
-    # Backwards before and after: equal elements keep their order.
-    flip = _backwards(at)
-    return np.sort(x[flip], at, kind)[flip]
 
 
 def _distinguishable(x: Any) -> bool:
@@ -86,22 +73,14 @@ def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
         ((2, 3, 4), -2),
     ):
         for descending in (False, True):
-            x = _distinct(rng, dtype, shape)
+            x = distinct(rng, dtype, shape)
             found.append(Sample((x,), {"axis": axis, "descending": descending}))
-    x = _distinct(rng, dtype, (4, 6))
+    x = distinct(rng, dtype, (4, 6))
     # The order of equal elements is free where it need not be stable.
     found.append(Sample((x[::2, ::-1],), {"stable": dtype.kind in "bui"}))
     found.append(Sample((x.T,), {"axis": 0, "descending": True}))
     found.append(Sample((np.broadcast_to(x[0], (2, 6)),), {}))
     return found
-
-
-def _distinct(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Values that differ, since a difference quotient sees where two of them cross."""
-    if dtype.kind in "bui":
-        return make(rng, dtype, shape)
-    size = int(np.prod(shape))
-    return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
 def _sort_errors(rng: Any) -> list[ErrorSample]:
@@ -130,33 +109,23 @@ def _places(row: list[Any], descending: bool) -> list[int]:
     return sorted(range(len(row)), key=row.__getitem__, reverse=descending)
 
 
-_SORT = {
+_SORT: dict[str, Any] = {
     "dtypes": ORDERED,
-    "split": split_rows,
+    "batch": batch_along_axis,
+    "split": split_others,
     "samples": _sort_samples,
     "errors": _sort_errors,
 }
 
 
-def _batched(call: Callable[[], Any]) -> Callable[..., Any]:
-    def batch(args: Any, batched: Any, size: int, axis: int, **more: Any) -> Any:
-        (x,) = args
-        return call()(x, axis=normalize_axis(axis, x.ndim - 1) + 1, **more)
-
-    return batch
-
-
 @define(
     "sorting",
-    _SORT
-    | {
-        "infer": _sort_spec,
-        "vjp": (_unsorted,),
-        "saves": "x",
-        "batch": _batched(lambda: sort),
-        "onnx": Missing("exported as TopK of all elements"),
-        "reference": _by_row(lambda row, descending: sorted(row, reverse=descending)),
-    },
+    **_SORT,
+    infer=_sort_spec,
+    vjp=(_unsorted,),
+    saves="x",
+    onnx=Missing("exported as TopK of all elements"),
+    reference=_by_row(lambda row, descending: sorted(row, reverse=descending)),
 )
 def sort(
     xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -171,20 +140,24 @@ def sort(
     >>> ef.sort(ef.tensor([3.0, 1.0, 2.0]), descending=True)
     Tensor([3., 2., 1.], float32, cpu:0)
     """
-    return _sort_kernel(xp, x, axis, descending, stable)
+    at = normalize_axis(axis, x.ndim)
+    if xp is not np:
+        return xp.sort(x, axis=at, descending=descending, stable=stable)
+    kind: Any = "stable" if stable and _distinguishable(x) else None
+    if not descending:
+        return np.sort(x, at, kind)
+    # Backwards before and after: equal elements keep their order.
+    flip = _backwards(at)
+    return np.sort(x[flip], at, kind)[flip]
 
 
 @define(
     "sorting",
-    _SORT
-    | {
-        "infer": lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
-        "vjp": _INDEX_RESULT,
-        "jvp": _INDEX_RESULT,
-        "batch": _batched(lambda: argsort),
-        "onnx": Missing("exported as TopK of all elements"),
-        "reference": _by_row(_places),
-    },
+    **_SORT,
+    infer=lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
+    vjp=INDEX_RESULT,
+    onnx=Missing("exported as TopK of all elements"),
+    reference=_by_row(_places),
 )
 def argsort(
     xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
@@ -261,7 +234,7 @@ def _top_tangent(tangents: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any,
 
 def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = [
-        Sample((_distinct(rng, dtype, shape),), {"k": k, "axis": axis})
+        Sample((distinct(rng, dtype, shape),), {"k": k, "axis": axis})
         for shape, k, axis in (
             ((5,), 2, 0),
             ((5,), 5, -1),
@@ -274,7 +247,7 @@ def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
             ((0,), 0, 0),
         )
     ]
-    x = _distinct(rng, dtype, (4, 6))
+    x = distinct(rng, dtype, (4, 6))
     found.append(Sample((x[::2, ::-1],), {"k": 3}))
     found.append(Sample((x.T,), {"k": 4, "axis": 0}))
     found.append(Sample((np.broadcast_to(x[:1], (2, 6)),), {"k": 2}))
@@ -293,27 +266,23 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
 
 @define(
     "sorting",
-    {
-        "dtypes": ORDERED,
-        "outputs": 2,
-        "infer": _top_spec,
-        "vjp": _top_rule,
-        "jvp": _top_tangent,
-        "saves": "y",
-        "batch": lambda args, batched, size, k, axis: top_k(
-            args[0], k, axis=normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
-        "overrides": {"numpy": _top_numpy},
-        "onnx": Onnx("TopK"),
-        "samples": _top_samples,
-        "errors": lambda rng: [
-            ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
-            ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
-            ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
-            ErrorSample((np.ones(3),), {"k": 1, "axis": 1}, ShapeError, "axis 1 does not exist"),
-        ],
-        "reference": _top_reference,
-    },
+    dtypes=ORDERED,
+    outputs=2,
+    infer=_top_spec,
+    vjp=_top_rule,
+    jvp=_top_tangent,
+    saves="y",
+    batch=batch_along_axis,
+    overrides={"numpy": _top_numpy},
+    onnx=Onnx("TopK"),
+    samples=_top_samples,
+    errors=lambda rng: [
+        ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
+        ErrorSample((np.ones(3),), {"k": 4}, ShapeError, "4 elements cannot be taken"),
+        ErrorSample((np.ones(3),), {"k": -1}, ShapeError, "cannot be taken"),
+        ErrorSample((np.ones(3),), {"k": 1, "axis": 1}, ShapeError, "axis 1 does not exist"),
+    ],
+    reference=_top_reference,
 )
 def top_k(xp: Any, x: Any, /, k: int, axis: int = -1) -> Any:
     """The ``k`` largest elements along an axis, largest first, and their indices.
@@ -394,23 +363,20 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
 
 @define(
     "sorting",
-    {
-        "dtypes": (ORDERED, ORDERED, INTEGERS),
-        "together": (0, 1),
-        "infer": _places_spec,
-        "vjp": _INDEX_RESULT,
-        "jvp": _INDEX_RESULT,
-        "batch": _batched_places,
-        "split": Missing("x1 may not be cut, and x2 is small"),
-        "samples": _places_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
-            ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
-            ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
-            ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
-        ],
-        "reference": _places_reference,
-    },
+    dtypes=(ORDERED, ORDERED, INTEGERS),
+    together=(0, 1),
+    infer=_places_spec,
+    vjp=INDEX_RESULT,
+    batch=_batched_places,
+    split=Missing("x1 may not be cut, and x2 is small"),
+    samples=_places_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
+        ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
+        ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
+        ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
+    ],
+    reference=_places_reference,
 )
 def searchsorted(
     xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"

@@ -16,7 +16,7 @@ from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import Rows, expand_reduced, reduction
+from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
@@ -57,8 +57,7 @@ def _mean_of(row: list[Any]) -> Any:
 @reduction(
     dtypes=INEXACT,
     scalar=Rows(lambda s, x: s.mean(x, "n"), columns=True),
-    direct=lambda xp: _fast_mean if xp is np else None,
-    overrides={"numpy": lambda xp, x, axis, keepdims: _fast_mean(x, axis, keepdims)},
+    **numpy_kernel(_fast_mean),
     vjp=(_mean_rule,),
     jvp="linear",
     onnx=Onnx("ReduceMean"),
@@ -181,8 +180,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     return reduction(
         dtypes=FLOATS,
         scalar=Rows(_std_body if function is _fast_std else _var_body),
-        direct=lambda xp: function if xp is np else None,
-        overrides={"numpy": lambda xp, x, **attributes: function(x, **attributes)},
+        **numpy_kernel(function),
         samples=_spread_samples,
         errors=errors,
         reference=reference,

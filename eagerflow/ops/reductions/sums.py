@@ -16,7 +16,14 @@ from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import Rows, expand_reduced, reduced_shape, reduction, refused_objects
+from eagerflow.ops.family import (
+    Batch,
+    Rows,
+    expand_reduced,
+    reduced_shape,
+    reduction,
+    refused_objects,
+)
 from eagerflow.ops.reductions.accumulation import (
     accumulator,
     cast_first,
@@ -25,7 +32,7 @@ from eagerflow.ops.reductions.accumulation import (
     wide_dtype,
 )
 from eagerflow.ops.reductions.cumulative import cumulative_prod
-from eagerflow.ops.samples import make, reduced
+from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 
@@ -42,7 +49,7 @@ __all__ = [
 ]
 
 _BOOL_RESULT = Missing("the result is true or false, which does not change smoothly")
-_INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
+INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
 _COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
 
 
@@ -228,16 +235,9 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
 
 def _extreme_samples(rng: Any, dtype: Any) -> list[Sample]:
     found = reduced(empty=False)(rng, dtype)
-    if dtype.kind not in "biu":  # distinct values, since a difference quotient sees the ties
-        count = [np.linspace(-2, 2, s.args[0].size or 1) for s in found]
-        found = [
-            Sample(
-                (rng.permutation(c)[: s.args[0].size].reshape(s.args[0].shape).astype(dtype),),
-                s.attributes,
-            )
-            for c, s in zip(count, found, strict=True)
-        ]
-    return found
+    if dtype.kind in "biu":
+        return found
+    return [Sample((distinct(rng, dtype, s.args[0].shape),), s.attributes) for s in found]
 
 
 def _extreme_errors(rng: Any) -> list[ErrorSample]:
@@ -294,7 +294,6 @@ def _logical(ufunc: str, reference: Any) -> Any:
         scalar=Rows(lambda s, x: getattr(s, instruction)(_truth(s, x), "n"), columns=True),
         direct=reduce_with(ufunc),
         vjp=_BOOL_RESULT,
-        jvp=_BOOL_RESULT,
         onnx=Missing("exported as Cast and ReduceMax or ReduceMin"),
         samples=reduced(-1, 1),
         reference=along(reference, "bool"),
@@ -341,7 +340,6 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     scalar=Rows(lambda s, x: s.sum(_wide(s, _truth(s, x)), "n"), columns=True),
     direct=lambda xp: _count if xp is np else None,
     vjp=_COUNT_RESULT,
-    jvp=_COUNT_RESULT,
     onnx=Missing("exported as Equal, Not, Cast and ReduceSum"),
     samples=reduced(-1, 1),
     reference=along(lambda row: len(row) - row.count(0), "int64"),
@@ -372,7 +370,8 @@ def _index_spec(x: TensorSpec, axis: Any = None, keepdims: bool = False) -> Tens
     return x.like(reduced_shape(x.shape, at, keepdims), "int64")
 
 
-def _batched_index(call: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def _batched_index(call: Any, args: Any, batched: Any, size: Any, axis: Any, keepdims: bool) -> Any:
+    (x,) = args
     if axis is not None:
         return call(x, axis=normalize_axis(axis, x.ndim - 1) + 1, keepdims=keepdims)
     rows = call(x.reshape((x.shape[0], product(x.shape[1:]))), axis=1)
@@ -399,9 +398,8 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
         infer=_index_spec,
         trusted=True,
         direct=lambda xp: getattr(xp.ndarray, name),
-        vjp=_INDEX_RESULT,
-        jvp=_INDEX_RESULT,
-        batch=lambda args, batched, size, **more: _batched_index(_ARGS[name], args[0], **more),
+        vjp=INDEX_RESULT,
+        batch=Batch(_batched_index),
         onnx=Onnx(onnx),
         samples=_index_samples,
         errors=_index_errors,
@@ -435,6 +433,3 @@ def argmin(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> 
     Tensor([0, 1], int64, cpu:0)
     """
     return xp.argmin(x, axis=axis, keepdims=keepdims)
-
-
-_ARGS = {"argmax": argmax, "argmin": argmin}

@@ -8,20 +8,17 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import STANDARD
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Onnx, Split
 from eagerflow.ops.creation.filled import ones
-from eagerflow.ops.family import FLOAT8, define, refused_objects
+from eagerflow.ops.family import refused_objects, stacked
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.ops.samples import shaped
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape, shape_op
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["diag", "diagonal", "tri", "tril", "triu"]
-
-ANY = STANDARD | FLOAT8
 
 
 # Triangles ----------------------------------------------------------------------------------------
@@ -44,29 +41,24 @@ def _triangle_spec(x: TensorSpec, k: int = 0) -> TensorSpec:
     return x.like()
 
 
-def _triangle_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"k": k})
-        for shape, k in (
-            ((3, 3), 0),
-            ((3, 3), 1),
-            ((3, 3), -1),
-            ((2, 4), 1),
-            ((4, 2), -2),
-            ((1, 3), 0),
-            ((2, 2, 3), 0),
-            ((0, 3), 0),
-            ((3, 3), 9),
-            ((3, 3), -9),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"k": 0}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"k": 1}))
-    return found
+_triangle_samples = shaped(
+    "k",
+    ((3, 3), 0),
+    ((3, 3), 1),
+    ((3, 3), -1),
+    ((2, 4), 1),
+    ((4, 2), -2),
+    ((1, 3), 0),
+    ((2, 2, 3), 0),
+    ((0, 3), 0),
+    ((3, 3), 9),
+    ((3, 3), -9),
+    turned={"k": 0},
+    repeated={"k": 1},
+)
 
 
-def _triangle(call: Any, keep: Any) -> Any:
+def _triangle(keep: Any, gradient: Any) -> Any:
     """An op that keeps the elements whose ``column - row - k`` is what ``keep`` wants."""
 
     def reference(x: Any, k: int) -> Any:
@@ -76,24 +68,19 @@ def _triangle(call: Any, keep: Any) -> Any:
                 out[at] = x[at]
         return out
 
-    return define(
-        "shape",
-        {
-            "dtypes": ANY,
-            "infer": _triangle_spec,
-            "vjp": (lambda g, y, x, k: call()(g, k),),
-            "jvp": "linear",
-            "batch": lambda args, batched, size, k: call()(args[0], k),
-            "split": lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
-            "onnx": Onnx("Trilu"),
-            "samples": _triangle_samples,
-            "errors": lambda rng: [
-                *refused_objects(rng),
-                ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
-                ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
-            ],
-            "reference": reference,
-        },
+    return shape_op(
+        infer=_triangle_spec,
+        vjp=(gradient,),
+        batch=stacked,
+        split=lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
+        onnx=Onnx("Trilu"),
+        samples=_triangle_samples,
+        errors=lambda rng: [
+            *refused_objects(rng),
+            ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
+            ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
+        ],
+        reference=reference,
         method=True,
     )
 
@@ -103,7 +90,7 @@ def _offset(k: int, x: Any) -> int:
     return max(-x.shape[-2] - 1, min(x.shape[-1] + 1, k))
 
 
-@_triangle(lambda: tril, lambda offset: offset <= 0)
+@_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k))
 def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
     """Matrices with zeros above a diagonal.
 
@@ -117,7 +104,7 @@ def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
     return xp.tril(x, k=_offset(k, x))
 
 
-@_triangle(lambda: triu, lambda offset: offset >= 0)
+@_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k))
 def triu(xp: Any, x: Any, /, k: int = 0) -> Any:
     """Matrices with zeros below a diagonal.
 

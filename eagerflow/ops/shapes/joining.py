@@ -12,15 +12,18 @@ from eagerflow.dims import Dim, product
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import (
+    batch_along_axis,
+    batch_first,
+    refused_objects,
+    split_others,
+)
 from eagerflow.ops.indexing.indices import ALL, refuse_none
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, no_work, reshape, sized
+from eagerflow.ops.samples import make, shaped
+from eagerflow.ops.shapes.reshaping import no_work, reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:
@@ -34,14 +37,6 @@ def _arrange_list(op: str, *args: Any, **named: Any) -> tuple[Any, Any]:
     for x in args:
         refuse_none(op, arrays=x)
     return args, named
-
-
-def _whole(args: Any, batched: Any, size: Any) -> list[Any]:
-    """All arguments with the batch axis in front."""
-    return [
-        x if flag else broadcast_to(x, (size, *x.shape))
-        for x, flag in zip(args, batched, strict=True)
-    ]
 
 
 def _at_least_one(arrays: Any) -> None:
@@ -106,17 +101,10 @@ def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
 
 
 def _batched_concat(args: Any, batched: Any, size: Any, axis: Any) -> Any:
-    whole = _whole(args, batched, size)
+    whole = batch_first(args, batched, size)
     if axis is None:
         return concat(*(reshape(x, (size, product(x.shape[1:]))) for x in whole), axis=1)
     return concat(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
-
-
-def _concat_split(*arrays: TensorSpec, axis: Any) -> list[Split]:
-    if axis is None:
-        return []
-    at = normalize_axis(axis, arrays[0].ndim)
-    return [Split((i,) * len(arrays), i) for i in range(arrays[0].ndim) if i != at]
 
 
 def _joined(*arrays: Any, axis: Any) -> Any:
@@ -150,22 +138,17 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
     ]
 
 
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "arrange": partial(_arrange_list, "concat"),
-        "infer": _concat_spec,
-        "trusted": True,
-        "vjp": _concat_back,
-        "jvp": "linear",
-        "batch": _batched_concat,
-        "split": _concat_split,
-        "onnx": Onnx("Concat"),
-        "samples": _concat_samples,
-        "errors": _list_errors,
-        "reference": _joined,
-    },
+@shape_op(
+    arrange=partial(_arrange_list, "concat"),
+    infer=_concat_spec,
+    trusted=True,
+    vjp=_concat_back,
+    batch=_batched_concat,
+    split=split_others,
+    onnx=Onnx("Concat"),
+    samples=_concat_samples,
+    errors=_list_errors,
+    reference=_joined,
 )
 def concat(xp: Any, /, *arrays: Any, axis: Axis = 0) -> Any:
     """Tensors one after another along an axis that they have.
@@ -196,7 +179,7 @@ def _stack_spec(*arrays: TensorSpec, axis: int = 0) -> TensorSpec:
 
 
 def _batched_stack(args: Any, batched: Any, size: Any, axis: int) -> Any:
-    whole = _whole(args, batched, size)
+    whole = batch_first(args, batched, size)
     return stack(*whole, axis=normalize_axis(axis, whole[0].ndim) + 1)
 
 
@@ -227,28 +210,23 @@ def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "arrange": partial(_arrange_list, "stack"),
-        "infer": _stack_spec,
-        "trusted": True,
-        "vjp": lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
-        "jvp": "linear",
-        "batch": _batched_stack,
-        "split": _stack_split,
-        "onnx": Missing("exported as Unsqueeze and Concat"),
-        "samples": _stack_samples,
-        "errors": _list_errors,
-        "reference": lambda *arrays, axis: np.moveaxis(
-            np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
-                len(arrays), *arrays[0].shape
-            ),
-            0,
-            axis,
+@shape_op(
+    arrange=partial(_arrange_list, "stack"),
+    infer=_stack_spec,
+    trusted=True,
+    vjp=lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
+    batch=_batched_stack,
+    split=_stack_split,
+    onnx=Missing("exported as Unsqueeze and Concat"),
+    samples=_stack_samples,
+    errors=_list_errors,
+    reference=lambda *arrays, axis: np.moveaxis(
+        np.array([a.tolist() for a in arrays], arrays[0].dtype).reshape(
+            len(arrays), *arrays[0].shape
         ),
-    },
+        0,
+        axis,
+    ),
 )
 def stack(xp: Any, /, *arrays: Any, axis: int = 0) -> Any:
     """Tensors of one shape along a new axis.
@@ -281,58 +259,43 @@ def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
     return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * count
 
 
-def _other_axes(x: TensorSpec, axis: int) -> list[int]:
-    at = normalize_axis(axis, x.ndim)
-    return [i for i in range(x.ndim) if i != at]
+_unstack_samples = shaped(
+    "axis",
+    ((3,), 0),
+    ((1,), -1),
+    ((2, 3), 0),
+    ((2, 3), 1),
+    ((2, 3), -2),
+    ((2, 3, 4), 1),
+    ((2, 0), 0),
+    ((1, 4), 0),
+    ((4, 1), 1),
+    ((2, 3, 1), -1),
+    turned={"axis": 1},
+    repeated={"axis": 0},
+)
 
 
-def _unstack_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"axis": axis})
-        for shape, axis in (
-            ((3,), 0),
-            ((1,), -1),
-            ((2, 3), 0),
-            ((2, 3), 1),
-            ((2, 3), -2),
-            ((2, 3, 4), 1),
-            ((2, 0), 0),
-            ((1, 4), 0),
-            ((4, 1), 1),
-            ((2, 3, 1), -1),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"axis": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"axis": 0}))
-    return found
-
-
-@define(
-    "shape",
-    {
-        "views": "some",
-        "dtypes": ANY,
-        "infer": _unstack_spec,
-        "outputs": 0,  # as many as the axis is long
-        "vjp": (lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, axis: unstack(
-            args[0], normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
-        "split": lambda x, axis: [Split((i,), to) for to, i in enumerate(_other_axes(x, axis))],
-        "cost": no_work,
-        "onnx": Missing("exported as Split and Squeeze"),
-        "samples": _unstack_samples,
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
-        ],
-        "reference": lambda x, axis: tuple(
-            x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
-        ),
-    },
+@shape_op(
+    views="some",
+    infer=_unstack_spec,
+    outputs=0,  # as many as the axis is long
+    vjp=(lambda g, y, x, axis: stack(*g, axis=axis) if g else None,),
+    batch=batch_along_axis,
+    split=lambda x, axis: [
+        cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
+    ],
+    cost=no_work,
+    onnx=Missing("exported as Split and Squeeze"),
+    samples=_unstack_samples,
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
+    ],
+    reference=lambda x, axis: tuple(
+        x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
+    ),
 )
 def unstack(xp: Any, x: Any, /, axis: int = 0) -> Any:
     """The tensor cut along an axis into a tuple of tensors that lack it.
@@ -389,58 +352,41 @@ def _split_spec(x: TensorSpec, indices_or_sections: Any, axis: int = 0) -> tuple
     return tuple(x.like((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes)
 
 
-def _split_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"indices_or_sections": parts, "axis": axis})
-        for shape, parts, axis in (
-            ((6,), 2, 0),
-            ((6,), 1, 0),
-            ((6,), (2, 3), 0),
-            ((4, 6), 3, 1),
-            ((4, 6), 2, -2),
-            ((4, 6), (1, 1, 5), 1),
-            ((4, 6), (), 0),
-            ((2, 0), 2, 1),
-            ((3, 2), (0, 3), 0),
-            ((5,), (-2,), 0),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"indices_or_sections": (1,), "axis": 1}))
-    wide = np.broadcast_to(base[0], (2, 6))
-    found.append(Sample((wide,), {"indices_or_sections": 2, "axis": 1}))
-    return found
+_split_samples = shaped(
+    "indices_or_sections axis",
+    ((6,), 2, 0),
+    ((6,), 1, 0),
+    ((6,), (2, 3), 0),
+    ((4, 6), 3, 1),
+    ((4, 6), 2, -2),
+    ((4, 6), (1, 1, 5), 1),
+    ((4, 6), (), 0),
+    ((2, 0), 2, 1),
+    ((3, 2), (0, 3), 0),
+    ((5,), (-2,), 0),
+    turned={"indices_or_sections": (1,), "axis": 1},
+    repeated={"indices_or_sections": 2, "axis": 1},
+)
 
 
-@define(
-    "shape",
-    {
-        "views": "some",
-        "dtypes": ANY,
-        "infer": _split_spec,
-        "outputs": 0,  # as many as there are parts
-        "vjp": (lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, indices_or_sections, axis: split(
-            args[0], indices_or_sections, normalize_axis(axis, args[0].ndim - 1) + 1
-        ),
-        "split": lambda x, indices_or_sections, axis: [
-            Split((i,), i) for i in _other_axes(x, axis)
-        ],
-        "cost": no_work,
-        "onnx": Onnx("Split"),
-        "samples": _split_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
-            ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
-            ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
-            ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
-            ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
-        ],
-        "reference": lambda x, indices_or_sections, axis: tuple(
-            np.split(x, indices_or_sections, axis)
-        ),
-    },
+@shape_op(
+    views="some",
+    infer=_split_spec,
+    outputs=0,  # as many as there are parts
+    vjp=(lambda g, y, x, indices_or_sections, axis: concat(*g, axis=axis),),
+    batch=batch_along_axis,
+    split=split_others,
+    cost=no_work,
+    onnx=Onnx("Split"),
+    samples=_split_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),
+        ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
+        ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
+        ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
+        ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
+    ],
+    reference=lambda x, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
 )
 def split(xp: Any, x: Any, /, indices_or_sections: Sizes, axis: int = 0) -> Any:
     """The tensor cut along an axis into a tuple of parts.

@@ -15,17 +15,16 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import ANY, FLOAT8, Batch, define, refused_objects, split_others
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make, values
-from eagerflow.ops.shapes.reshaping import reshape, sized
+from eagerflow.ops.samples import shaped, values
+from eagerflow.ops.shapes.reshaping import reshape, shape_op, shifted_axes, sized
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["flip", "pad", "roll"]
 
-ANY = STANDARD | FLOAT8
 _ARRAYS = (Operators, np.ndarray)
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -150,61 +149,52 @@ def _batched_pad(args: Any, batched: Any, size: Any, pad_width: Any, **more: Any
     return pad(x, ((0, 0), *_widths(pad_width, x.ndim - 1)), **more)
 
 
-def _pad_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"pad_width": widths, "mode": mode})
-        for shape, widths, mode in (
-            ((3,), 2, "constant"),
-            ((3,), (1, 2), "constant"),
-            ((2, 3), ((0, 1), (2, 0)), "constant"),
-            ((0, 2), 1, "constant"),
-            ((), 0, "constant"),
-            ((2, 3), 0, "constant"),
-            ((3,), 2, "reflect"),
-            ((2, 3), ((1, 0), (2, 5)), "reflect"),
-            ((1, 2), 1, "reflect"),
-            ((2, 3), ((1, 0), (2, 5)), "edge"),
-            ((3,), (0, 4), "symmetric"),
-            ((3,), (4, 1), "wrap"),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"pad_width": 1, "constant_values": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"pad_width": 1, "mode": "edge"}))
-    return found
+_pad_samples = shaped(
+    "pad_width mode",
+    ((3,), 2, "constant"),
+    ((3,), (1, 2), "constant"),
+    ((2, 3), ((0, 1), (2, 0)), "constant"),
+    ((0, 2), 1, "constant"),
+    ((), 0, "constant"),
+    ((2, 3), 0, "constant"),
+    ((3,), 2, "reflect"),
+    ((2, 3), ((1, 0), (2, 5)), "reflect"),
+    ((1, 2), 1, "reflect"),
+    ((2, 3), ((1, 0), (2, 5)), "edge"),
+    ((3,), (0, 4), "symmetric"),
+    ((3,), (4, 1), "wrap"),
+    turned={"pad_width": 1, "constant_values": 1},
+    repeated={"pad_width": 1, "mode": "edge"},
+)
 
 
 @define(
     "shape",
-    {
-        "dtypes": ANY,
-        "infer": _padded_spec,
-        "vjp": (_pad_back,),
-        "jvp": lambda tangents, y, x, pad_width, mode, constant_values: pad(
-            tangents[0], pad_width, mode
-        ),
-        "batch": _batched_pad,
-        "onnx": Missing("exported as Pad, whose widths are in another order"),
-        "samples": _pad_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to pad 1 axis"),
-            ErrorSample((np.ones(3), 1, "mirror"), {}, ShapeError, "is not a way to pad"),
-            ErrorSample((np.ones(0), 1, "edge"), {}, ShapeError, "no elements to pad with"),
-            ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-            ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
-        ],
-        "reference": lambda x, pad_width, mode, constant_values: (
-            np.pad(
-                x,
-                pad_width,
-                mode,
-                **({"constant_values": constant_values} if mode == "constant" else {}),
-            )
-            if x.ndim
-            else x
-        ),
-    },
+    dtypes=ANY,
+    infer=_padded_spec,
+    vjp=(_pad_back,),
+    jvp=lambda tangents, y, x, pad_width, mode, constant_values: pad(tangents[0], pad_width, mode),
+    batch=_batched_pad,
+    onnx=Missing("exported as Pad, whose widths are in another order"),
+    samples=_pad_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to pad 1 axis"),
+        ErrorSample((np.ones(3), 1, "mirror"), {}, ShapeError, "is not a way to pad"),
+        ErrorSample((np.ones(0), 1, "edge"), {}, ShapeError, "no elements to pad with"),
+        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
+        ErrorSample((np.ones(3, int), 1, "constant", 0.5), {}, DTypeError, "not a value of"),
+    ],
+    reference=lambda x, pad_width, mode, constant_values: (
+        np.pad(
+            x,
+            pad_width,
+            mode,
+            **({"constant_values": constant_values} if mode == "constant" else {}),
+        )
+        if x.ndim
+        else x
+    ),
 )
 def _pad(
     xp: Any, x: Any, /, pad_width: Widths, mode: str = "constant", constant_values: NumberLike = 0
@@ -259,38 +249,27 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
     return x.like()
 
 
-def _same_axes(x: TensorSpec, axis: Any, **more: Any) -> list[Split]:
-    """Along all axes that stay as they are."""
-    axes = normalize_axes(axis, x.ndim)
-    return [Split((i,), i) for i in range(x.ndim) if i not in axes]
-
-
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "infer": _flipped_spec,
-        "vjp": (lambda g, y, x, axis: flip(g, axis),),
-        "jvp": "linear",
-        "batch": lambda args, batched, size, axis: flip(
-            args[0], tuple(i + 1 for i in normalize_axes(axis, args[0].ndim - 1))
+@shape_op(
+    infer=_flipped_spec,
+    vjp=(lambda g, y, x, axis: flip(g, axis),),
+    batch=Batch(
+        lambda call, args, batched, size, axis: call(args[0], shifted_axes(axis, args[0].ndim - 1))
+    ),
+    split=split_others,
+    samples=lambda rng, dtype: [
+        *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
+        *(
+            Sample((x,), {"axis": axis})
+            for x in values(rng, dtype)[6:]
+            for axis in (0, -1, (0, -1), ())
         ),
-        "split": _same_axes,
-        "samples": lambda rng, dtype: [
-            *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),
-            *(
-                Sample((x,), {"axis": axis})
-                for x in values(rng, dtype)[6:]
-                for axis in (0, -1, (0, -1), ())
-            ),
-        ],
-        "errors": lambda rng: [
-            *refused_objects(rng),
-            ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
-        ],
-        "reference": lambda x, axis: np.flip(x, axis),
-    },
+    ],
+    errors=lambda rng: [
+        *refused_objects(rng),
+        ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
+    ],
+    reference=lambda x, axis: np.flip(x, axis),
     method=True,
 )
 def flip(xp: Any, x: Any, /, axis: Axes = None) -> Any:
@@ -349,45 +328,35 @@ def _roll_back(g: Any, y: Any, x: Any, shift: Any, axis: Any) -> Any:
     return roll(g, back, axis)
 
 
-def _roll_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"shift": shift, "axis": axis})
-        for shape, shift, axis in (
-            ((5,), 2, None),
-            ((5,), -7, 0),
-            ((), 1, None),
-            ((0,), 1, 0),
-            ((2, 3), 1, None),
-            ((2, 3), 1, 1),
-            ((2, 3), (1, -1), (0, 1)),
-            ((2, 3), 2, (0, -1)),
-            ((2, 0), 1, 0),
-            ((2, 3), (1, 1), (1, 1)),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"shift": 1, "axis": 0}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"shift": -2, "axis": -1}))
-    return found
+_roll_samples = shaped(
+    "shift axis",
+    ((5,), 2, None),
+    ((5,), -7, 0),
+    ((), 1, None),
+    ((0,), 1, 0),
+    ((2, 3), 1, None),
+    ((2, 3), 1, 1),
+    ((2, 3), (1, -1), (0, 1)),
+    ((2, 3), 2, (0, -1)),
+    ((2, 0), 1, 0),
+    ((2, 3), (1, 1), (1, 1)),
+    turned={"shift": 1, "axis": 0},
+    repeated={"shift": -2, "axis": -1},
+)
 
 
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "infer": _rolled_spec,
-        "vjp": (_roll_back,),
-        "jvp": "linear",
-        "batch": _batched_roll,
-        "split": lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
-        "samples": _roll_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones((2, 3)), 1, 2), {}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
-            ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
-        ],
-        "reference": lambda x, shift, axis: np.roll(x, shift, axis),
-    },
+@shape_op(
+    infer=_rolled_spec,
+    vjp=(_roll_back,),
+    batch=_batched_roll,
+    split=lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
+    samples=_roll_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), 1, 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
+        ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
+    ],
+    reference=lambda x, shift, axis: np.roll(x, shift, axis),
 )
 def roll(xp: Any, x: Any, /, shift: Sizes, axis: Axes = None) -> Any:
     """The tensor shifted along axes; what leaves at one end comes in at the other.

@@ -9,20 +9,17 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample
+from eagerflow.op import ErrorSample, Onnx
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, define
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.joining import total
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, sized
+from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["meshgrid", "repeat", "tile"]
-
-ANY = STANDARD | FLOAT8
 
 
 def _repetitions(x: Any, repetitions: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -49,46 +46,36 @@ def _batched_tile(args: Any, batched: Any, size: Any, repetitions: Any) -> Any:
     return tile(reshape(x, (size, *sizes)), (1, *times))
 
 
-def _tile_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"repetitions": times})
-        for shape, times in (
-            ((), 3),
-            ((), ()),
-            ((3,), 2),
-            ((3,), (2, 2)),
-            ((2, 3), 2),
-            ((2, 3), (2, 1)),
-            ((2, 3), (1, 1, 2)),
-            ((2, 3), (0, 2)),
-            ((0, 2), 2),
-            ((2, 1, 2), (3, 2)),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"repetitions": (2, 1)}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repetitions": 2}))
-    return found
+_tile_samples = shaped(
+    "repetitions",
+    ((), 3),
+    ((), ()),
+    ((3,), 2),
+    ((3,), (2, 2)),
+    ((2, 3), 2),
+    ((2, 3), (2, 1)),
+    ((2, 3), (1, 1, 2)),
+    ((2, 3), (0, 2)),
+    ((0, 2), 2),
+    ((2, 1, 2), (3, 2)),
+    turned={"repetitions": (2, 1)},
+    repeated={"repetitions": 2},
+)
 
 
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "infer": _tiled_spec,
-        "trusted": True,
-        "vjp": (_tile_back,),
-        "jvp": "linear",
-        "batch": _batched_tile,
-        "onnx": Onnx("Tile"),
-        "samples": _tile_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
-            ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
-        ],
-        "reference": lambda x, repetitions: np.tile(x, repetitions),
-    },
+@shape_op(
+    infer=_tiled_spec,
+    trusted=True,
+    vjp=(_tile_back,),
+    batch=_batched_tile,
+    onnx=Onnx("Tile"),
+    samples=_tile_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), 1.5), {}, ShapeError, "is not a shape"),
+        ErrorSample((np.ones(3), (2**40, 2**40)), {}, ShapeError, "too large"),
+    ],
+    reference=lambda x, repetitions: np.tile(x, repetitions),
     method=True,
 )
 def tile(xp: Any, x: Any, /, repetitions: Sizes) -> Any:
@@ -179,48 +166,38 @@ def _repeat_reference(x: Any, repeats: Any, axis: Any) -> Any:
     return np.concatenate([np.take(x, np.arange(0), axis), *rows], 0 if axis is None else axis)
 
 
-def _repeat_samples(rng: Any, dtype: Any) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, shape),), {"repeats": repeats, "axis": axis})
-        for shape, repeats, axis in (
-            ((), 2, None),
-            ((3,), 2, None),
-            ((3,), (1, 0, 2), 0),
-            ((2, 3), 2, None),
-            ((2, 3), 2, 0),
-            ((2, 3), 3, -1),
-            ((2, 3), (2, 0, 1), 1),
-            ((2, 3), 0, 1),
-            ((0, 2), 2, 1),
-            ((2, 1, 3), (2,), 1),
-            ((2, 3), (1, 2, 0, 1, 1, 3), None),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2],), {"repeats": 2, "axis": 1}))
-    found.append(Sample((np.broadcast_to(base[0], (2, 6)),), {"repeats": (3, 1), "axis": 0}))
-    return found
+_repeat_samples = shaped(
+    "repeats axis",
+    ((), 2, None),
+    ((3,), 2, None),
+    ((3,), (1, 0, 2), 0),
+    ((2, 3), 2, None),
+    ((2, 3), 2, 0),
+    ((2, 3), 3, -1),
+    ((2, 3), (2, 0, 1), 1),
+    ((2, 3), 0, 1),
+    ((0, 2), 2, 1),
+    ((2, 1, 3), (2,), 1),
+    ((2, 3), (1, 2, 0, 1, 1, 3), None),
+    turned={"repeats": 2, "axis": 1},
+    repeated={"repeats": (3, 1), "axis": 0},
+)
 
 
-@define(
-    "shape",
-    {
-        "dtypes": ANY,
-        "arrange": _arrange_repeat,
-        "infer": _repeated_spec,
-        "vjp": (_repeat_back,),
-        "jvp": "linear",
-        "batch": _batched_repeat,
-        "samples": _repeat_samples,
-        "errors": lambda rng: [
-            ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
-            ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
-            ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-            ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
-            ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
-        ],
-        "reference": _repeat_reference,
-    },
+@shape_op(
+    arrange=_arrange_repeat,
+    infer=_repeated_spec,
+    vjp=(_repeat_back,),
+    batch=_batched_repeat,
+    samples=_repeat_samples,
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
+        ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
+        ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
+    ],
+    reference=_repeat_reference,
     method=True,
 )
 def repeat(xp: Any, x: Any, /, repeats: Sizes, axis: Axis = None) -> Any:

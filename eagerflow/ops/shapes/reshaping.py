@@ -11,7 +11,7 @@ from eagerflow.dims import product, symbolic
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
-from eagerflow.ops.family import FLOAT8, STANDARD, Cost, as_operands, define, refused_objects
+from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define, refused_objects
 from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
@@ -30,8 +30,6 @@ __all__ = [
     "swapaxes",
 ]
 
-ANY = STANDARD | FLOAT8
-
 
 def no_work(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
     """Views cost nothing."""
@@ -47,10 +45,15 @@ def sized(shape: Any, argument: str) -> tuple[Any, ...]:
         raise
 
 
-def shape_op(method: bool | str = True, **facts: Any) -> Any:
-    """A linear op of one tensor that only moves values."""
-    own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear", "cost": no_work, "trusted": True} | facts
-    return define("shape", own, None, method)
+def shape_op(**facts: Any) -> Any:
+    """A linear op that only moves values."""
+    own: dict[str, Any] = {"dtypes": ANY, "jvp": "linear"} | facts
+    return define("shape", **own)
+
+
+def view_op(**facts: Any) -> Any:
+    """A method that shows the values of one tensor in another shape or order."""
+    return shape_op(**{"method": True, "cost": no_work, "trusted": True} | facts)
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
@@ -96,12 +99,17 @@ def _reshape_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-@shape_op(
+def _batched_reshape(call: Any, args: Any, batched: Any, size: int, shape: Any) -> Any:
+    (x,) = args
+    return call(x, (size, *known_shape(TensorSpec(x.shape[1:], x.dtype), shape)))
+
+
+@view_op(
     views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
-    batch=lambda args, batched, size, shape: _batched_reshape(args[0], size, shape),
+    batch=Batch(_batched_reshape),
     onnx=Onnx("Reshape"),
     samples=_reshape_samples,
     errors=_reshape_errors,
@@ -118,11 +126,6 @@ def reshape(xp: Any, x: Any, /, shape: Sizes) -> Any:
     (2, 3)
     """
     return xp.reshape(x, shape)
-
-
-def _batched_reshape(x: Any, size: int, shape: Any) -> Any:
-    logical = TensorSpec(x.shape[1:], x.dtype)
-    return reshape(x, (size, *known_shape(logical, shape)))
 
 
 def _reshape_method(self: Any, *shape: Any, order: str | None = None) -> Any:
@@ -172,7 +175,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     return tuple(order.index(i) for i in range(rank))
 
 
-@shape_op(
+@view_op(
     views="some",
     infer=_permuted,
     direct=lambda xp: xp.ndarray.transpose,
@@ -182,7 +185,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     ),
     split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
     onnx=Onnx("Transpose", {"axes": "perm"}),
-    samples=lambda rng, dtype: _permuted_samples(rng, dtype),
+    samples=_permuted_samples,
     errors=lambda rng: [
         *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
@@ -244,7 +247,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
@@ -257,7 +260,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
         (size, *as_shape(shape)),
     ),
     onnx=Onnx("Expand"),
-    samples=lambda rng, dtype: _broadcast_samples(rng, dtype),
+    samples=_broadcast_samples,
     errors=lambda rng: [
         *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
@@ -300,17 +303,17 @@ def _expand(array: Any, axis: Any) -> Any:
     return array[tuple(None if i in new else slice(None) for i in range(rank))]
 
 
-def _shifted_axes(axis: Any, rank: int) -> tuple[int, ...]:
+def shifted_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """``axis`` of one example of this rank, as axes of a batch."""
     return tuple(i + 1 for i in normalize_axes(axis, rank))
 
 
 def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     listed = axis if isinstance(axis, tuple) else (axis,)
-    return expand_dims(args[0], _shifted_axes(listed, args[0].ndim - 1 + len(listed)))
+    return expand_dims(args[0], shifted_axes(listed, args[0].ndim - 1 + len(listed)))
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_expanded_spec,
     direct=lambda xp: _expand,
@@ -387,7 +390,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     return squeeze(x, tuple(i + 1 for i in axes))
 
 
-@shape_op(
+@view_op(
     views="all",
     infer=_squeezed_spec,
     direct=lambda xp: xp.ndarray.squeeze,
