@@ -36,14 +36,17 @@ import typing
 import uuid
 import warnings
 import weakref
+from collections.abc import Set
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.guards.categories import has_methods_in_python
+from eagerflow.capture.guards.categories import has_methods_in_python, named
 
 __all__ = [
+    "BOUND_IN_C",
+    "MODULE_OR_NONE",
     "REPEATED",
     "EFFECT",
     "PURE",
@@ -59,15 +62,8 @@ __all__ = [
     "what_it_reads",
 ]
 
-PURE, REPEATED, EFFECT, THREADS, RANDOM, TRACER, UNKNOWN = (
-    "pure",
-    "repeated",
-    "effect",
-    "threads",
-    "random",
-    "tracer",
-    "unknown",
-)
+PURE, REPEATED, EFFECT = "pure", "repeated", "effect"
+THREADS, RANDOM, TRACER, UNKNOWN = "threads", "random", "tracer", "unknown"
 
 TRACES = not hasattr(sys, "monitoring")
 """Whether watches see lines by ``sys.settrace``, of which there is one for all."""
@@ -132,14 +128,13 @@ _KNOWN: dict[str, dict[Any, str]] = {
         weakref: "getweakrefcount getweakrefs",
     },
 }
-_BY_CALLABLE = {
-    operator.attrgetter(name)(owner): what
-    for what, owners in _KNOWN.items()
-    for owner, names in owners.items()
-    for name in names.split()
-}
+_BY_CALLABLE = {f: what for what, names in _KNOWN.items() for f in named(names)}
 SEEDED = (random.Random, np.random.RandomState, random.SystemRandom)
 """Classes that take their seed from the system where they are given none."""
+
+BOUND_IN_C = (BuiltinFunctionType, types.MethodWrapperType)
+MODULE_OR_NONE = (types.ModuleType, types.NoneType)
+"""What a function in C is bound to that is no method."""
 
 _LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
@@ -155,9 +150,9 @@ def what_it_reads(f: Any) -> str:
         return known
     if isinstance(f, MethodType):
         return what_it_reads(f.__func__)
-    if isinstance(f, BuiltinFunctionType | types.MethodWrapperType):
+    if isinstance(f, BOUND_IN_C):
         owner = f.__self__
-        if not isinstance(owner, types.ModuleType | None):
+        if not isinstance(owner, MODULE_OR_NONE):
             return _of_method(owner, f.__name__)
     elif isinstance(f, _DESCRIPTORS):
         return _of_method(f.__objclass__, f.__name__)
@@ -194,25 +189,25 @@ def _of_module(name: Any) -> str:
 
 # How deep a callable looks ----------------------------------------------------------------------
 
-_DEEP = {
-    copy.deepcopy,
-    pickle.dumps,
-    json.dumps,
-    pprint.pformat,
-    pprint.pp,
-    dataclasses.asdict,
-    dataclasses.astuple,
-    str.format,
-    str.format_map,
-}
+_DEEP = frozenset(
+    named(
+        {
+            copy: "deepcopy",
+            dataclasses: "asdict astuple",
+            json: "dumps",
+            pickle: "dumps",
+            pprint: "pformat pp",
+            str: "format format_map",
+        }
+    )
+)
 _TEXTS = {str, repr, ascii, format, np.array2string, np.array_repr, np.array_str, pprint.pformat}
 _READERS = (
     operator.attrgetter,
     operator.itemgetter,
     operator.methodcaller,
     *_DESCRIPTORS,
-    BuiltinFunctionType,
-    types.MethodWrapperType,
+    *BOUND_IN_C,
 )
 _PLACELESS = {id, callable, isinstance, issubclass}
 
@@ -238,7 +233,7 @@ def reads_arguments(f: Any) -> bool:
     return isinstance(f, _READERS) and not _is_in(f, _PLACELESS)
 
 
-def _is_in(f: Any, known: set[Any]) -> bool:
+def _is_in(f: Any, known: Set[Any]) -> bool:
     try:
         return f in known
     except TypeError:

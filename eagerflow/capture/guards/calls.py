@@ -8,6 +8,7 @@ models are known exactly (``_EXACT``).
 
 from __future__ import annotations
 
+import builtins
 import decimal
 import functools
 import gc
@@ -16,7 +17,6 @@ import itertools
 import operator
 import os
 import threading
-import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -27,7 +27,9 @@ import numpy as np
 
 from eagerflow.capture.guards.bytecode import Expression
 from eagerflow.capture.guards.callables import (
+    BOUND_IN_C,
     EFFECT,
+    MODULE_OR_NONE,
     PURE,
     RANDOM,
     REPEATED,
@@ -41,7 +43,7 @@ from eagerflow.capture.guards.callables import (
     reads_arguments,
     what_it_reads,
 )
-from eagerflow.capture.guards.categories import category, is_key
+from eagerflow.capture.guards.categories import category, is_key, named
 from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.lookup import (
     CORE,
@@ -154,11 +156,10 @@ def _read(call: Call) -> list[Found]:
         return exact(call)
     if isinstance(f, _CACHED):
         return _read_cached(call)
-    bound = not isinstance(getattr(f, "__self__", None), types.ModuleType | None)
-    if bound and isinstance(f, BuiltinFunctionType | MethodWrapperType):
-        return _read_builtin_method(call)
     if isinstance(f, FunctionType):
         return _read_function(call)
+    if isinstance(f, BOUND_IN_C) and not isinstance(f.__self__, MODULE_OR_NONE):
+        return _read_builtin_method(call)
     if isinstance(f, type):
         return _read_class(call)
     own = method_of(f, "__call__")
@@ -325,30 +326,30 @@ def pass_on(evaluator: Evaluator, found: Found) -> None:
 
 
 def _read_method(call: Call) -> list[Found]:
-    evaluator = call.evaluator
-    f, external, name = call.function
+    evaluator, expression, (f, external, name), arguments, in_order = call
     receiver, inner = f.__self__, f.__func__
     if external:
         evaluator.monitor.mark_external(receiver)
-    owner = _owner(call, receiver)
     if category(receiver) == "random":
-        if owner.external:
+        if external or evaluator.monitor.is_external(receiver):
             evaluator.guards.refuse("random", name, receiver)
         return []
-    if receiver is os.environ and inner.__name__ == "get" and call.arguments:
+    if receiver is os.environ and inner.__name__ == "get" and arguments:
         found = call.values(0)
         return [v for key in found for v in evaluator.guards.environment_variable(key.value)]
-    function = call._replace(function=Found(inner, external, name))
+    function = Found(inner, external, name)
     if not isinstance(inner, FunctionType):
+        owner = _owner(call, receiver)
         evaluator.use(owner, True)
-        return _read(function._replace(arguments=[*_given([owner]), *call.arguments]))
+        arguments = [*_given([owner]), *arguments]
+        return _read(Call(evaluator, expression, function, arguments, in_order))
     if origins[inner.__code__.co_filename] == FOREIGN:
         what = what_it_reads(f)
         if what == REPEATED:
             return _repeat(call)
         if what != EFFECT:
-            evaluator.use(owner, True)
-    return _read_function(function)
+            evaluator.use(_owner(call, receiver), True)
+    return _read_function(Call(evaluator, expression, function, arguments, in_order))
 
 
 def _owner(call: Call, receiver: Any) -> Found:
@@ -360,22 +361,11 @@ def _owner(call: Call, receiver: Any) -> Found:
 
 # Classes ----------------------------------------------------------------------------------------
 
-_ITERATING: tuple[type, ...] = (
-    list,
-    tuple,
-    set,
-    frozenset,
-    dict,
-    enumerate,
-    zip,
-    reversed,
-    map,
-    filter,
-    itertools.chain,
-    itertools.islice,
-    itertools.repeat,
-    itertools.cycle,
-    itertools.starmap,
+_ITERATING = named(
+    {
+        builtins: "dict enumerate filter frozenset list map reversed set tuple zip",
+        itertools: "chain cycle islice repeat starmap",
+    }
 )
 _watched_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
@@ -586,10 +576,6 @@ def _getattr(call: Call) -> list[Found]:
     return [] if only_asks else result
 
 
-def _setattr(call: Call) -> list[Found]:
-    return []
-
-
 def _len(call: Call) -> list[Found]:
     call.has_no_parts()
     call.each(call.evaluator.length)
@@ -700,30 +686,26 @@ def _default_rng(call: Call) -> list[Found]:
     return []
 
 
-_EXACT: dict[Any, Reads] = {
-    f: reads
-    for reads, functions in {
-        _nothing: [print, locals, breakpoint],
-        _getattr: [getattr, hasattr, object.__getattribute__],
-        _setattr: [setattr, delattr],
-        _len: [len],
-        _id: [id, operator.is_, operator.is_not],
-        _isinstance: [isinstance, issubclass],
-        _callable: [callable],
-        _iter: [iter],
-        _type: [type],
-        _super: [super],
-        _globals: [globals],
-        _vars: [vars],
-        _getenv: [os.getenv, *([os.getenvb] if os.supports_bytes_environ else [])],
-        _find_spec: [importlib.util.find_spec],
-        _getcontext: [decimal.getcontext],
-        _import: [importlib.import_module, __import__],
-        _default_rng: [np.random.default_rng],
-        _iterate_and_call: [functools.reduce],
-    }.items()
-    for f in functions
+_BUILT_INS: dict[Reads, list[Any]] = {
+    _nothing: [breakpoint, delattr, locals, print, setattr],
+    _getattr: [getattr, hasattr, object.__getattribute__],
+    _len: [len],
+    _id: [id, operator.is_, operator.is_not],
+    _isinstance: [isinstance, issubclass],
+    _callable: [callable],
+    _iter: [iter],
+    _type: [type],
+    _super: [super],
+    _globals: [globals],
+    _vars: [vars],
+    _getenv: [os.getenv, *([os.getenvb] if os.supports_bytes_environ else [])],
+    _find_spec: [importlib.util.find_spec],
+    _getcontext: [decimal.getcontext],
+    _import: [importlib.import_module, __import__],
+    _default_rng: [np.random.default_rng],
+    _iterate_and_call: [functools.reduce],
 }
+_EXACT = {f: reads for reads, functions in _BUILT_INS.items() for f in functions}
 
 
 def _exact(f: Any) -> Reads | None:

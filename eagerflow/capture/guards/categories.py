@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import builtins
 import collections
 import concurrent.futures
 import contextvars
@@ -39,75 +40,73 @@ __all__ = [
     "is_user_class",
     "is_value_class",
     "keeps_parts_inside",
+    "named",
     "top_package",
 ]
 
-PLAIN = {
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    type(Ellipsis),
-    type(NotImplemented),
-    range,
-    slice,
-}
+
+def named(names: dict[Any, str]) -> tuple[Any, ...]:
+    """Functions or classes by their names in modules or classes.
+
+    >>> import math
+    >>> named({math: "sin cos"})
+    (<built-in function sin>, <built-in function cos>)
+    """
+    return tuple(
+        operator.attrgetter(name)(owner) for owner, row in names.items() for name in row.split()
+    )
+
+
+PLAIN = frozenset(
+    named(
+        {
+            builtins: "bool bytes complex float int range slice str",
+            types: "EllipsisType NoneType NotImplementedType",
+        }
+    )
+)
 """Built-in types whose values have nothing inside that could change."""
 
-CONTAINERS = (
-    list,
-    dict,
-    set,
-    frozenset,
-    tuple,
-    collections.deque,
-    bytearray,
-    array.array,
-    types.MappingProxyType,
+CONTAINERS = named(
+    {
+        array: "array",
+        builtins: "bytearray dict frozenset list set tuple",
+        collections: "deque",
+        types: "MappingProxyType",
+    }
 )
-_CODE: tuple[type, ...] = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    type(vars(collections.namedtuple("Named", "field"))["field"]),
-    types.CodeType,
-    types.GenericAlias,
-    functools.partial,
-    staticmethod,
-    classmethod,
-    property,
-    np.ufunc,
+_CODE = (
+    *named(
+        {
+            builtins: "classmethod property staticmethod type",
+            functools: "partial",
+            np: "ufunc",
+            types: """
+                BuiltinFunctionType ClassMethodDescriptorType CodeType FunctionType GenericAlias
+                GetSetDescriptorType MemberDescriptorType MethodDescriptorType MethodType
+                MethodWrapperType ModuleType WrapperDescriptorType""",
+        }
+    ),
     type(functools.lru_cache(len)),
+    type(vars(collections.namedtuple("Named", "field"))["field"]),
 )
 # Written in C and without value, but nothing that a function reads from them can change.
-_STEADY: tuple[type, ...] = (
+_STEADY = (
+    *named(
+        {
+            builtins: "super",
+            contextvars: "ContextVar Token",
+            operator: "attrgetter itemgetter methodcaller",
+            re: "Pattern",
+            struct: "Struct",
+            threading: "local",
+            types: "CellType UnionType",
+            weakref: "ProxyType ref",
+            zoneinfo: "ZoneInfo",
+        }
+    ),
     type(threading.Lock()),
     type(threading.RLock()),
-    threading.local,
-    re.Pattern,
-    weakref.ref,
-    weakref.ProxyType,
-    contextvars.ContextVar,
-    contextvars.Token,
-    operator.attrgetter,
-    operator.itemgetter,
-    operator.methodcaller,
-    types.UnionType,
-    types.CellType,
-    super,
-    struct.Struct,
-    zoneinfo.ZoneInfo,
 )
 _MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
@@ -227,6 +226,7 @@ _VALUE_MODULES = frozenset(
     statistics uuid zoneinfo
     """.split()
 )
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"}
 _user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
@@ -243,15 +243,16 @@ def is_standard(cls: type) -> bool:
 
 def is_class_statement(cls: type) -> bool:
     """Whether a class can be changed, as those can that a class statement has made."""
-    return bool(cls.__flags__ & 1 << 9)  # Py_TPFLAGS_HEAPTYPE
+    return bool(cls.__flags__ & _HEAP_TYPE)
 
 
 def is_user_class(cls: type) -> bool:
     """Whether a class is not of Python, NumPy or eagerflow, and can be changed."""
+    if not cls.__flags__ & _HEAP_TYPE:  # of most values, so it is asked first
+        return False
     known = _user_classes.get(cls)
     if known is None:
-        known = is_class_statement(cls) and top_package(cls) not in _OTHER_PACKAGES
-        _user_classes[cls] = known
+        known = _user_classes[cls] = top_package(cls) not in _OTHER_PACKAGES
     return known
 
 

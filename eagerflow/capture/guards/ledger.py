@@ -10,7 +10,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from itertools import chain
 from operator import call, contains, eq, getitem, is_
 from types import MethodType
@@ -148,7 +147,6 @@ class WeakValue:
         return repr(self.referent() if self.function is None else self.function)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Guard:
     """One thing that a trace relied on.
 
@@ -158,18 +156,30 @@ class Guard:
     read first. ``access`` says how ``expected`` was read from ``holder`` at ``key``.
     """
 
-    kind: str
-    name: str
-    access: str
-    holder: Any
-    key: Any
-    expected: Any
-    file: str = ""
-    line: int | None = None
-    changed_by_trace: bool = False  # after the traced function had read it
-    by_identity: bool = False  # the function asked which object it is: an equal one is another
-    held_by_caller: bool = False  # of the check: the holder is there whenever that is done
-    _weak: bool = field(default=False, init=False)
+    # Not a dataclass: a method that is generated would be traced like code of the user's.
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        access: str,
+        holder: Any,
+        key: Any,
+        expected: Any,
+        file: str = "",
+        line: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.access = access
+        self.holder = holder
+        self.key = key
+        self.expected = expected
+        self.file = file
+        self.line = line
+        self.changed_by_trace = False  # after the traced function had read it
+        self.by_identity = False  # the function asked which object it is: an equal one is another
+        self.held_by_caller = False  # of the check: the holder is there whenever that is done
+        self._weak = False
 
     @property
     def value(self) -> str:
@@ -369,18 +379,18 @@ def _row(guard: Guard) -> tuple[str, tuple[Any, ...]]:
 _joined = chain.from_iterable
 # By how guards are checked: from the columns of their rows, a function that tells whether all hold.
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
-    "item": lambda *c: lambda: all(map(is_, map(getitem, c[0], c[1]), c[2])),
-    "attribute": lambda *c: lambda: all(map(is_, map(getattr, c[0], c[1]), c[2])),
-    "weak": lambda *c: lambda: all(map(is_, map(getattr, map(call, c[0]), c[1]), c[2])),
-    "method": lambda *c: lambda: all(map(eq, c[2], map(getattr, c[0], c[1]))),
-    "missing": lambda *c: lambda: not any(map(contains, c[0], c[1])),
-    "instance": lambda *c: lambda: all(map(is_, map(isinstance, c[0], c[1]), c[2])),
-    "truth": lambda *c: lambda: all(map(is_, map(bool, c[0]), c[1])),
-    "context": lambda *c: lambda: all(map(is_, map(ContextVar.get, c[0]), c[1])),
-    "size": lambda *c: lambda: all(map(eq, map(len, c[0]), c[1])),
-    "elements": lambda *c: lambda: all(map(is_, _joined(c[0]), _joined(c[1]))),
-    "values": lambda *c: lambda: all(map(is_, _joined(map(dict.values, c[0])), _joined(c[1]))),
-    "item type": lambda *c: lambda: all(map(is_, map(type, map(getitem, c[0], c[1])), c[2])),
-    "snapshot": lambda *c: lambda: all(map(call, c[0], c[1])),
+    "item": lambda a, keys, was: lambda: all(map(is_, map(getitem, a, keys), was)),
+    "attribute": lambda a, keys, was: lambda: all(map(is_, map(getattr, a, keys), was)),
+    "weak": lambda a, keys, was: lambda: all(map(is_, map(getattr, map(call, a), keys), was)),
+    "method": lambda a, keys, was: lambda: all(map(eq, was, map(getattr, a, keys))),
+    "missing": lambda a, keys, was: lambda: not any(map(contains, a, keys)),
+    "instance": lambda a, classes, was: lambda: all(map(is_, map(isinstance, a, classes), was)),
+    "truth": lambda a, was: lambda: all(map(is_, map(bool, a), was)),
+    "context": lambda a, was: lambda: all(map(is_, map(ContextVar.get, a), was)),
+    "size": lambda a, was: lambda: all(map(eq, map(len, a), was)),
+    "elements": lambda a, was: lambda: all(map(is_, _joined(a), _joined(was))),
+    "values": lambda a, was: lambda: all(map(is_, _joined(map(dict.values, a)), _joined(was))),
+    "item type": lambda a, keys, was: lambda: all(map(is_, map(type, map(getitem, a, keys)), was)),
+    "snapshot": lambda matches, a: lambda: all(map(call, matches, a)),
     "guard": lambda guards: lambda: all(guard.holds() for guard in guards),
 }

@@ -65,24 +65,6 @@ class Found(NamedTuple):
 class Run:
     """One call of a watched function, while it runs."""
 
-    __slots__ = (
-        "assignments",
-        "builtins",
-        "cells",
-        "code",
-        "deferred",
-        "failed",
-        "file",
-        "globals",
-        "hidden",
-        "other",
-        "program",
-        "quiet",
-        "returned",
-        "root",
-        "trusted",
-    )
-
     def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
         self.code: CodeType = frame.f_code
         self.file = self.code.co_filename

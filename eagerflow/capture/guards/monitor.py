@@ -43,6 +43,7 @@ from eagerflow.tensor import Tensor
 __all__ = ["Monitor", "current_monitor"]
 
 _ABANDONED = Exception("the run is repeated, and that one is monitored")
+_ALWAYS_EXTERNAL = (type, ModuleType)
 
 Cells = dict[str, tuple[Any, ...]]
 
@@ -79,10 +80,6 @@ class Monitor(ScopeGuard):
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
-        self.name = getattr(function, "__qualname__", None) or getattr(
-            function, "__name__", type(function).__name__
-        )
         self.guards: dict[Any, Guard] = {}  # by (access, id of the holder, key)
         self._assigned: dict[Any, Any] = {}  # likewise: what the trace has put there itself
         self._external: dict[int, Any] = {}  # objects that were there before the trace
@@ -98,6 +95,11 @@ class Monitor(ScopeGuard):
         self._evaluated: dict[Any, Any] = {}  # lines and calls, with the objects that they read
         self._seen: set[Any] = set()
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
+        self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
+        self.function = function
+        self.name = getattr(function, "__qualname__", None) or getattr(
+            function, "__name__", type(function).__name__
+        )
         self._problem: CaptureError | None = None
         self._ledger: Ledger | None = None
         self._thread: Thread | None = None
@@ -114,7 +116,7 @@ class Monitor(ScopeGuard):
         self._outer = current_monitor()
         self.first = sys._getframe(2)
         self._thread = current()
-        observers.update(map(id, self._dicts()))
+        observers.update(map(id, self._collections))
         self._thread.begin(self)
 
     def abandon(self) -> None:
@@ -156,30 +158,11 @@ class Monitor(ScopeGuard):
         alone = _held_by_guards_alone(strong)
         return Ledger(g for g in guards if not g.gone and id(g) not in alone)
 
-    def _dicts(self) -> tuple[Any, ...]:
-        """All that holds what was seen."""
-        return (
-            self.guards,
-            self._assigned,
-            self._external,
-            self.mutated,
-            self.weakly_referenced,
-            self.trees,
-            self._functions,
-            self._cells,
-            self.closures,
-            self._evaluated,
-            self._seen,
-            self._kept,
-        )
-
     def _forget(self) -> None:
         """Let go of all that only served the trace."""
-        for held in self._dicts():
+        for held in self._collections:
             held.clear()
             observers.discard(id(held))
-        self._loose = []
-        self.by_identity = []
         self._outer = None
 
     def ledger(self) -> Ledger:
@@ -259,7 +242,7 @@ class Monitor(ScopeGuard):
 
     def is_external(self, value: Any) -> bool:
         """Whether a value was there before the trace."""
-        return id(value) in self._external or isinstance(value, type | ModuleType)
+        return id(value) in self._external or isinstance(value, _ALWAYS_EXTERNAL)
 
     def register(self, value: Any, external: bool) -> None:
         """Functions may run: they tell which variables they have from outside."""

@@ -39,6 +39,8 @@ __all__ = ["GuardBuilder"]
 # Snapshots by what they include, the largest first: (deep, objects).
 _DEEP_SNAPSHOTS: list[tuple[bool, bool | str]] = [(True, ALL), (True, True), (True, False)]
 
+_NUMPY_VALUES = (np.ndarray, np.generic)
+
 
 def _decimal_context() -> tuple[Any, ...]:
     own = decimal.getcontext()
@@ -229,7 +231,7 @@ class GuardBuilder:
             return
         if isinstance(value, decimal.Decimal):
             self.decimal_context()
-        elif isinstance(value, np.ndarray | np.generic):
+        elif isinstance(value, _NUMPY_VALUES):
             self._numpy_setting("np.geterr()", umath, "_extobj_contextvar", np.geterr)
 
     def print_options(self) -> None:

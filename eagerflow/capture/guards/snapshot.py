@@ -175,6 +175,8 @@ def _name_of_part(name: str, kind: str, key: Any) -> str:
 # The parts of values ----------------------------------------------------------------------------
 
 _ARRAYS = (np.ndarray, np.void)
+_MAPPINGS = (dict, types.MappingProxyType)
+_SETS = (set, frozenset)
 
 
 def _bytes(value: Any) -> tuple[Any, ...]:
@@ -198,9 +200,9 @@ def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
         return _objects(value)
     if kind == "tree":
         return [(key, part) for key, part in value.items() if category(part) != "plain"]
-    if isinstance(value, dict | types.MappingProxyType):
+    if isinstance(value, _MAPPINGS):
         return value.items()
-    if isinstance(value, set | frozenset):
+    if isinstance(value, _SETS):
         return zip(itertools.repeat(None), value)
     return enumerate(value)
 
