@@ -21,7 +21,7 @@ from eagerflow import tree
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
-from eagerflow.capture.guards.monitor import Watch
+from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks, young
 from eagerflow.capture.methods import PLACE, Bindings
@@ -293,10 +293,10 @@ class Function:
         with Locked(self._lock):
             entry = entries.items.get(key)
             if entry is not None and entry.is_for(leaves):
-                fact = entry.ledger.changed()
-                if fact is None:
+                guard = entry.ledger.changed()
+                if guard is None:
                     return entry
-                reason = fact.story()
+                reason = guard.change()
             entry = self._trace(args, kwargs, leaves, structure, reason)
             if current().is_blind():
                 return entry  # nobody knows what it relied on
@@ -401,10 +401,10 @@ class Function:
                 at=recorder.made_at[0],
                 hint="create it once, outside or if there is none yet, and keep it in an attribute",
             )
-        fact = ledger.changed()
-        if fact is not None:
+        guard = ledger.changed()
+        if guard is not None:
             raise CaptureError(
-                f"the function itself changes what it reads: {fact.story()}",
+                f"the function itself changes what it reads: {guard.change()}",
                 op=self._name(),
                 hint="keep what changes from call to call in an ef.Variable",
             )
@@ -439,18 +439,18 @@ class Function:
                 places.append(i)
             given.append(made)
         own_args, own_kwargs = tree.unflatten(structure, given)
-        watch = Watch(self.python)
+        monitor = Monitor(self.python)
         if not again:  # code that makes state that lasts runs again, and is watched then
-            recorder.on_created = watch.abandon
+            recorder.on_created = monitor.abandon
         with young(), visited():
-            with watch, recorder, located():
+            with monitor, recorder, located():
                 result = self.python(*own_args, **own_kwargs)
                 for variable in recorder.taped.values():  # tapes watch those that are trained
-                    watch.rely(f"{variable.name}.trainable", variable, "trainable")
+                    monitor.rely(f"{variable.name}.trainable", variable, "trainable")
             graph = recorder.finish(Values(inputs), result, structure)
-            ledger = watch.ledger()
+            ledger = monitor.ledger()
             recorder.on_created = None
-            del result, watch
+            del result, monitor
             refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
         return recorder, graph, ledger, tuple(places)
 

@@ -1,15 +1,17 @@
-"""Walking: a code object's instructions, with expressions on the stack in place of values."""
+"""Bytecode: a code object interpreted with expressions on the stack in place of values.
+
+Instructions of Python 3.11 to 3.13 are known.
+"""
 
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
-from eagerflow.capture.guards.opcodes import EFFECTS, ENDS, OPERATORS, TEXTS, TRUTH
-
-__all__ = ["Action", "Expression", "Walk"]
+__all__ = ["EFFECTS", "HANDLERS", "Action", "Expression", "Interpreter"]
 
 
 class Expression:
@@ -64,9 +66,74 @@ class Action(NamedTuple):
     line: int | None
 
 
+# Instructions -----------------------------------------------------------------------------------
+
+# How many values are taken from the stack, what is done with them, and what is put on it: a
+# ``result``, something ``derived`` from them that may be a part of them, or the ``same`` again.
+EFFECTS: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
+    name: (taken, verb, tuple(put.split()))
+    for (taken, verb, put), names in {
+        (0, None, ""): """
+            ASYNC_GEN_WRAP CACHE COPY_FREE_VARS DELETE_DEREF DELETE_FAST DELETE_GLOBAL DELETE_NAME
+            EXIT_INIT_CHECK EXTENDED_ARG INTERPRETER_EXIT JUMP_BACKWARD NOP NOT_TAKEN
+            JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD MAKE_CELL PRECALL RESUME RETURN_CONST
+            RETURN_GENERATOR SETUP_ANNOTATIONS""",
+        (0, None, "derived"): """
+            LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_COMMON_CONSTANT LOAD_LOCALS
+            WITH_EXCEPT_START""",
+        (0, None, "derived derived"): "GET_ANEXT",
+        (1, None, ""): """
+            IMPORT_STAR POP_EXCEPT POP_ITER POP_JUMP_BACKWARD_IF_NONE
+            POP_JUMP_BACKWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+            POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_TOP RERAISE STORE_NAME""",
+        (1, None, "derived"): """
+            CHECK_EG_MATCH CHECK_EXC_MATCH GET_AITER GET_AWAITABLE LOAD_SPECIAL YIELD_VALUE""",
+        (1, None, "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
+        (1, None, "same"): "LIST_TO_TUPLE",
+        (2, None, ""): "END_ASYNC_FOR",
+        (2, None, "derived"): "CALL_INTRINSIC_2 PREP_RERAISE_STAR",
+        (3, None, "derived derived"): "CLEANUP_THROW",
+        (1, "iterate", "derived"): "GET_ITER GET_YIELD_FROM_ITER",
+        (1, "iterate", "same result"): "GET_LEN",
+        (1, "kind", "same result"): "MATCH_MAPPING MATCH_SEQUENCE",
+        (1, "return", ""): "RETURN_VALUE",
+        (1, "text", "result"): "CONVERT_VALUE FORMAT_SIMPLE",
+        (2, "text", "result"): "FORMAT_WITH_SPEC",
+        (1, "truth", ""): """
+            POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE
+            POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE""",
+        (1, "truth", "result"): "TO_BOOL UNARY_NOT",
+        (1, "use", "result"): "PRINT_EXPR UNARY_INVERT UNARY_NEGATIVE UNARY_POSITIVE",
+        (2, "use", "result"): "COMPARE_OP",
+        (2, "contains", "result"): "CONTAINS_OP",
+        (2, "identity", "result"): "IS_OP",
+    }.items()
+    for name in names.split()
+}
+_ENDS = frozenset(
+    """
+    JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD RAISE_VARARGS RERAISE RETURN_CONST
+    RETURN_VALUE
+    """.split()
+)
+_Handler = Callable[["Interpreter", Any], None]
+HANDLERS: dict[str, _Handler] = {}
+"""The method of ``Interpreter`` for each instruction that is not in ``EFFECTS``."""
+
+
+def _on(names: str) -> Callable[[_Handler], _Handler]:
+    def added(handler: _Handler) -> _Handler:
+        for name in names.split():
+            HANDLERS[name] = handler
+        return handler
+
+    return added
+
+
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
-_VISITS = 8  # a loop that builds a container would go on forever
-_MARK_LAST = "CALL_KW" in dis.opmap  # from 3.13 on the mark of a call lies above what is called
+_MAX_VISITS = 8  # of one instruction: a loop that builds a container would go on forever
+_FROM_312 = sys.version_info >= (3, 12)
+_FROM_313 = sys.version_info >= (3, 13)
 
 
 def _either(a: Expression, b: Expression) -> Expression:
@@ -81,8 +148,8 @@ def _either(a: Expression, b: Expression) -> Expression:
     return Expression("either", parts=parts) if len(parts) > 1 else parts[0]
 
 
-class Walk:
-    """One walk over the instructions of a code object, along every way through it."""
+class Interpreter:
+    """What the instructions of a code object do, along every way through it."""
 
     def __init__(self, code: CodeType) -> None:
         self.actions: dict[int, list[Action]] = {}
@@ -120,7 +187,7 @@ class Walk:
             if offset not in self.index or (before is None and offset in seen):
                 continue
             if before is not None:  # a second way to here: what lies on the stack is either value
-                if len(before) != len(stack) or visits.get(offset, 0) > _VISITS:
+                if len(before) != len(stack) or visits.get(offset, 0) > _MAX_VISITS:
                     continue
                 stack = [_either(a, b) for a, b in zip(before, stack, strict=True)]
                 if all(a is b for a, b in zip(before, stack, strict=True)):
@@ -138,9 +205,9 @@ class Walk:
                 waiting.append((target, self.stack if self.jumped is None else self.jumped))
                 if target > offset:
                     follow.append(target)
-                if instruction.opname not in ENDS:
+                if instruction.opname not in _ENDS:
                     self.branches.add(offset)
-            if instruction.opname not in ENDS and self.index[offset] + 1 < len(self.index):
+            if instruction.opname not in _ENDS and self.index[offset] + 1 < len(self.index):
                 follow.append(self.instructions[self.index[offset] + 1].offset)
                 waiting.append((follow[-1], self.stack))
             self.follows[offset] = tuple(follow)
@@ -150,32 +217,26 @@ class Walk:
         self.offset = instruction.offset
         self.line = instruction.positions.lineno if instruction.positions else None
         self.lines[self.offset] = self.line
-        if name in EFFECTS:
-            pops, pushes = EFFECTS[name]
-            parts = self.take(pops)
-            if name == "CALL_INTRINSIC_1" and instruction.arg == 6:  # a list becomes a tuple
-                self.push(parts[0])
-            else:
-                self.stack += [self.value("call", parts=(UNKNOWN, *parts))] * pushes
-        elif name in TEXTS or instruction.argrepr in ("%", "%="):
-            self.act("text", *self.take(TEXTS.get(name, 2)))
-            self.push(self.value("result"))
-        elif name in OPERATORS:
-            parts = self.take(OPERATORS[name])
-            self.act("use", *parts)
-            # One list or dict may come of others, with what they hold.
-            self.push(self.value("result", parts=parts if name == "BINARY_OP" else ()))
-        elif name in TRUTH:
-            self.act("truth", *self.take(1))
-            if "JUMP" not in name:
-                self.push(self.value("result"))
+        effect, handler = EFFECTS.get(name), HANDLERS.get(name)
+        if effect is not None:
+            taken, verb, put = effect
+            self._apply(verb, self.take(taken), put)
+        elif handler is not None:
+            handler(self, instruction)
         else:
-            handler = _HANDLERS.get(name)
-            if handler is None:
-                self.unknown = name
-                self.stack = []
+            self.unknown = name
+            self.stack = []
+
+    def _apply(self, verb: str | None, parts: tuple[Expression, ...], put: tuple[str, ...]) -> None:
+        if verb is not None:
+            self.act(verb, *parts)
+        for what in put:
+            if what == "same":
+                self.push(*parts)
+            elif what == "derived":
+                self.push(self.derived(*parts))
             else:
-                handler(self, instruction)
+                self.push(self.value("result"))
 
     # The stack ----------------------------------------------------------------------------------
 
@@ -192,21 +253,28 @@ class Walk:
         return tuple(taken)
 
     def loaded(self, value: Expression, called: Any) -> None:
-        """Push what was loaded, with the mark that shows that it is about to be called."""
+        """Push what was loaded, with the mark (NULL) of what is about to be called.
+
+        From 3.13 on it lies above what is called.
+        """
         if not called:
             self.push(value)
-        elif _MARK_LAST:
+        elif _FROM_313:
             self.push(value, NULL)
         else:
             self.push(NULL, value)
 
     def value(self, kind: str, name: Any = None, parts: tuple[Expression, ...] = ()) -> Expression:
-        # The same object for the same value, to see where a second walk finds nothing new.
+        # The same object for the same value, to see where a second visit finds nothing new.
         key = kind, self.offset, name if kind != "constant" else id(name), parts
         known = self.values.get(key)
         if known is None:
             known = self.values[key] = Expression(kind, name, parts, self.offset, self.line)
         return known
+
+    def derived(self, *parts: Expression) -> Expression:
+        """What comes out of values in a way that is not followed: it may be a part of them."""
+        return self.value("call", parts=(UNKNOWN, *parts))
 
     def act(self, verb: str, *parts: Expression, name: Any = None) -> None:
         action = Action(verb, parts, name, self.offset, self.line)
@@ -218,357 +286,261 @@ class Walk:
         self.act("read", value)
         return value
 
+    # Single instructions ------------------------------------------------------------------------
 
-# Handlers of single instructions ----------------------------------------------------------------
+    @_on("BINARY_OP")
+    def _binary(self, x: Any) -> None:
+        parts = self.take(2)
+        if x.argrepr in ("%", "%="):
+            self._apply("text", parts, ("result",))
+        else:
+            self.act("use", *parts)
+            # One list or dict may come of others, with what they hold.
+            self.push(self.value("result", parts=parts))
 
-_HANDLERS: dict[str, Callable[[Walk, Any], None]] = {}
-_Handler = Callable[[Walk, Any], None]
+    @_on("CALL_INTRINSIC_1")
+    def _intrinsic(self, x: Any) -> None:
+        makes_tuple = x.arg == 6  # INTRINSIC_LIST_TO_TUPLE
+        self._apply(None, self.take(1), ("same" if makes_tuple else "derived",))
 
+    @_on("LOAD_CONST LOAD_SMALL_INT")
+    def _constant(self, x: Any) -> None:
+        self.push(self.value("constant", x.argval))
 
-def _on(names: str) -> Callable[[_Handler], _Handler]:
-    def added(handler: _Handler) -> _Handler:
-        for name in names.split():
-            _HANDLERS[name] = handler
-        return handler
+    @_on("PUSH_NULL")
+    def _null(self, x: Any) -> None:
+        self.push(NULL)
 
-    return added
-
-
-@_on("LOAD_CONST LOAD_SMALL_INT")
-def _constant(walk: Walk, x: Any) -> None:
-    walk.push(walk.value("constant", x.argval))
-
-
-@_on("PUSH_NULL")
-def _null(walk: Walk, x: Any) -> None:
-    walk.push(NULL)
-
-
-@_on(
-    "LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST LOAD_FAST_BORROW"
-    " LOAD_FAST_BORROW_LOAD_FAST_BORROW"
-)
-def _local(walk: Walk, x: Any) -> None:
-    names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
-    for name in names:
-        # From 3.13 on this is also how a cell gets into the closure of a function.
-        walk.push(walk.read("deref", name) if name in walk.cells else walk.value("local", name))
-
-
-def _bind(walk: Walk, name: str, value: Expression) -> None:
-    walk.act("bind", value, name=name)
-
-
-@_on("STORE_FAST STORE_FAST_MAYBE_NULL STORE_FAST_STORE_FAST STORE_FAST_LOAD_FAST")
-def _store_local(walk: Walk, x: Any) -> None:
-    names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
-    _bind(walk, names[0], walk.take(1)[0])
-    if x.opname == "STORE_FAST_STORE_FAST":
-        _bind(walk, names[1], walk.take(1)[0])
-    elif x.opname == "STORE_FAST_LOAD_FAST":
-        walk.push(walk.value("local", names[1]))
-
-
-@_on("LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE LOAD_FROM_DICT_OR_DEREF")
-def _deref(walk: Walk, x: Any) -> None:
-    if x.opname == "LOAD_FROM_DICT_OR_DEREF":
-        walk.take(1)
-    walk.push(walk.read("deref", x.argval))
-
-
-@_on("STORE_DEREF")
-def _store_deref(walk: Walk, x: Any) -> None:
-    (value,) = walk.take(1)
-    walk.act("store_deref", value, name=x.argval)
-    _bind(walk, x.argval, value)
-
-
-@_on("LOAD_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS")
-def _global(walk: Walk, x: Any) -> None:
-    if x.opname == "LOAD_FROM_DICT_OR_GLOBALS":
-        walk.take(1)
-    kind = "global" if x.opname == "LOAD_GLOBAL" else "name"
-    walk.loaded(walk.read(kind, x.argval), x.opname == "LOAD_GLOBAL" and x.arg & 1)
-
-
-@_on("STORE_GLOBAL")
-def _store_global(walk: Walk, x: Any) -> None:
-    walk.act("store_global", *walk.take(1), name=x.argval)
-
-
-@_on("LOAD_ATTR LOAD_METHOD")
-def _attribute(walk: Walk, x: Any) -> None:
-    method = x.opname == "LOAD_METHOD" or (_METHOD_BIT and x.arg & 1)
-    walk.loaded(walk.read("attribute", x.argval, walk.take(1)), method)
-
-
-_METHOD_BIT = "LOAD_SUPER_ATTR" in dis.opmap  # from 3.12 on the argument tells
-
-
-@_on("LOAD_SUPER_ATTR LOAD_SUPER_METHOD LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD")
-def _super_attribute(walk: Walk, x: Any) -> None:
-    _, *parts = walk.take(3)
-    owner = walk.value("super", parts=tuple(parts))
-    walk.loaded(walk.read("attribute", x.argval, (owner,)), x.arg & 1)
-
-
-@_on("STORE_ATTR DELETE_ATTR")
-def _store_attribute(walk: Walk, x: Any) -> None:
-    (owner,) = walk.take(1)
-    if x.opname == "STORE_ATTR":
-        walk.take(1)
-    walk.act("store_attribute", owner, name=x.argval)
-
-
-@_on("BINARY_SUBSCR")
-def _item(walk: Walk, x: Any) -> None:
-    walk.push(walk.read("item", None, walk.take(2)))
-
-
-@_on("BINARY_SLICE")
-def _slice(walk: Walk, x: Any) -> None:
-    container, _, _ = walk.take(3)
-    walk.push(walk.read("item", None, (container, UNKNOWN)))
-
-
-@_on("STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
-def _store_item(walk: Walk, x: Any) -> None:
-    if x.opname == "STORE_SLICE":
-        _, container, _, _ = walk.take(4)
-        walk.act("store_item", container, UNKNOWN)
-        return
-    walk.act("store_item", *walk.take(2))
-    if x.opname == "STORE_SUBSCR":
-        walk.take(1)
-
-
-@_on("CONTAINS_OP")
-def _contains(walk: Walk, x: Any) -> None:
-    walk.act("contains", *walk.take(2))
-    walk.push(walk.value("result"))
-
-
-@_on("GET_ITER GET_YIELD_FROM_ITER")
-def _iterate(walk: Walk, x: Any) -> None:
-    (container,) = walk.take(1)
-    walk.act("iterate", container)
-    walk.push(walk.value("call", parts=(UNKNOWN, container)))
-
-
-@_on("FOR_ITER")
-def _next(walk: Walk, x: Any) -> None:
-    (iterator,) = walk.take(1)
-    # END_FOR takes the iterator from the stack where there is one; in 3.11 the loop itself does.
-    ends = "END_FOR" in dis.opmap
-    walk.jumped = [*walk.stack, iterator, UNKNOWN] if ends else list(walk.stack)
-    walk.push(iterator, walk.value("call", parts=(UNKNOWN, iterator)))
-
-
-@_on("END_FOR")
-def _end_for(walk: Walk, x: Any) -> None:
-    walk.take(1 if "FORMAT_SIMPLE" in dis.opmap else 2)  # one from 3.13 on, then POP_TOP
-
-
-@_on("POP_ITER")
-def _pop_iterator(walk: Walk, x: Any) -> None:
-    walk.take(1)
-
-
-@_on("END_SEND")
-def _end_send(walk: Walk, x: Any) -> None:
-    walk.push(walk.take(2)[1])
-
-
-@_on("SEND")
-def _send(walk: Walk, x: Any) -> None:
-    receiver, _ = walk.take(2)
-    result = walk.value("call", parts=(UNKNOWN, receiver))
-    walk.jumped = (
-        [*walk.stack, receiver, result] if "END_SEND" in dis.opmap else [*walk.stack, result]
+    @_on(
+        "LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_AND_CLEAR LOAD_FAST_LOAD_FAST LOAD_FAST_BORROW"
+        " LOAD_FAST_BORROW_LOAD_FAST_BORROW"
     )
-    walk.push(receiver, result)
+    def _local(self, x: Any) -> None:
+        names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
+        for name in names:
+            # From 3.13 on this is also how a cell gets into the closure of a function.
+            self.push(self.read("deref", name) if name in self.cells else self.value("local", name))
 
+    def _bind(self, name: str, value: Expression) -> None:
+        self.act("bind", value, name=name)
 
-@_on("UNPACK_SEQUENCE UNPACK_EX")
-def _unpack(walk: Walk, x: Any) -> None:
-    (container,) = walk.take(1)
-    walk.act("iterate", container)
-    count = x.arg if x.opname == "UNPACK_SEQUENCE" else (x.arg & 0xFF) + 1 + (x.arg >> 8)
-    walk.push(*[walk.value("call", parts=(UNKNOWN, container)) for _ in range(count)])
+    @_on("STORE_FAST STORE_FAST_MAYBE_NULL STORE_FAST_STORE_FAST STORE_FAST_LOAD_FAST")
+    def _store_local(self, x: Any) -> None:
+        names = x.argval if isinstance(x.argval, tuple) else (x.argval,)
+        self._bind(names[0], self.take(1)[0])
+        if x.opname == "STORE_FAST_STORE_FAST":
+            self._bind(names[1], self.take(1)[0])
+        elif x.opname == "STORE_FAST_LOAD_FAST":
+            self.push(self.value("local", names[1]))
 
+    @_on("LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE LOAD_FROM_DICT_OR_DEREF")
+    def _deref(self, x: Any) -> None:
+        if x.opname == "LOAD_FROM_DICT_OR_DEREF":
+            self.take(1)
+        self.push(self.read("deref", x.argval))
 
-@_on("LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE")
-def _extend(walk: Walk, x: Any) -> None:
-    (value,) = walk.take(1)
-    walk.act("iterate", value)
-    _grow(walk, x.arg, walk.value("call", parts=(UNKNOWN, value)))
+    @_on("STORE_DEREF")
+    def _store_deref(self, x: Any) -> None:
+        (value,) = self.take(1)
+        self.act("store_deref", value, name=x.argval)
+        self._bind(x.argval, value)
 
+    @_on("LOAD_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS")
+    def _global(self, x: Any) -> None:
+        if x.opname == "LOAD_FROM_DICT_OR_GLOBALS":
+            self.take(1)
+        kind = "global" if x.opname == "LOAD_GLOBAL" else "name"
+        self.loaded(self.read(kind, x.argval), x.opname == "LOAD_GLOBAL" and x.arg & 1)
 
-def _grow(walk: Walk, depth: int, value: Expression, name: str | None = None) -> None:
-    """The container that lies so deep in the stack holds more; ``grown`` is one of a loop."""
-    if depth <= len(walk.stack):
-        container = walk.stack[-depth]
-        walk.stack[-depth] = walk.value("built", name, (container, value))
+    @_on("STORE_GLOBAL")
+    def _store_global(self, x: Any) -> None:
+        self.act("store_global", *self.take(1), name=x.argval)
 
+    @_on("LOAD_ATTR LOAD_METHOD")
+    def _attribute(self, x: Any) -> None:
+        method = x.opname == "LOAD_METHOD" or (_FROM_312 and x.arg & 1)
+        self.loaded(self.read("attribute", x.argval, self.take(1)), method)
 
-@_on("LIST_APPEND SET_ADD MAP_ADD")
-def _append(walk: Walk, x: Any) -> None:
-    parts = walk.take(2 if x.opname == "MAP_ADD" else 1)
-    walk.act("use", *parts)
-    _grow(walk, x.arg, parts[-1], "grown")
+    @_on("LOAD_SUPER_ATTR LOAD_SUPER_METHOD LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD")
+    def _super_attribute(self, x: Any) -> None:
+        _, *parts = self.take(3)
+        owner = self.value("super", parts=tuple(parts))
+        self.loaded(self.read("attribute", x.argval, (owner,)), x.arg & 1)
 
+    @_on("STORE_ATTR DELETE_ATTR")
+    def _store_attribute(self, x: Any) -> None:
+        (owner,) = self.take(1)
+        if x.opname == "STORE_ATTR":
+            self.take(1)
+        self.act("store_attribute", owner, name=x.argval)
 
-@_on("LIST_TO_TUPLE")
-def _same(walk: Walk, x: Any) -> None:
-    walk.push(*walk.take(1))
+    @_on("BINARY_SUBSCR")
+    def _item(self, x: Any) -> None:
+        self.push(self.read("item", None, self.take(2)))
 
+    @_on("BINARY_SLICE")
+    def _slice(self, x: Any) -> None:
+        container, _, _ = self.take(3)
+        self.push(self.read("item", None, (container, UNKNOWN)))
 
-@_on("BUILD_LIST BUILD_TUPLE BUILD_SET BUILD_STRING BUILD_SLICE BUILD_MAP BUILD_CONST_KEY_MAP")
-def _build(walk: Walk, x: Any) -> None:
-    count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
-    # Who looks at the new container looks at what it was made of.
-    walk.push(walk.value("built", parts=walk.take(count)))
+    @_on("STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
+    def _store_item(self, x: Any) -> None:
+        if x.opname == "STORE_SLICE":
+            _, container, _, _ = self.take(4)
+            self.act("store_item", container, UNKNOWN)
+            return
+        self.act("store_item", *self.take(2))
+        if x.opname == "STORE_SUBSCR":
+            self.take(1)
 
+    @_on("FOR_ITER")
+    def _next(self, x: Any) -> None:
+        (iterator,) = self.take(1)
+        # From 3.12 on END_FOR takes the iterator from the stack; in 3.11 the loop itself does.
+        self.jumped = [*self.stack, iterator, UNKNOWN] if _FROM_312 else list(self.stack)
+        self.push(iterator, self.derived(iterator))
 
-@_on("FORMAT_VALUE")
-def _format(walk: Walk, x: Any) -> None:
-    walk.act("text", *walk.take(2 if x.arg & 4 else 1))
-    walk.push(walk.value("result"))
+    @_on("END_FOR")
+    def _end_for(self, x: Any) -> None:
+        self.take(1 if _FROM_313 else 2)  # from 3.13 on POP_TOP takes the other one
 
+    @_on("END_SEND")
+    def _end_send(self, x: Any) -> None:
+        self.push(self.take(2)[1])
 
-@_on("GET_LEN")
-def _length(walk: Walk, x: Any) -> None:
-    walk.act("iterate", walk.stack[-1] if walk.stack else UNKNOWN)
-    walk.push(walk.value("result"))
+    @_on("SEND")
+    def _send(self, x: Any) -> None:
+        receiver, _ = self.take(2)
+        result = self.derived(receiver)
+        self.jumped = [*self.stack, receiver, result] if _FROM_312 else [*self.stack, result]
+        self.push(receiver, result)
 
+    @_on("UNPACK_SEQUENCE UNPACK_EX")
+    def _unpack(self, x: Any) -> None:
+        (container,) = self.take(1)
+        self.act("iterate", container)
+        count = x.arg if x.opname == "UNPACK_SEQUENCE" else (x.arg & 0xFF) + 1 + (x.arg >> 8)
+        self.push(*[self.derived(container) for _ in range(count)])
 
-@_on("IS_OP")
-def _is(walk: Walk, x: Any) -> None:
-    walk.act("identity", *walk.take(2))
-    walk.push(walk.value("result"))
+    @_on("LIST_EXTEND SET_UPDATE DICT_UPDATE DICT_MERGE")
+    def _extend(self, x: Any) -> None:
+        (value,) = self.take(1)
+        self.act("iterate", value)
+        self._grow(x.arg, self.derived(value))
 
+    def _grow(self, depth: int, value: Expression, name: str | None = None) -> None:
+        """The container that lies so deep in the stack holds more; ``grown`` is one of a loop."""
+        if depth <= len(self.stack):
+            container = self.stack[-depth]
+            self.stack[-depth] = self.value("built", name, (container, value))
 
-@_on("MATCH_MAPPING MATCH_SEQUENCE")
-def _match(walk: Walk, x: Any) -> None:
-    walk.act("kind", walk.stack[-1] if walk.stack else UNKNOWN)
-    walk.push(walk.value("result"))
+    @_on("LIST_APPEND SET_ADD MAP_ADD")
+    def _append(self, x: Any) -> None:
+        parts = self.take(2 if x.opname == "MAP_ADD" else 1)
+        self.act("use", *parts)
+        self._grow(x.arg, parts[-1], "grown")
 
+    @_on("BUILD_LIST BUILD_TUPLE BUILD_SET BUILD_STRING BUILD_SLICE BUILD_MAP BUILD_CONST_KEY_MAP")
+    def _build(self, x: Any) -> None:
+        count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
+        # Who looks at the new container looks at what it was made of.
+        self.push(self.value("built", parts=self.take(count)))
 
-@_on("MATCH_CLASS")
-def _match_class(walk: Walk, x: Any) -> None:
-    subject, cls, names = walk.take(3)
-    walk.act("match", subject, cls, name=(x.arg, names.name or ()))
-    walk.push(walk.value("call", parts=(UNKNOWN, subject)))
+    @_on("FORMAT_VALUE")
+    def _format(self, x: Any) -> None:
+        self.act("text", *self.take(2 if x.arg & 4 else 1))
+        self.push(self.value("result"))
 
+    @_on("MATCH_CLASS")
+    def _match_class(self, x: Any) -> None:
+        subject, cls, names = self.take(3)
+        self.act("match", subject, cls, name=(x.arg, names.name or ()))
+        self.push(self.derived(subject))
 
-@_on("MATCH_KEYS")
-def _match_keys(walk: Walk, x: Any) -> None:
-    subject, keys = walk.take(2)
-    walk.act("use", subject)
-    walk.push(subject, keys, walk.value("call", parts=(UNKNOWN, subject)))
+    @_on("MATCH_KEYS")
+    def _match_keys(self, x: Any) -> None:
+        subject, keys = self.take(2)
+        self.act("use", subject)
+        self.push(subject, keys, self.derived(subject))
 
+    @_on("JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP")
+    def _or_pop(self, x: Any) -> None:
+        (value,) = self.take(1)
+        self.act("truth", value)
+        self.jumped = [*self.stack, value]
 
-@_on("JUMP_IF_FALSE_OR_POP JUMP_IF_TRUE_OR_POP")
-def _or_pop(walk: Walk, x: Any) -> None:
-    (value,) = walk.take(1)
-    walk.act("truth", value)
-    walk.jumped = [*walk.stack, value]
+    @_on("COPY")
+    def _copy(self, x: Any) -> None:
+        values = self.take(x.arg)
+        self.push(*values, values[0])
 
+    @_on("SWAP")
+    def _swap(self, x: Any) -> None:
+        first, *middle, last = self.take(x.arg)
+        self.push(last, *middle, first)
 
-@_on("COPY")
-def _copy(walk: Walk, x: Any) -> None:
-    values = walk.take(x.arg)
-    walk.push(*values, values[0])
+    @_on("RAISE_VARARGS")
+    def _raise(self, x: Any) -> None:
+        self.take(x.arg)
 
+    @_on("IMPORT_NAME")
+    def _import(self, x: Any) -> None:
+        _, names = self.take(2)
+        dotted = x.argval if names.name else x.argval.partition(".")[0]
+        self.push(self.read("module", dotted))
 
-@_on("SWAP")
-def _swap(walk: Walk, x: Any) -> None:
-    first, *middle, last = walk.take(x.arg)
-    walk.push(last, *middle, first)
+    @_on("IMPORT_FROM")
+    def _import_from(self, x: Any) -> None:
+        (module,) = self.take(1)
+        self.push(module, self.read("attribute", x.argval, (module,)))
 
+    # Calls and functions ------------------------------------------------------------------------
 
-@_on("RETURN_VALUE")
-def _return(walk: Walk, x: Any) -> None:
-    walk.act("return", *walk.take(1))
+    @_on("KW_NAMES")
+    def _keywords(self, x: Any) -> None:
+        self.names = self.code.co_consts[x.arg]
 
+    def _call(self, arguments: tuple[Expression, ...]) -> None:
+        lower, upper = self.take(2)
+        if lower is NULL:
+            function = upper
+        elif upper is NULL:
+            function = lower
+        else:  # the upper one is the first argument
+            function, arguments = lower, (upper, *arguments)
+        names, self.names = self.names, ()
+        value = self.value("call", names, (function, *arguments))
+        self.act("call", value)
+        self.push(value)
 
-@_on("RAISE_VARARGS")
-def _raise(walk: Walk, x: Any) -> None:
-    walk.take(x.arg)
+    @_on("CALL")
+    def _plain_call(self, x: Any) -> None:
+        self._call(self.take(x.arg))
 
+    @_on("CALL_KW")
+    def _keyword_call(self, x: Any) -> None:
+        *arguments, names = self.take(x.arg + 1)
+        self.names = names.name or ()
+        self._call(tuple(arguments))
 
-@_on("IMPORT_NAME")
-def _import(walk: Walk, x: Any) -> None:
-    _, names = walk.take(2)
-    dotted = x.argval if names.name else x.argval.partition(".")[0]
-    walk.push(walk.read("module", dotted))
+    @_on("CALL_FUNCTION_EX")
+    def _spread_call(self, x: Any) -> None:
+        arguments = self.take(1 + (x.arg & 1))
+        lower, upper = self.take(2)
+        function = upper if lower is NULL else lower
+        value = self.value("spread", parts=(function, *arguments))
+        self.act("call", value)
+        self.push(value)
 
+    @_on("MAKE_FUNCTION")
+    def _make(self, x: Any) -> None:
+        (code,) = self.take(1)
+        if not _FROM_313:
+            self.take(bin(x.arg or 0).count("1"))
+        self.act("make", name=code.name)
+        self.push(self.value("function", code.name))
 
-@_on("IMPORT_FROM")
-def _import_from(walk: Walk, x: Any) -> None:
-    (module,) = walk.take(1)
-    walk.push(module, walk.read("attribute", x.argval, (module,)))
-
-
-@_on("IMPORT_STAR")
-def _import_star(walk: Walk, x: Any) -> None:
-    walk.take(1)
-
-
-# Calls and functions ----------------------------------------------------------------------------
-
-
-@_on("KW_NAMES")
-def _keywords(walk: Walk, x: Any) -> None:
-    walk.names = walk.code.co_consts[x.arg]
-
-
-def _call(walk: Walk, arguments: tuple[Expression, ...]) -> None:
-    lower, upper = walk.take(2)
-    if lower is NULL:
-        function = upper
-    elif upper is NULL:
-        function = lower
-    else:  # the upper one is the first argument
-        function, arguments = lower, (upper, *arguments)
-    names, walk.names = walk.names, ()
-    value = walk.value("call", names, (function, *arguments))
-    walk.act("call", value)
-    walk.push(value)
-
-
-@_on("CALL")
-def _plain_call(walk: Walk, x: Any) -> None:
-    _call(walk, walk.take(x.arg))
-
-
-@_on("CALL_KW")
-def _keyword_call(walk: Walk, x: Any) -> None:
-    *arguments, names = walk.take(x.arg + 1)
-    walk.names = names.name or ()
-    _call(walk, tuple(arguments))
-
-
-@_on("CALL_FUNCTION_EX")
-def _spread_call(walk: Walk, x: Any) -> None:
-    arguments = walk.take(1 + (x.arg & 1))
-    lower, upper = walk.take(2)
-    function = upper if lower is NULL else lower
-    value = walk.value("spread", parts=(function, *arguments))
-    walk.act("call", value)
-    walk.push(value)
-
-
-@_on("MAKE_FUNCTION")
-def _make(walk: Walk, x: Any) -> None:
-    (code,) = walk.take(1)
-    if "SET_FUNCTION_ATTRIBUTE" not in dis.opmap:
-        walk.take(bin(x.arg or 0).count("1"))
-    walk.act("make", name=code.name)
-    walk.push(walk.value("function", code.name))
-
-
-@_on("SET_FUNCTION_ATTRIBUTE")
-def _set_function_attribute(walk: Walk, x: Any) -> None:
-    _, function = walk.take(2)
-    walk.push(function)
+    @_on("SET_FUNCTION_ATTRIBUTE")
+    def _set_function_attribute(self, x: Any) -> None:
+        _, function = self.take(2)
+        self.push(function)

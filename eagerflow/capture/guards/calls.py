@@ -1,46 +1,50 @@
-"""What calls read: which of their arguments is looked at, and what they give.
+"""What calls read: which of their arguments is looked at, and what is known of their results.
 
 Python functions of the user's are watched while they run, so a call of one reads nothing by
 itself. Code that is not watched (C functions, the standard library, NumPy, eagerflow's ops) may
 look at all of its arguments, and at what ``callables`` says; the built-ins that are common in
-models are known more exactly (``exact_calls``).
+models are known exactly (``_EXACT``).
 """
 
 from __future__ import annotations
 
-import abc
+import builtins
 import decimal
-import enum
 import functools
 import gc
+import importlib.util
 import itertools
+import operator
 import os
 import threading
-import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from eagerflow.capture.guards.bytecode import Expression
 from eagerflow.capture.guards.callables import (
-    ASKED,
+    BOUND_IN_C,
     EFFECT,
+    MODULE_OR_NONE,
     PURE,
     RANDOM,
+    REPEATED,
     SEEDED,
     THREADS,
     TRACER,
     TRACES,
     UNKNOWN,
     is_deep,
-    is_looker,
     makes_text,
+    reads_arguments,
     what_it_reads,
 )
-from eagerflow.capture.guards.equality import ABSENT
-from eagerflow.capture.guards.ledger import in_cell
-from eagerflow.capture.guards.line_reads import Expression
+from eagerflow.capture.guards.categories import category, is_key, named
+from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.lookup import (
     CORE,
     FOREIGN,
@@ -48,189 +52,154 @@ from eagerflow.capture.guards.lookup import (
     USER,
     Found,
     functions_in,
+    method_of,
     origins,
 )
-from eagerflow.capture.guards.snapshot import ALL, Remembered, category
+from eagerflow.capture.guards.snapshot import ALL
 
-Reading = Any  # imports this module
+Evaluator = Any  # imports this module
 
-__all__ = [
-    "call",
-    "closed",
-    "environment",
-    "exact",
-    "is_key",
-    "item_of",
-    "method_of",
-    "opaque",
-    "pass_on",
-    "restored",
-    "variable",
-]
-
-# Containers -------------------------------------------------------------------------------------
+__all__ = ["call", "pass_on", "read_closure"]
 
 
-def is_key(value: Any) -> bool:
-    """Whether a value can be the key of a fact about an item."""
-    kind = category(value)
-    plain = kind == "plain" or isinstance(value, enum.Enum)
-    return (
-        (plain and type(value) is not slice)
-        or kind == "code"
-        or (kind == "container" and type(value) is tuple and all(map(is_key, value)))
-    )
+class Call(NamedTuple):
+    """A call of one function.
+
+    Where the expression has ``*`` or ``**``, or a ``functools.partial`` keywords, the arguments
+    are perhaps not in their places: then ``in_order`` is False.
+    """
+
+    evaluator: Evaluator
+    expression: Expression
+    function: Found
+    arguments: list[Expression]
+    in_order: bool = True
+
+    def each(self, do: Callable[[Found], None], deep: bool = False) -> None:
+        """``do`` with every value that is passed, ``deep`` also within new lists."""
+        for argument in self.arguments:
+            self.evaluator.each(argument, do, deep)
+
+    def values(self, index: int) -> list[Found]:
+        """What an argument can be; nothing where it is not given."""
+        given = self.arguments[index : index + 1]
+        return self.evaluator.evaluate(given[0]) if given else []
+
+    def pass_on(self) -> None:
+        """The arguments go to a function that is watched, or that calls them."""
+        self.each(lambda found: pass_on(self.evaluator, found))
+
+    def deferred_result(self) -> list[Found]:
+        """What the function gives, which is known once the line has run."""
+        name = f"{self.function.name}(...)"
+        return self.evaluator.deferred_result(self.expression.offset, name)
+
+    def has_no_parts(self) -> None:
+        """The result is nothing to look into."""
+        self.evaluator.without_parts.add(self.expression)
+
+    def is_iterator(self) -> None:
+        """The result gives elements of the arguments, about which there are guards."""
+        self.evaluator.iterators.add(self.expression)
 
 
-def item_of(container: Any, key: Any) -> Any:
-    """An item of a container, ABSENT if it is not there; no code of the user's runs."""
-    if isinstance(container, dict):
-        return dict.get(container, key, ABSENT)
-    try:
-        return container[key]
-    except (KeyError, IndexError, TypeError):
-        return ABSENT
+Reads = Callable[[Call], list[Found]]  # records what a call reads, and gives what may be its result
 
 
-def restored(held: Remembered) -> Any:
-    """A container with what was remembered of one, to look into."""
-    if isinstance(held.value, dict):
-        return dict(held.parts)
-    return [part for _, part in held.parts]
-
-
-def method_of(value: Any, *names: str) -> FunctionType | None:
-    """The first of these special methods that a class defines in Python."""
-    for name in names:
-        method = getattr(type(value), name, None)
-        if type(method) is FunctionType:
-            return method
-    return None
-
-
-def environment(value: Any, keys: list[Found], reading: Reading) -> list[Found] | None:
-    """An item of ``os.environ``; None if ``value`` is something else."""
-    if value is not os.environ:
-        return None
-    return [found for key in keys for found in variable(reading, key.value)]
-
-
-def variable(reading: Reading, name: Any, environ: Any = os.environ) -> list[Found]:
-    """A variable of the environment."""
-    value = environ.get(name, ABSENT)
-    noted = reading.note("environment", str(name), "environment", environ, name, value)
-    return [] if value is ABSENT else reading.found(value, noted, str(name))
-
-
-# Calls ------------------------------------------------------------------------------------------
-
-
-def call(reading: Reading, expression: Expression) -> list[Found]:
-    """Read what a call reads, and give what is known of its result."""
-    callee, *parts = expression.parts
+def call(evaluator: Evaluator, expression: Expression) -> list[Found]:
+    """Record what a call reads, and give what is known of its result."""
+    callee, *arguments = expression.parts
     if callee.kind == "unknown":  # not a call of the user's: iteration and the like
         return []
-    functions = reading.find(callee)
+    in_order, own = True, expression
+    if expression.kind == "spread":
+        arguments, in_order = _unpacked(evaluator, arguments)
+        # What is known of the call's result is not told of the expression.
+        own = Expression("spread", (), expression.parts, expression.offset, expression.line)
+    functions = evaluator.evaluate(callee)
     if not functions:
-        if expression.kind == "spread":
-            parts = _spread(reading, parts)[0]
-        if callee.kind != "function" and not (reading.open and not reading.late):
-            deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
-            for part in parts:
-                reading.each(part, lambda found: reading.use(found, ALL if deep else True), deep)
-                if deep:
-                    reading.text(part)
-        reading.open = reading.open or callee.kind == "function"
-        return reading._later(expression.offset, "a result") if reading.late else []
+        return _call_of_unknown(evaluator, expression, arguments)
     found: list[Found] = []
     for function in functions:
-        found += called(reading, expression, function, parts)
+        found += _read(Call(evaluator, own, function, arguments, in_order))
     return found
 
 
-def called(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
+def _call_of_unknown(
+    evaluator: Evaluator, expression: Expression, arguments: list[Expression]
 ) -> list[Found]:
-    """Read what a call of this function reads."""
-    if expression.kind == "spread":
-        parts, whole = _spread(reading, parts)
-        kind = "call" if whole else "spread"
-        expression = Expression(kind, (), expression.parts, expression.offset, expression.line)
-    return _called(reading, expression, function, parts)
+    """A call of something that the trace has made, or that is known once the line has run."""
+    callee = expression.parts[0]
+    if callee.kind != "function" and not (evaluator.pending and not evaluator.has_run):
+        deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
+        for argument in arguments:
+            evaluator.each(argument, lambda f: evaluator.use(f, ALL if deep else True), deep)
+            if deep:
+                evaluator.text(argument)
+    evaluator.pending = evaluator.pending or callee.kind == "function"
+    if not evaluator.has_run:
+        return []
+    return evaluator.deferred_result(expression.offset, "a result")
 
 
-def _called(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    """The same, where the arguments of a ``call`` are in their places and of a ``spread`` not."""
-    f, known, name = function
+def _read(call: Call) -> list[Found]:
+    """Record what a call of this function reads."""
+    f = call.function.value
     if isinstance(f, MethodType):
-        return _called_method(reading, expression, function, parts)
+        return _read_method(call)
     if isinstance(f, functools.partial):
-        return _called_partial(reading, expression, function, parts)
+        return _read_partial(call)
     if isinstance(f, weakref.ref):
-        value = f()
-        noted = reading.note("call", f"{name}()", "alive", f, None, value is not None)
-        reading.watch.fleeting.add(id(value))
-        return reading.found(value, noted, f"{name}()")
-    special = _exact(f) if expression.kind == "call" else None
-    if special is not None:
-        return special(reading, expression, function, parts)
+        return _read_reference(call)
+    exact = _exact(f) if call.in_order else None
+    if exact is not None:
+        return exact(call)
     if isinstance(f, _CACHED):
-        return _called_cached(reading, expression, function, parts)
-    receiver = getattr(f, "__self__", None)
-    if isinstance(f, BuiltinFunctionType | MethodWrapperType) and not isinstance(
-        receiver, types.ModuleType | None
-    ):
-        return _called_on(reading, expression, function, parts)
+        return _read_cached(call)
     if isinstance(f, FunctionType):
-        return _called_function(reading, expression, function, parts)
+        return _read_function(call)
+    if isinstance(f, BOUND_IN_C) and not isinstance(f.__self__, MODULE_OR_NONE):
+        return _read_builtin_method(call)
     if isinstance(f, type):
-        return _called_class(reading, expression, function, parts)
+        return _read_class(call)
     own = method_of(f, "__call__")
     if own is not None:
-        method = Found(MethodType(own, f), known, name)
-        return _called_method(reading, expression, method, parts)
-    return opaque(reading, expression, function, parts)
+        method = call.function._replace(value=MethodType(own, f))
+        return _read_method(call._replace(function=method))
+    return _read_unwatched(call)
 
 
-Exact = Callable[[Reading, Expression, Found, list[Expression]], list[Found]]
-exact: dict[Any, Exact] = {}
-"""How calls of built-ins are read that are known exactly; filled by ``exact_calls``."""
+# Arguments --------------------------------------------------------------------------------------
 
 
-def _exact(f: Any) -> Exact | None:
-    try:
-        return exact.get(f)
-    except TypeError:  # an object that cannot be hashed
-        return None
-
-
-def _spread(reading: Reading, parts: list[Expression]) -> tuple[list[Expression], bool]:
+def _unpacked(evaluator: Evaluator, parts: Iterable[Expression]) -> tuple[list[Expression], bool]:
     """The arguments of a call with ``*`` and ``**``, and whether all are in their places."""
     positional, *named = parts
     result: list[Expression] = []
-    whole = not named
+    in_order = not named
     for part in named:
-        reading.each(part, reading.iterate)
+        evaluator.each(part, evaluator.iterate)
     for part in _positions(positional):
         if part.kind != "star":
             result.append(part)
             continue
         (inner,) = part.parts
-        reading.each(inner, reading.iterate)
-        values = reading.find(inner)
+        evaluator.each(inner, evaluator.iterate)
+        values = evaluator.evaluate(inner)
         if len(values) == 1 and type(values[0].value) in (list, tuple):
-            value, known, name = values[0]
-            items = [
-                Found(v, known or reading.watch.knows(v), f"{name}[{i}]")
+            value, external, name = values[0]
+            result += _given(
+                Found(v, external or evaluator.monitor.is_external(v), f"{name}[{i}]")
                 for i, v in enumerate(value)
-            ]
-            result += [Expression("given", found) for found in items]
+            )
         else:
-            whole = False
+            in_order = False
             result.append(inner)
-    return [*result, *named], whole
+    return [*result, *named], in_order
+
+
+def _given(values: Iterable[Found]) -> list[Expression]:
+    return [Expression("given", found) for found in values]
 
 
 def _positions(expression: Expression) -> Iterator[Expression]:
@@ -249,24 +218,33 @@ def _is_star(part: Expression) -> bool:
     return part.kind == "call" and part.parts[0].kind == "unknown"
 
 
-def _called_partial(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    f, known, name = function
-    inner = Found(reading.watch.partial(f, known), known, name)
-    if known:
-        reading.use(Found(f.args, True, f"{name}.args"))
-        reading.use(Found(f.keywords, True, f"{name}.keywords"))
-    held = [Expression("given", Found(v, known, f"{name}.args")) for v in f.args]
-    held_by_name = [
-        Expression("given", Found(v, known, f"{name}.keywords")) for v in f.keywords.values()
-    ]
-    kind = "spread" if held_by_name else expression.kind
-    whole = Expression(kind, expression.name, expression.parts, expression.offset, expression.line)
-    return _called(reading, whole, inner, [*held, *parts, *held_by_name])
+# Python functions and what wraps them -----------------------------------------------------------
 
 
-# Functions with a cache -------------------------------------------------------------------------
+def _read_partial(call: Call) -> list[Found]:
+    evaluator, old = call.evaluator, call.expression
+    f, external, name = call.function
+    evaluator.monitor.register(f, external)
+    if external:
+        evaluator.use(Found(f.args, True, f"{name}.args"))
+        evaluator.use(Found(f.keywords, True, f"{name}.keywords"))
+    held = _given(Found(v, external, f"{name}.args") for v in f.args)
+    named = _given(Found(v, external, f"{name}.keywords") for v in f.keywords.values())
+    # What is known of the inner call's result is not told of this expression.
+    inner = Expression(old.kind, old.name, old.parts, old.offset, old.line)
+    function = Found(f.func, external, name)
+    arguments = [*held, *call.arguments, *named]
+    return _read(Call(evaluator, inner, function, arguments, call.in_order and not named))
+
+
+def _read_reference(call: Call) -> list[Found]:
+    """A weak reference: whether its object is there."""
+    value, name = call.function.value(), f"{call.function.name}()"
+    guards = call.evaluator.guards
+    guarded = guards.add("call", name, "alive", call.function.value, None, value is not None)
+    call.evaluator.monitor.weakly_referenced.add(id(value))
+    return guards.found(value, guarded, name)
+
 
 _CACHED = type(functools.lru_cache(len))
 
@@ -277,15 +255,14 @@ def _cache_of(f: Any) -> dict[Any, Any]:
     return next((p for p in gc.get_referents(f) if type(p) is dict and p is not own), {})
 
 
-def _entries(
-    reading: Reading, f: Any, expression: Expression, parts: list[Expression]
-) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
+def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
     """The entries of its cache that a call may get; one, and the arguments, if they are known."""
+    f = call.function.value
     cache = _cache_of(f)
-    values = [reading.find(part) for part in parts]
+    values = [call.evaluator.evaluate(argument) for argument in call.arguments]
     if (
-        expression.kind == "call"
-        and not expression.name
+        call.in_order
+        and not call.expression.name
         and not f.cache_parameters()["typed"]
         and all(len(found) == 1 and is_key(found[0].value) for found in values)
     ):
@@ -295,142 +272,140 @@ def _entries(
     return dict(cache), None
 
 
-def _called_cached(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
+def _read_cached(call: Call) -> list[Found]:
     """What was computed before the trace is not computed again, so nobody sees what it reads."""
-    f, known, name = function
-    reading.watch.register(f, known)
-    entries, given = _entries(reading, f, expression, parts)
+    f, external, name = call.function
+    guards = call.evaluator.guards
+    call.evaluator.monitor.register(f, external)
+    entries, given = _cache_entries(call)
     for key, entry in entries.items():
-        label = f"the result of {name} in its cache"
-        reading.note("item", label, "item", _cache_of(f), key, entry)
-    for part in parts:
-        reading.each(part, lambda found: pass_on(reading, found))
+        guards.add("item", f"the result of {name} in its cache", "item", _cache_of(f), key, entry)
+    call.pass_on()
     if given is not None:  # the call itself will find it as well
         return [Found(f(*given), True, f"{name}(...)")]
-    if entries and expression.kind == "call":
-        reading.tell(name, f)
-    return reading._later(expression.offset, f"{name}(...)")
+    if entries and call.in_order:
+        guards.unwatched(name, f)
+    return call.deferred_result()
 
 
-def _called_function(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    f, known, name = function
-    reading.watch.register(f, known)
+def _read_function(call: Call) -> list[Found]:
+    f, external, name = call.function
+    call.evaluator.monitor.register(f, external)
     origin = origins[f.__code__.co_filename]
     if origin in (USER, LAYERS):
-        for part in parts:
-            reading.each(part, lambda found: pass_on(reading, found))
-        return reading._later(expression.offset, f"{name}(...)")
+        call.pass_on()
+        return call.deferred_result()
     if origin == CORE:
-        reading.settled.add(expression)
+        call.has_no_parts()
     else:
-        closed(reading, f, name)
-    return opaque(reading, expression, function, parts, origin != CORE)
+        read_closure(call.evaluator, f, name)
+    return _read_unwatched(call, origin != CORE)
 
 
-def closed(reading: Reading, f: FunctionType, name: str, depth: int = 2) -> None:
+def read_closure(evaluator: Evaluator, f: FunctionType, name: str, depth: int = 2) -> None:
     """What a function of the standard library keeps in its closure, as singledispatch does."""
     if origins[f.__code__.co_filename] != FOREIGN:
         return
     for cell in f.__closure__ or ():
-        held = in_cell(cell)
+        held = value_of_cell(cell)
         if type(held) is dict:
-            reading.use(Found(held, True, name))
-            reading.ask("abc.get_cache_token", abc.get_cache_token)  # classes are looked up in it
+            evaluator.use(Found(held, True, name))
+            evaluator.subclass_registry()  # classes are looked up in it
         elif isinstance(held, FunctionType) and depth:
-            closed(reading, held, name, depth - 1)
+            read_closure(evaluator, held, name, depth - 1)
 
 
-def pass_on(reading: Reading, found: Found) -> None:
+def pass_on(evaluator: Evaluator, found: Found) -> None:
     """An argument of a watched function: a function among them may be called there."""
     if category(found.value) == "code":
-        reading.watch.register(found.value, found.known)
+        evaluator.monitor.register(found.value, found.external)
         if isinstance(found.value, BuiltinFunctionType):
-            refuse_some(reading, found)
+            _what_else_it_reads(evaluator, found)
         if isinstance(found.value, _CACHED):
-            _called_cached(reading, Expression("spread"), found, [])
+            _read_cached(Call(evaluator, Expression("spread"), found, [], False))
 
 
-def _called_method(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    f, known, name = function
+def _read_method(call: Call) -> list[Found]:
+    evaluator, expression, (f, external, name), arguments, in_order = call
     receiver, inner = f.__self__, f.__func__
-    if known:
-        reading.watch.know(receiver)
+    if external:
+        evaluator.monitor.mark_external(receiver)
     if category(receiver) == "random":
-        if known or reading.watch.knows(receiver):
-            reading.refuse("random", name, receiver)
+        if external or evaluator.monitor.is_external(receiver):
+            evaluator.guards.refuse("random", name, receiver)
         return []
-    if receiver is os.environ and inner.__name__ == "get" and parts:
-        return [v for key in reading.find(parts[0]) for v in variable(reading, key.value)]
-    owner = Found(receiver, known or reading.watch.knows(receiver), _owner_name(name))
+    if receiver is os.environ and inner.__name__ == "get" and arguments:
+        found = call.values(0)
+        return [v for key in found for v in evaluator.guards.environment_variable(key.value)]
+    function = Found(inner, external, name)
     if not isinstance(inner, FunctionType):
-        reading.use(owner, True)
-        parts = [Expression("given", owner), *parts]
-        return _called(reading, expression, Found(inner, known, name), parts)
-    if origins[inner.__code__.co_filename] in (USER, LAYERS, CORE):
-        return _called_function(reading, expression, Found(inner, known, name), parts)
-    if what_it_reads(f) == ASKED:
-        return _asked(reading, expression, function, parts)
-    if what_it_reads(f) != EFFECT:
-        reading.use(owner, True)
-    return _called_function(reading, expression, Found(inner, known, name), parts)
+        owner = _owner(call, receiver)
+        evaluator.use(owner, True)
+        arguments = [*_given([owner]), *arguments]
+        return _read(Call(evaluator, expression, function, arguments, in_order))
+    if origins[inner.__code__.co_filename] == FOREIGN:
+        what = what_it_reads(f)
+        if what == REPEATED:
+            return _repeat(call)
+        if what != EFFECT:
+            evaluator.use(_owner(call, receiver), True)
+    return _read_function(Call(evaluator, expression, function, arguments, in_order))
 
 
-def _called_class(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
-    cls, known, name = function
-    reading.watch.register(cls, known)
-    if cls in _WALKERS:
-        reading.walked.add(expression)
-        deep = _looks(reading, parts)
-        for part in parts:
-            reading.each(part, (lambda f: reading.use(f, ALL)) if deep else reading.iterate, deep)
-            reading.each(part, lambda found: pass_on(reading, found))
-        return []
-    if issubclass(cls, decimal.Decimal):
-        reading.decimals()
-    if issubclass(cls, threading.Thread):
-        reading.refuse_call("thread", name)
-    reading.of_class(cls)
-    if _is_own(cls):
-        for part in parts:
-            reading.each(part, lambda found: pass_on(reading, found))
-        return reading._later(expression.offset, f"{name}(...)")
-    if cls in SEEDED and not parts:
-        reading.refuse("random", f"{name}()", cls)
-    return opaque(reading, expression, function, parts)
+def _owner(call: Call, receiver: Any) -> Found:
+    """The object that a method belongs to."""
+    _, external, name = call.function
+    known = external or call.evaluator.monitor.is_external(receiver)
+    return Found(receiver, known, name.rpartition(".")[0] or name)
 
 
-_WALKERS: tuple[type, ...] = (
-    list,
-    tuple,
-    set,
-    frozenset,
-    dict,
-    enumerate,
-    zip,
-    reversed,
-    map,
-    filter,
-    itertools.chain,
-    itertools.islice,
-    itertools.repeat,
-    itertools.cycle,
-    itertools.starmap,
+# Classes ----------------------------------------------------------------------------------------
+
+_ITERATING = named(
+    {
+        builtins: "dict enumerate filter frozenset list map reversed set tuple zip",
+        itertools: "chain cycle islice repeat starmap",
+    }
 )
+_watched_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
-def _is_own(cls: type) -> bool:
+def _read_class(call: Call) -> list[Found]:
+    evaluator = call.evaluator
+    cls, external, name = call.function
+    evaluator.monitor.register(cls, external)
+    if cls in _ITERATING:
+        call.is_iterator()
+        return _iterate_and_call(call)
+    if issubclass(cls, decimal.Decimal):
+        evaluator.guards.decimal_context()
+    if issubclass(cls, threading.Thread):
+        evaluator.guards.refuse("thread", f"{name}()")
+    evaluator.guards.class_state(cls)
+    if _has_watched_functions(cls):
+        call.pass_on()
+        return call.deferred_result()
+    if cls in SEEDED and not call.arguments:
+        evaluator.guards.refuse("random", f"{name}()", cls)
+    return _read_unwatched(call)
+
+
+def _iterate_and_call(call: Call) -> list[Found]:
+    """Functions among the arguments are called with elements of the others."""
+    evaluator = call.evaluator
+    if _passes_reader(call):
+        call.each(lambda found: evaluator.use(found, ALL), True)
+    else:
+        call.each(evaluator.iterate)
+    call.pass_on()
+    return []
+
+
+def _has_watched_functions(cls: type) -> bool:
     """Whether a class has functions of the user's, or of eagerflow's layers."""
-    known = _own_classes.get(cls)
+    known = _watched_classes.get(cls)
     if known is None:
-        known = _own_classes[cls] = any(
+        known = _watched_classes[cls] = any(
             origins[f.__code__.co_filename] in (USER, LAYERS)
             for base in cls.__mro__
             for v in vars(base).values()
@@ -440,153 +415,301 @@ def _is_own(cls: type) -> bool:
     return known
 
 
-_own_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+# Code that is not watched -----------------------------------------------------------------------
 
 
-def refuse_some(reading: Reading, function: Found) -> str:
-    """What a function reads; it is refused if nobody can be sure of that."""
-    what = what_it_reads(function.value)
+def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
+    """What a function reads besides its arguments; refused or told if nobody can be sure of it."""
+    f, _, name = function
+    guards = evaluator.guards
+    what = what_it_reads(f)
     if what == RANDOM:
-        reading.refuse("random", f"{function.name}()", function.value)
+        guards.refuse("random", f"{name}()", f)
     elif what == THREADS:
-        reading.refuse_call("thread", function.name)
+        guards.refuse("thread", f"{name}()")
     elif what == TRACER and TRACES:
-        reading.refuse_call("tracer", function.name)
+        guards.refuse("tracer", f"{name}()")
     elif what == UNKNOWN:
-        reading.tell(function.name, function.value)
+        guards.unwatched(name, f)
     return what
 
 
-def opaque(
-    reading: Reading,
-    expression: Expression,
-    function: Found,
-    parts: list[Expression],
-    objects: bool = True,
-) -> list[Found]:
-    """A call of code that is not watched."""
-    f, known, _ = function
-    reading.watch.register(f, known)
-    what = PURE if not objects else refuse_some(reading, function)
+def _read_unwatched(call: Call, objects: bool = True) -> list[Found]:
+    """A call of code that is not watched; with ``objects`` it may look at attributes."""
+    f, external, _ = call.function
+    evaluator = call.evaluator
+    evaluator.monitor.register(f, external)
+    what = _what_else_it_reads(evaluator, call.function) if objects else PURE
     if what == EFFECT:
         return []
-    if what == ASKED:
-        return _asked(reading, expression, function, parts)
-    depth: bool | str = ALL if objects and (is_deep(f) or _looks(reading, parts)) else objects
-    for part in parts:
-        reading.each(part, lambda found: reading.use(found, depth), depth == ALL)
+    if what == REPEATED:
+        return _repeat(call)
+    depth: bool | str = ALL if objects and (is_deep(f) or _passes_reader(call)) else objects
+    for argument in call.arguments:
+        evaluator.each(argument, lambda found: evaluator.use(found, depth), depth == ALL)
         if makes_text(f):
-            reading.text(part)
+            evaluator.text(argument)
     return []
 
 
-def _looks(reading: Reading, parts: list[Expression]) -> bool:
+def _passes_reader(call: Call) -> bool:
     """Whether C code among the arguments will look into the others."""
-    return any(is_looker(found.value) for part in parts for found in reading.find(part)) or any(
-        is_looker(cls) for part in parts for cls in reading.made_of(part)
-    )
+    evaluator, arguments = call.evaluator, call.arguments
+    values = (found.value for part in arguments for found in evaluator.evaluate(part))
+    classes = (cls for part in arguments for cls in evaluator.constructed_classes(part))
+    return any(map(reads_arguments, values)) or any(map(reads_arguments, classes))
 
 
-def _asked(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
+def _repeat(call: Call) -> list[Found]:
     """A call that is made again at each check, if its arguments are known."""
-    f, _, name = function
-    values = [reading.find(part) for part in parts]
-    if expression.kind == "call" and not expression.name and all(len(v) == 1 for v in values):
+    f, _, name = call.function
+    evaluator = call.evaluator
+    values = [evaluator.evaluate(argument) for argument in call.arguments]
+    if call.in_order and not call.expression.name and all(len(v) == 1 for v in values):
         given = [found[0] for found in values]
         for found in given:
-            reading.watch.know(found.value) if found.known else None
-        return reading.ask(name, f, *(found.value for found in given))
-    reading.tell(name, f)
+            if found.external:
+                evaluator.monitor.mark_external(found.value)
+        return evaluator.guards.call(name, f, *(found.value for found in given))
+    evaluator.guards.unwatched(name, f)
     return []
 
 
 # Methods written in C ---------------------------------------------------------------------------
 
-_SHALLOW = {"items", "values", "keys", "copy", "__iter__", "__reversed__", "elements"}
-_KEYED = {"get", "__getitem__"}
-_TAKING = {"pop", "popitem", "popleft", "remove", "setdefault", "sort"}
-_CHANGING = _TAKING | {
-    "append",
-    "appendleft",
-    "extend",
-    "extendleft",
-    "insert",
-    "clear",
-    "update",
-    "add",
-    "discard",
-    "reverse",
-    "rotate",
-    "difference_update",
-    "intersection_update",
-    "symmetric_difference_update",
-    "__setitem__",
-    "__delitem__",
-    "subtract",
-    "move_to_end",
-}
-_PLAIN_RESULTS = _KEYED | {"__len__", "__contains__", "count", "index"} | (_CHANGING - _TAKING)
-_FILE_WRITES = {"write", "writelines", "flush", "close", "fileno", "isatty", "writable"}
+_ITERATING_METHODS = frozenset("__iter__ __reversed__ copy elements items keys values".split())
+_KEYED_METHODS = frozenset("__getitem__ get".split())
+_STORING_METHODS = frozenset("__setitem__ append appendleft insert setdefault".split())
+_TAKING_METHODS = frozenset("pop popitem popleft remove setdefault sort".split())
+_CHANGING_METHODS = _TAKING_METHODS | frozenset(
+    """
+    __delitem__ __setitem__ add append appendleft clear difference_update discard extend extendleft
+    insert intersection_update move_to_end reverse rotate subtract symmetric_difference_update
+    update
+    """.split()
+)
+_METHODS_WITHOUT_PARTS = (
+    _KEYED_METHODS
+    | frozenset("__contains__ __len__ count index".split())
+    | (_CHANGING_METHODS - _TAKING_METHODS)
+)
+_FILE_METHODS = frozenset("close fileno flush isatty writable write writelines".split())
 
 
-def _called_on(
-    reading: Reading, expression: Expression, function: Found, parts: list[Expression]
-) -> list[Found]:
+def _read_builtin_method(call: Call) -> list[Found]:
     """A method in C of an object."""
-    f, known, name = function
+    evaluator = call.evaluator
+    f, _, name = call.function
     method, receiver = f.__name__, f.__self__
     kind = category(receiver)
-    owner = Found(receiver, known or reading.watch.knows(receiver), _owner_name(name))
+    owner = _owner(call, receiver)
     if isinstance(receiver, ContextVar) and method == "get":
-        return reading.variable(f"{name}()", receiver) or [
-            found for part in parts for found in reading.find(part)
+        return evaluator.guards.context_variable(f"{name}()", receiver) or [
+            found for part in call.arguments for found in evaluator.evaluate(part)
         ]
-    special = _exact(getattr(type(receiver), method, None))
-    if special is not None and isinstance(f, MethodWrapperType) and expression.kind == "call":
-        return special(reading, expression, function, [Expression("given", owner), *parts])
+    exact = _exact(getattr(type(receiver), method, None))
+    if exact is not None and isinstance(f, MethodWrapperType) and call.in_order:
+        return exact(call._replace(arguments=[*_given([owner]), *call.arguments]))
     if kind == "container":
-        if method in _PLAIN_RESULTS:
-            reading.settled.add(expression)
-        if method in _SHALLOW:
-            reading.walked.add(expression)
-        return _called_on_container(reading, method, owner, parts)
-    if kind == "file" and method in _FILE_WRITES:
+        if method in _METHODS_WITHOUT_PARTS:
+            call.has_no_parts()
+        if method in _ITERATING_METHODS:
+            call.is_iterator()
+        return _read_container_method(call, method, owner)
+    if kind == "file" and method in _FILE_METHODS:
         return []
-    if isinstance(receiver, type) or what_it_reads(f) != PURE:
-        return opaque(reading, expression, function, parts)
-    if not reading.run.trusted or kind != "iterator":
-        reading.use(owner, True)
-    return opaque(reading, expression, function, parts)
+    known = not isinstance(receiver, type) and what_it_reads(f) == PURE
+    if known and not (evaluator.run.trusted and kind == "iterator"):
+        evaluator.use(owner, True)
+    return _read_unwatched(call)
 
 
-def _owner_name(name: str) -> str:
-    return name.rpartition(".")[0] or name
-
-
-def _called_on_container(
-    reading: Reading, method: str, owner: Found, parts: list[Expression]
-) -> list[Found]:
+def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]:
+    evaluator, arguments = call.evaluator, call.arguments
     result: list[Found] = []
-    if method in _KEYED and parts:
-        result = reading.item(owner, reading.find(parts[0]), direct=True)
-        parts = parts[1:]
+    if method in _KEYED_METHODS and arguments:
+        result = evaluator.item(owner, evaluator.evaluate(arguments[0]), direct=True)
+        arguments = arguments[1:]
         if not result:
-            result = [found for part in parts for found in reading.find(part)]
+            result = [found for part in arguments for found in evaluator.evaluate(part)]
     elif method == "__len__":
-        reading.length(owner)
-    elif method in _SHALLOW:
-        reading.iterate(owner)
-    elif method not in _CHANGING or method in _TAKING:
-        reading.iterate(owner)
-        if method not in _TAKING:
-            reading.use(owner)
-        elif owner.known:
-            result = reading._parts(owner)
-    if method in _CHANGING:
-        reading.mutate(owner)
-    for part in parts:
-        if method not in ("append", "appendleft", "insert", "__setitem__", "setdefault"):
-            reading.each(part, reading.iterate)
+        evaluator.length(owner)
+    elif method in _ITERATING_METHODS:
+        evaluator.iterate(owner)
+    elif method not in _CHANGING_METHODS or method in _TAKING_METHODS:
+        evaluator.iterate(owner)
+        if method not in _TAKING_METHODS:
+            evaluator.use(owner)
+        elif owner.external:
+            result = evaluator.parts(owner)
+    if method in _CHANGING_METHODS:
+        evaluator.guards.before_change(owner)
+    if method not in _STORING_METHODS:
+        for argument in arguments:
+            evaluator.each(argument, evaluator.iterate)
     return result
+
+
+# Built-ins that are known exactly ---------------------------------------------------------------
+
+
+def _nothing(call: Call) -> list[Found]:
+    call.has_no_parts()
+    return []
+
+
+def _getattr(call: Call) -> list[Found]:
+    evaluator, only_asks = call.evaluator, call.function.value is hasattr
+    if only_asks:
+        call.has_no_parts()
+    names = [n.value for n in call.values(1)]
+    result: list[Found] = []
+    for owner in evaluator.owners(call.arguments[0]):
+        for name in names:
+            if isinstance(name, str):
+                result += evaluator.attribute(owner, name, call.expression.offset)
+        if not names and (
+            evaluator.has_run or not evaluator.pending_expressions.intersection(call.arguments)
+        ):
+            evaluator.use(owner, True)
+    result = result or call.values(2)
+    return [] if only_asks else result
+
+
+def _len(call: Call) -> list[Found]:
+    call.has_no_parts()
+    call.each(call.evaluator.length)
+    return []
+
+
+def _id(call: Call) -> list[Found]:
+    call.has_no_parts()
+    call.each(call.evaluator.identity)
+    return []
+
+
+def _isinstance(call: Call) -> list[Found]:
+    """Whether an object or a class belongs to a class, which may ask others, or be asked."""
+    call.has_no_parts()
+    if len(call.arguments) == 2:
+        call.evaluator.instance_check(*call.arguments, call.function.value)
+    return []
+
+
+def _callable(call: Call) -> list[Found]:
+    call.has_no_parts()
+    for argument in call.arguments:
+        call.evaluator.classes(argument)
+    return []
+
+
+def _iter(call: Call) -> list[Found]:
+    call.is_iterator()
+    call.each(call.evaluator.iterate)
+    return []
+
+
+def _type(call: Call) -> list[Found]:
+    if len(call.arguments) != 1:
+        return []
+    owners = call.values(0)
+    for owner in owners:
+        call.evaluator.guards.class_of(owner)
+    return [Found(type(o.value), True, f"type({o.name})") for o in owners]
+
+
+def _super(call: Call) -> list[Found]:
+    evaluator, code = call.evaluator, call.evaluator.run.code
+    if call.arguments:
+        classes, objects = call.values(0), [found.value for found in call.values(1)]
+    else:
+        classes = evaluator.evaluate(Expression("deref", "__class__"))
+        objects = [evaluator.values.get(code.co_varnames[0] if code.co_argcount else "")]
+    return evaluator.supers([found.value for found in classes], objects)
+
+
+def _globals(call: Call) -> list[Found]:
+    return [Found(call.evaluator.run.globals, True, "globals()")]
+
+
+def _vars(call: Call) -> list[Found]:
+    evaluator = call.evaluator
+    result: list[Found] = []
+    for owner in evaluator.owners(call.arguments[0]) if call.arguments else ():
+        held, kind = getattr(owner.value, "__dict__", None), category(owner.value)
+        if held is not None and kind in ("object", "code"):
+            if evaluator.run.trusted:
+                evaluator.monitor.trees.add(id(held))
+            external = owner.external or kind == "code"
+            result += evaluator.guards.found(held, external, f"vars({owner.name})")
+    return result
+
+
+def _getenv(call: Call) -> list[Found]:
+    f, _, name = call.function
+    guards = call.evaluator.guards
+    keys = [key.value for key in call.values(0) if isinstance(key.value, str | bytes)]
+    environ = os.environ if f is os.getenv else os.environb
+    if not keys:
+        guards.unwatched(name, f)
+    return [found for key in keys for found in guards.environment_variable(key, environ)]
+
+
+def _find_spec(call: Call) -> list[Found]:
+    for name in call.values(0):
+        call.evaluator.guards.importable(str(name.value))
+    return []
+
+
+def _getcontext(call: Call) -> list[Found]:
+    call.evaluator.guards.decimal_context()
+    return []
+
+
+def _import(call: Call) -> list[Found]:
+    """A module that is imported by a call."""
+    given = [[str(f.value) for f in call.values(i)] for i in range(len(call.arguments))]
+    if not 0 < len(given) < 3 or not all(given):
+        return _read_unwatched(call)
+    names = given[0]
+    if len(given) == 2:  # and the package from which it is counted
+        names = [importlib.util.resolve_name(name, given[1][0]) for name in names]
+    if call.function.value is __import__:
+        names = [name.partition(".")[0] for name in names]
+    modules = (call.evaluator.evaluate(Expression("module", name)) for name in names)
+    return [found for values in modules for found in values]
+
+
+def _default_rng(call: Call) -> list[Found]:
+    if not call.arguments:
+        call.evaluator.guards.refuse("random", f"{call.function.name}()", call.function.value)
+    return []
+
+
+_BUILT_INS: dict[Reads, list[Any]] = {
+    _nothing: [breakpoint, delattr, locals, print, setattr],
+    _getattr: [getattr, hasattr, object.__getattribute__],
+    _len: [len],
+    _id: [id, operator.is_, operator.is_not],
+    _isinstance: [isinstance, issubclass],
+    _callable: [callable],
+    _iter: [iter],
+    _type: [type],
+    _super: [super],
+    _globals: [globals],
+    _vars: [vars],
+    _getenv: [os.getenv, *([os.getenvb] if os.supports_bytes_environ else [])],
+    _find_spec: [importlib.util.find_spec],
+    _getcontext: [decimal.getcontext],
+    _import: [importlib.import_module, __import__],
+    _default_rng: [np.random.default_rng],
+    _iterate_and_call: [functools.reduce],
+}
+_EXACT = {f: reads for reads, functions in _BUILT_INS.items() for f in functions}
+
+
+def _exact(f: Any) -> Reads | None:
+    try:
+        return _EXACT.get(f)
+    except TypeError:  # an object that cannot be hashed
+        return None

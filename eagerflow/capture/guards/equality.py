@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ABSENT", "PLAIN", "by_value", "same"]
+from eagerflow.capture.guards.categories import is_value_class
+
+__all__ = ["ABSENT", "same"]
 
 
 class _Absent:
@@ -23,45 +25,6 @@ class _Absent:
 
 ABSENT: Any = _Absent()
 """Stands for what is not there: a name, an attribute or an item."""
-
-PLAIN = {
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    type(Ellipsis),
-    type(NotImplemented),
-    range,
-    slice,
-}
-"""Built-in types whose values have nothing inside that could change."""
-
-_STANDARD = {
-    "datetime",
-    "decimal",
-    "_decimal",
-    "_pydecimal",
-    "fractions",
-    "pathlib",
-    "pathlib._local",
-    "uuid",
-    "zoneinfo",
-    "ipaddress",
-    "_pydatetime",
-    "statistics",
-}
-
-
-def by_value(cls: type, attributes: bool) -> bool:
-    """Whether objects of a class are values without parts that change: dates, paths ...
-
-    They can be hashed by value; ``attributes`` says that they have some besides.
-    """
-    hashed = cls.__hash__ not in (object.__hash__, None) and cls.__eq__ is not object.__eq__
-    return hashed and (not attributes or cls.__module__ in _STANDARD)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -78,13 +41,9 @@ def same(a: Any, b: Any) -> bool:
         return False  # its fields can change
     if issubclass(cls, np.generic):
         return same(a.dtype, b.dtype) and a.tobytes() == b.tobytes()
-    if issubclass(cls, np.dtype) or by_value(cls, bool(cls.__dictoffset__) or _has_slots(cls)):
+    if issubclass(cls, np.dtype) or is_value_class(cls):
         return _same_state(a, b)
     return False
-
-
-def _has_slots(cls: type) -> bool:
-    return any("__slots__" in vars(base) for base in cls.__mro__)
 
 
 def _same_state(a: Any, b: Any) -> bool:

@@ -1,87 +1,96 @@
-"""Reading: which values a piece of a running function reads, and the facts that follow.
+"""Evaluation: which values a line of a running function reads, and what is done with them.
 
 Expressions are evaluated with the values that the frame has when it comes to a line, by looking
-alone: what code of the user's would compute (a property, a call) is found once the line has run,
-where its result went to. Every value that is found carries its *origin*: whether it was there
-before the trace, and its name as the user wrote it.
+alone: what code of the user's would compute (a property, a call) is known once the line has run,
+where its result went to. For every value that is found it is known whether it was there before
+the trace, and its name as the user wrote it.
 """
 
 from __future__ import annotations
 
 import abc
 import functools
+import itertools
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from types import (
-    BuiltinFunctionType,
-    ModuleType,
-)
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
-from eagerflow.capture.guards import (
-    builtin_calls,  # noqa: F401 - it fills in what is exact
-    calls,
+import numpy as np
+
+from eagerflow.capture.guards import calls
+from eagerflow.capture.guards.bytecode import Action, Expression
+from eagerflow.capture.guards.categories import (
+    PLAIN,
+    category,
+    is_key,
+    is_standard,
+    keeps_parts_inside,
 )
 from eagerflow.capture.guards.equality import ABSENT
-from eagerflow.capture.guards.equality import PLAIN as PLAIN_TYPES
-from eagerflow.capture.guards.line_reads import Action, Expression, Piece
+from eagerflow.capture.guards.ledger import value_of_cell
+from eagerflow.capture.guards.line_reads import LineReads
 from eagerflow.capture.guards.lookup import (
-    CODE,
+    COMPUTED,
+    CORE,
+    FOREIGN,
+    FRESH,
     LAYERS,
-    MADE,
     MISSING,
     USER,
     Found,
     Run,
     functions_in,
-    look,
+    lookup_attribute,
+    method_of,
     origins,
     own_names,
 )
-from eagerflow.capture.guards.snapshot import (
-    TooLarge,
-    attributes_of,
-    category,
-    remember,
-)
-from eagerflow.capture.guards.uses import Using
+from eagerflow.capture.guards.recording import GuardBuilder
+from eagerflow.capture.guards.snapshot import attributes_of, elements, item_of
 from eagerflow.variable import Variable
 
-Watch = Any  # imports this module
+Monitor = Any  # imports this module
 
-__all__ = ["Reading"]
+__all__ = ["Evaluator"]
 
-_GIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
-_HOLDING = {"weakref", "_weakrefset", "collections"}  # classes that keep parts in an attribute
+# Expressions whose value may be a part of what they are made of.
+_DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
+_MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given
 
 
-class Reading(Using):
-    """One look at a piece, before it runs or (``late``) after it has run."""
+class Evaluator:
+    """One evaluation of a line, before it runs or (``has_run``) after that."""
 
-    def __init__(self, watch: Watch, run: Run, values: Any, late: bool) -> None:
-        super().__init__(watch, run)
-        self.values = values
-        self.late = late
+    def __init__(self, monitor: Monitor, run: Run, values: Any, has_run: bool) -> None:
+        self.monitor = monitor
+        self.run = run
+        self.values = values  # of locals
+        self.has_run = has_run
+        self.guards = GuardBuilder(monitor, run)
         self.bound: dict[str, list[Found]] = {}  # locals that the line itself assigns
         self.memo: dict[Expression, list[Found]] = {}
-        self.unknown: set[Expression] = set()
-        self.settled: set[Expression] = set()  # calls that give nothing to look into
-        self.walked: set[Expression] = set()  # calls that give what walks over known elements
-        self.open = False  # something is known only once the line has run
+        self.pending = False  # something is known only once the line has run
+        self.pending_expressions: set[Expression] = set()
+        self.without_parts: set[Expression] = set()  # calls that give nothing to look into
+        self.iterators: set[Expression] = set()  # calls that give iterators over known elements
 
-    def piece(self, piece: Piece) -> tuple[Action, ...]:
-        """Read a piece; gives the actions that have to be read again when it has run."""
-        late = []
-        for number, action in enumerate(piece.actions):
-            self.open = False
-            self.act(action, number < piece.straight)
-            if self.open and self._matters(action):
-                late.append(action)
-        self.run.stores += self.stored.values()
-        return tuple(late)
+    # Actions ------------------------------------------------------------------------------------
 
-    def _matters(self, action: Action) -> bool:
+    def line(self, line: LineReads) -> tuple[Action, ...]:
+        """Evaluate a line; gives the actions that have to be evaluated again when it has run."""
+        deferred = []
+        for number, action in enumerate(line.actions):
+            self.pending = False
+            self.act(action, number < line.straight)
+            if self.pending and self._is_worth_deferring(action):
+                deferred.append(action)
+        self.run.assignments += self.guards.assigned.values()
+        return tuple(deferred)
+
+    def _is_worth_deferring(self, action: Action) -> bool:
         """Whether more is learned from an action once the results of calls are known."""
         if action.verb == "bind" or (action.verb == "return" and not self.run.root):
             return False
@@ -90,25 +99,25 @@ class Reading(Using):
         waiting = list(action.parts[0].parts)  # only what it is called with, and not its result
         while waiting:
             part = waiting.pop()
-            if part in self.unknown:
+            if part in self.pending_expressions:
                 return True
             if part.kind in ("built", "either"):
                 waiting += part.parts
         return False
 
     def again(self, actions: Iterable[Action]) -> None:
-        """Read what could not be read before the piece has run."""
+        """Evaluate what could not be evaluated before the line has run."""
         for action in actions:
             self.act(action, False)
 
     def act(self, action: Action, certain: bool) -> None:
-        """Read what one action reads."""
-        self.action = action
+        """Record what one action reads."""
+        self.guards.line = action.line
         verb, parts = action.verb, action.parts
         if verb == "bind":
-            self.bound[action.name] = self.find(parts[0])
+            self.bound[action.name] = self.evaluate(parts[0])
         elif verb in ("read", "call"):
-            self.find(parts[0])
+            self.evaluate(parts[0])
         elif verb == "iterate":
             self.each(parts[0], self.iterate)
         elif verb == "use":
@@ -123,7 +132,7 @@ class Reading(Using):
                 self.each(part, self.identity)
         elif verb == "kind":
             self.classes(parts[0])
-            self.ask("abc.get_cache_token", abc.get_cache_token)
+            self.subclass_registry()
         elif verb == "match":
             self.match(parts[0], parts[1], *action.name)
         elif verb == "truth":
@@ -131,11 +140,11 @@ class Reading(Using):
         elif verb == "contains":
             self.contains(*parts)
         elif verb == "make":
-            self.watch.made.setdefault(id(action.name), []).append(self.run.cells)
+            self.monitor.closures.setdefault(id(action.name), []).append(self.run.cells)
         elif verb == "return":
             if self.run.root:
                 self.each(parts[0], self.use)
-        elif not self.late:
+        elif not self.has_run:
             self.store(action, certain)
 
     def each(self, expression: Expression, do: Callable[[Found], None], deep: bool = False) -> None:
@@ -144,18 +153,18 @@ class Reading(Using):
             for part in expression.parts:
                 self.each(part, do if deep or expression.kind == "either" else self.use, deep)
             return
-        values = self.find(expression)
-        if not values and not (do == self.iterate and self._is_walked(expression)):
-            values = self.perhaps(expression, do not in (self.use, self.iterate, self.truth))
+        values = self.evaluate(expression)
+        if not values and not (do == self.iterate and self._is_iterator(expression)):
+            values = self.candidates(expression, do not in (self.use, self.iterate, self.truth))
         for found in values:
             do(found)
 
-    def _is_walked(self, expression: Expression) -> bool:
+    def _is_iterator(self, expression: Expression) -> bool:
         """Whether a value only leads to elements that are known: an iterator, or what it gives."""
         while expression.kind == "call" and expression.parts[0].kind == "unknown":
             expression = expression.parts[-1]
-        self.find(expression)
-        return expression in self.walked
+        self.evaluate(expression)
+        return expression in self.iterators
 
     def store(self, action: Action, certain: bool) -> None:
         """Something is assigned: the trace has put there what it reads after that."""
@@ -163,7 +172,7 @@ class Reading(Using):
         if action.verb == "store_attribute":
             targets = [
                 (("attribute", id(f.value), action.name), f.value)
-                for f in self.find(action.parts[0])
+                for f in self.evaluate(action.parts[0])
             ]
         elif action.verb == "store_global":
             targets = [(("item", id(self.run.globals), action.name), self.run.globals)]
@@ -171,59 +180,47 @@ class Reading(Using):
             cells = self.run.cells.get(action.name, ())
             targets = [(("cell", id(cell), None), cell) for cell in cells]
         else:
-            keys = self.find(action.parts[1])
-            for found in self.find(action.parts[0]):
-                self.mutate(found)
-                if len(keys) == 1 and calls.is_key(keys[0].value):
+            keys = self.evaluate(action.parts[1])
+            for found in self.evaluate(action.parts[0]):
+                self.guards.before_change(found)
+                if len(keys) == 1 and is_key(keys[0].value):
                     targets.append((("item", id(found.value), keys[0].value), found.value))
         if certain and len(targets) == 1:
-            self.stored[targets[0][0]] = targets[0]
-
-    def mutate(self, found: Found) -> None:
-        """A container is changed: remember what it held, in case that it is read later."""
-        value, known, _ = found
-        if known and category(value) == "container" and id(value) not in self.watch.mutated:
-            try:
-                held = remember(value, False, lambda kind, part: None)
-            except TooLarge as error:
-                place = f"{self.run.file}:{self._line()}"
-                self.watch.too_large(found.name, value, place, str(error))
-                return
-            self.watch.mutated[id(value)] = value, held
+            self.guards.assigned[targets[0][0]] = targets[0]
 
     # Values of expressions ----------------------------------------------------------------------
 
-    def find(self, expression: Expression) -> list[Found]:
+    def evaluate(self, expression: Expression) -> list[Found]:
         """The values that an expression can have; empty if the trace makes them."""
         known = self.memo.get(expression)
         if known is not None:
-            self.open = self.open or expression in self.unknown
+            self.pending = self.pending or expression in self.pending_expressions
             return known
-        finder = _FINDERS.get(expression.kind)
-        if finder is None:
+        method = _BY_KIND.get(expression.kind)
+        if method is None:
             return []
-        before, self.open = self.open, False
-        known = self.memo[expression] = finder(self, expression)
-        if self.open:
-            self.unknown.add(expression)
-        self.open = self.open or before
+        before, self.pending = self.pending, False
+        known = self.memo[expression] = method(self, expression)
+        if self.pending:
+            self.pending_expressions.add(expression)
+        self.pending = self.pending or before
         return known
 
     def _constant(self, expression: Expression) -> list[Found]:
         return [Found(expression.name, False, repr(expression.name))]
 
     def _either(self, expression: Expression) -> list[Found]:
-        return [found for part in expression.parts for found in self.find(part)]
+        return [found for part in expression.parts for found in self.evaluate(part)]
 
     def _local(self, expression: Expression) -> list[Found]:
         name = expression.name
-        if not self.late and name in self.bound:
-            self.open = True
+        if not self.has_run and name in self.bound:
+            self.pending = True
             return self.bound[name]
         value = self.values.get(name, ABSENT)
         if value is ABSENT:
             return []
-        return [Found(value, self.watch.knows(value), name)]
+        return [Found(value, self.monitor.is_external(value), name)]
 
     def _deref(self, expression: Expression) -> list[Found]:
         name = expression.name
@@ -232,269 +229,101 @@ class Reading(Using):
             return self._local(expression)
         found = []
         for cell in cells:
-            try:
-                value = cell.cell_contents
-            except ValueError:
-                self.note("closure", name, "cell", cell, None, ABSENT)
+            value = value_of_cell(cell)
+            if name == "__class__" and value is not ABSENT:  # the compiler's, for super()
+                found += self.guards.found(value, True, name)
                 continue
-            noted = name == "__class__" or self.note("closure", name, "cell", cell, None, value)
-            found += self.found(value, noted, name)
+            guarded = self.guards.add("closure", name, "cell", cell, None, value)
+            if value is not ABSENT:
+                found += self.guards.found(value, guarded, name)
         return found
 
     def _global(self, expression: Expression) -> list[Found]:
         name, names = expression.name, self.run.globals
         if self.run.trusted:
             value = names.get(name, self.run.builtins.get(name, ABSENT))
-            return [] if value is ABSENT else self.found(value, True, name)
+            return [] if value is ABSENT else self.guards.found(value, True, name)
         if name in names:
             value = names[name]
-            noted = self.note("global", name, "item", names, name, value)
-            return self.found(value, noted, name)
+            guarded = self.guards.add("global", name, "item", names, name, value)
+            return self.guards.found(value, guarded, name)
         value = self.run.builtins.get(name, ABSENT)
-        if self.note("builtin", name, "item", names, name, ABSENT):
-            self.note("builtin", name, "item", self.run.builtins, name, value)
-        return [] if value is ABSENT else self.found(value, True, name)
+        if self.guards.add("builtin", name, "item", names, name, ABSENT):
+            self.guards.add("builtin", name, "item", self.run.builtins, name, value)
+        return [] if value is ABSENT else self.guards.found(value, True, name)
 
     def _name(self, expression: Expression) -> list[Found]:
-        known = expression.name in self.values
-        return self._local(expression) if known else self._global(expression)
+        is_local = expression.name in self.values
+        return self._local(expression) if is_local else self._global(expression)
 
     def _module(self, expression: Expression) -> list[Found]:
         name = expression.name
         module = sys.modules.get(name)
         if module is None:
-            self.open = True  # it is loaded when the line runs
-            if self.late:
-                self.importable(name)
+            self.pending = True  # it is loaded when the line runs
+            if self.has_run:
+                self.guards.importable(name)
             return []
         if not self.run.trusted:
-            self.note("global", f"import {name}", "item", sys.modules, name, module)
+            self.guards.add("global", f"import {name}", "item", sys.modules, name, module)
         return [Found(module, True, name)]
 
     def _super(self, expression: Expression) -> list[Found]:
+        classes, objects = (
+            [found.value for found in self.evaluate(part)] for part in expression.parts
+        )
+        return self.supers(classes, objects)
+
+    def supers(self, classes: list[Any], objects: list[Any]) -> list[Found]:
+        """What ``super`` gives; of an object that the trace makes, what its class has."""
         found = []
-        for cls in self.find(expression.parts[0]):
-            # Of an object that the trace makes, what its class has.
-            for own in self.find(expression.parts[1]) or [cls]:
-                if isinstance(cls.value, type):
-                    try:
-                        found.append(Found(super(cls.value, own.value), True, "super()"))
-                    except TypeError:
-                        continue
+        for cls in classes:
+            for own in objects or [cls]:
+                try:
+                    found.append(Found(super(cls, own), True, "super()"))
+                except TypeError:
+                    continue
         return found
 
     def _attribute(self, expression: Expression) -> list[Found]:
         (base,) = expression.parts
-        result = self._given(expression)
-        owners = self.owners(base)
-        for owner in owners:
+        result = self._returned(expression.offset, "a result")
+        for owner in self.owners(base):
             result += self.attribute(owner, expression.name, expression.offset)
-        for cls in self.made_of(base):
+        for cls in self.constructed_classes(base):
             result += self.attribute(Found(cls, True, cls.__name__), expression.name)
         return result
 
-    def _given(self, expression: Expression) -> list[Found]:
-        """What Python code gave where this was asked for."""
-        given = self.run.returned.get(expression.offset, ()) if self.late else ()
-        return [Found(value, self.watch.knows(value), "a result") for value in given]
+    def _returned(self, offset: int, name: str) -> list[Found]:
+        """What Python code gave where the instruction at ``offset`` called it."""
+        given = self.run.returned.get(offset, ()) if self.has_run else ()
+        return [Found(value, self.monitor.is_external(value), name) for value in given]
+
+    def deferred_result(self, offset: int, name: str) -> list[Found]:
+        """What Python code gave, which is known once the line has run."""
+        self.pending = True
+        return self._returned(offset, name)
 
     def owners(self, base: Expression) -> list[Found]:
         """The values that something is read from, or what they may be."""
         if base.kind == "either":
             return [found for part in base.parts for found in self.owners(part)]
-        return self.find(base) or self.perhaps(base)
+        return self.evaluate(base) or self.candidates(base)
 
-    def perhaps(self, base: Expression, inside: bool = True) -> list[Found]:
-        """What a value may be that cannot be found, now that no more is learned about it."""
-        if base in self.settled or (base in self.unknown and not self.late):
-            return []
-        return self.candidates(base, inside)
-
-    def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
-        """The value of an attribute, and the fact that it has this value."""
-        value, known, label = owner
-        kind = category(value)
-        full = f"{label}.{name}"
-        if kind == "plain":
-            self.surroundings(value)
-            found = getattr(value, name, None) if type(value) in PLAIN_TYPES else None
-            return [Found(found, known, full)] if callable(found) else []
-        if kind == "tensor":
-            if isinstance(value, Variable) and name in ("name", "trainable"):
-                held = getattr(value, name)
-                self.note("attribute", full, "attribute", value, name, held, known)
-            return []
-        if name == "__dict__" and isinstance(value, type):
-            return self.found(vars(value), True, full)
-        what, found = look(value, name)
-        if what == CODE:
-            return self._computed(owner, name, found, offset)
-        if what == MISSING:
-            return self._missing(owner, name, found, offset)
-        if not known and kind == "object":
-            known = self._by_class(owner, name, found)
-        own = name in own_names(value) or category(found) == "plain"
-        if (kind not in ("object", "code", "container") and not own) or what == MADE:
-            if not callable(found):
-                self.use(owner, True)
-                return []
-            return [Found(found, known, full)]
-        if isinstance(found, BuiltinFunctionType) and not isinstance(value, ModuleType | type):
-            return [Found(found, known, full)]
-        if self.run.trusted and isinstance(value, ModuleType):
-            return self.found(found, True, full)
-        known = known or self.watch.knows(value)
-        noted = self.note("attribute", full, "attribute", value, name, found, known)
-        return self.found(found, noted and known, full)
-
-    def _by_class(self, owner: Found, name: str, found: Any) -> bool:
-        """Whether an object that the trace makes has an attribute from its class, from before."""
-        cls = type(owner.value)
-        if name in own_names(owner.value) or self.run.trusted:
-            return False
-        given = self.attribute(Found(cls, True, cls.__name__), name)
-        return any(f.known and f.value is found for f in given)
-
-    def _computed(self, owner: Found, name: str, raw: Any, offset: int) -> list[Found]:
-        """An attribute that Python code gives; the user's is watched while it runs."""
-        value, known, label = owner
-        full = f"{label}.{name}"
-        if isinstance(raw, functools.cached_property):
-            self.watch.register(raw.func, True)
-            if name in getattr(value, "__dict__", ()):  # it has run by now
-                held = vars(value)[name]
-                noted = self.note("attribute", full, "attribute", value, name, held, known)
-                return self.found(held, noted and known, full)
-            self.open = True
-            return []
-        functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
-        self.watch.register(raw, known)
-        if isinstance(raw, functools.singledispatchmethod):
-            dispatch: Any = raw.dispatcher
-            calls.closed(self, dispatch.dispatch, full)
-        elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
-            return self._later(offset, full)
-        elif known and category(value) == "object":
-            return self.ask(full, getattr, value, name)
-        self.use(owner, True)
-        return []
-
-    def _later(self, offset: int, name: str) -> list[Found]:
-        """What Python code gave, which is known once the line has run."""
-        self.open = True
-        given = self.run.returned.get(offset, ()) if self.late else ()
-        return [Found(value, self.watch.knows(value), name) for value in given]
-
-    def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
-        """An attribute that is not there, or that ``__getattr__`` makes up."""
-        value, known, label = owner
-        full = f"{label}.{name}"
-        if isinstance(value, ModuleType):  # its __getattr__ may load it when the line runs
-            if not self.run.trusted:
-                self.note("attribute", full, "own", value, name, ABSENT)
-            self.open = True
-            return []
-        if category(value) == "container" and not (known and hasattr(value, "__dict__")):
-            return []  # it cannot get attributes, or nobody else can give it some
-        if getter is None:
-            self.note("attribute", full, "attribute", value, name, ABSENT, known)
-            return []
-        if hasattr(value, "__dict__"):
-            self.note("attribute", full, "own", value, name, ABSENT, known)
-        if isinstance(value, dict):
-            return self.item(owner, [Found(name, False, repr(name))], offset)
-        self.watch.register(getter, known)
-        return self._later(offset, full)
-
-    def _item(self, expression: Expression) -> list[Found]:
-        container, key = expression.parts
-        result = self._given(expression)
-        branches = container.parts if container.kind == "either" else (container,)
-        for branch in branches:
-            owners = self.find(branch)
-            for owner in owners:
-                result += self.item(owner, self.find(key), expression.offset)
-            for owner in [] if owners else self.perhaps(branch):
-                result.append(owner)
-                if owner.known and category(owner.value) in ("container", "array"):
-                    self.use(owner)
-                    result += self._parts(owner)
-        return result
-
-    def item(
-        self, owner: Found, keys: list[Found], offset: int = -1, direct: bool = False
-    ) -> list[Found]:
-        """The values at some keys, and the facts that they are there.
-
-        ``direct`` is for the container's own way, also where a subclass has another.
-        """
-        value, known, name = owner
-        kind = category(value)
-        self.classed(owner)
-        if kind == "container":
-            own = None if direct else calls.method_of(value, "__getitem__")
-            if own is not None:
-                self.watch.register(own, known)
-                return self._later(offset, f"{name}[...]")
-            keys = [k for k in keys if calls.is_key(k.value)]
-            if keys and not isinstance(value, set | frozenset):
-                return [found for key in keys for found in self._at(owner, key.value)]
-            self.iterate(owner)
-        elif kind == "array":
-            self.use(owner)
-            return self._parts(owner)
-        elif kind in ("foreign", "iterator", "file", "opaque", "memory"):
-            self.use(owner)
-        elif kind == "object":
-            if (found := calls.environment(value, keys, self)) is not None:
-                return found
-            own = calls.method_of(value, "__getitem__")
-            if own is not None and origins[own.__code__.co_filename] in (USER, LAYERS):
-                self.watch.register(own, known)
-                return self._later(offset, f"{name}[...]")
-            self.use(owner, True)
-        return []
-
-    def _at(self, owner: Found, key: Any) -> list[Found]:
-        container, known, name = owner
-        full = f"{name}[{key!r}]"
-        value = calls.item_of(container, key)
-        if not known:
-            return [] if value is ABSENT else [Found(value, self.watch.knows(value), full)]
-        pre = self.watch.mutated.get(id(container))
-        was = calls.item_of(calls.restored(pre[1]), key) if pre else value
-        noted = self.note("item", full, "item", container, key, was)
-        return [] if value is ABSENT else self.found(value, noted, full)
-
-    def _parts(self, owner: Found) -> list[Found]:
-        """The items of a container, or the attributes of an object."""
-        value, known, name = owner
-        kind = category(value)
-        if kind == "container" or (kind == "array" and value.dtype.hasobject):
-            return [Found(part, known, f"{name}[{key!r}]") for key, part in self._few(value)]
-        if kind != "object":
-            return []
-        result = []
-        for key, part in attributes_of(value).items():
-            inner = Found(part, known, f"{name}.{key}")
-            result.append(inner)
-            if type(value).__module__ in _HOLDING:  # what it holds in a container of its own
-                result += [
-                    Found(v() if isinstance(v, weakref.ref) else v, k, n)
-                    for v, k, n in self._parts(inner)
-                ]
-        return result
-
-    def _call(self, expression: Expression) -> list[Found]:
-        return calls.call(self, expression)
-
-    def candidates(self, expression: Expression, inside: bool) -> list[Found]:
-        """What code that is not watched may have given: what it was given, or parts of that.
+    def candidates(self, expression: Expression, inside: bool = True) -> list[Found]:
+        """What a value may be that cannot be found, now that no more is learned about it.
 
         ``inside`` counts the attributes of an object among its parts; who only looks at a result
         as a whole need not know, as all of the object has been looked at when it was passed on.
         """
-        if expression.kind not in _GIVING:
+        pending = expression in self.pending_expressions and not self.has_run
+        if pending or expression in self.without_parts:
+            return []
+        return self._sources(expression, inside)
+
+    def _sources(self, expression: Expression, inside: bool) -> list[Found]:
+        """What code that is not watched may have given: what it was given, or parts of that."""
+        if expression.kind not in _DERIVING:
             return []
         result: list[Found] = []
         first, *parts = expression.parts or (None,)
@@ -504,25 +333,383 @@ class Reading(Using):
         elif first is not None:
             parts = [first, *parts]
         for part in parts:
-            for found in self.find(part) or self.candidates(part, inside):
+            for found in self.evaluate(part) or self._sources(part, inside):
                 result.append(found)
-                if found.known and (inside or category(found.value) != "object"):
-                    result += self._parts(found)
+                if found.external and (inside or category(found.value) != "object"):
+                    result += self.parts(found)
         return [f for f in result if category(f.value) in ("container", "object", "array")]
 
+    # Attributes ---------------------------------------------------------------------------------
 
-_FINDERS: dict[str, Callable[[Reading, Expression], list[Found]]] = {
-    "constant": Reading._constant,
-    "given": lambda reading, expression: [expression.name],
-    "either": Reading._either,
-    "local": Reading._local,
-    "deref": Reading._deref,
-    "global": Reading._global,
-    "name": Reading._name,
-    "module": Reading._module,
-    "super": Reading._super,
-    "attribute": Reading._attribute,
-    "item": Reading._item,
-    "call": Reading._call,
-    "spread": Reading._call,
+    def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
+        """The value of an attribute, and the guard that it has this value."""
+        value, external, label = owner
+        kind = category(value)
+        full = f"{label}.{name}"
+        if kind == "plain":
+            self.guards.numeric_settings(value)
+            found = getattr(value, name, None) if type(value) in PLAIN else None
+            return [Found(found, external, full)] if callable(found) else []
+        if kind == "tensor":
+            if isinstance(value, Variable) and name in ("name", "trainable"):
+                held = getattr(value, name)
+                self.guards.add("attribute", full, "attribute", value, name, held, external)
+            return []
+        if name == "__dict__" and isinstance(value, type):
+            return self.guards.found(vars(value), True, full)
+        what, found = lookup_attribute(value, name)
+        if what == COMPUTED:
+            return self._computed(owner, name, found, offset)
+        if what == MISSING:
+            return self._missing(owner, name, found, offset)
+        if not external and kind == "object":
+            external = self._is_from_class(owner, name, found)
+        own = name in own_names(value) or category(found) == "plain"
+        if (kind not in ("object", "code", "container") and not own) or what == FRESH:
+            if not callable(found):
+                self.use(owner, True)
+                return []
+            return [Found(found, external, full)]
+        if isinstance(found, BuiltinFunctionType) and not isinstance(value, ModuleType | type):
+            return [Found(found, external, full)]
+        if self.run.trusted and isinstance(value, ModuleType):
+            return self.guards.found(found, True, full)
+        external = external or self.monitor.is_external(value)
+        guarded = self.guards.add("attribute", full, "attribute", value, name, found, external)
+        return self.guards.found(found, guarded and external, full)
+
+    def _is_from_class(self, owner: Found, name: str, found: Any) -> bool:
+        """Whether an object that the trace makes has an attribute from its class, from before."""
+        cls = type(owner.value)
+        if name in own_names(owner.value) or self.run.trusted:
+            return False
+        given = self.attribute(Found(cls, True, cls.__name__), name)
+        return any(f.external and f.value is found for f in given)
+
+    def _computed(self, owner: Found, name: str, raw: Any, offset: int) -> list[Found]:
+        """An attribute that Python code gives; the user's is watched while it runs."""
+        value, external, label = owner
+        full = f"{label}.{name}"
+        if isinstance(raw, functools.cached_property):
+            self.monitor.register(raw.func, True)
+            if name in getattr(value, "__dict__", ()):  # it has run by now
+                held = vars(value)[name]
+                guarded = self.guards.add(
+                    "attribute", full, "attribute", value, name, held, external
+                )
+                return self.guards.found(held, guarded and external, full)
+            self.pending = True
+            return []
+        functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
+        self.monitor.register(raw, external)
+        if isinstance(raw, functools.singledispatchmethod):
+            dispatch: Any = raw.dispatcher
+            calls.read_closure(self, dispatch.dispatch, full)
+        elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
+            return self.deferred_result(offset, full)
+        elif external and category(value) == "object":
+            return self.guards.call(full, getattr, value, name)
+        self.use(owner, True)
+        return []
+
+    def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
+        """An attribute that is not there, or that ``__getattr__`` makes up."""
+        value, external, label = owner
+        full = f"{label}.{name}"
+        if isinstance(value, ModuleType):  # its __getattr__ may load it when the line runs
+            if not self.run.trusted:
+                self.guards.add("attribute", full, "own", value, name, ABSENT)
+            self.pending = True
+            return []
+        if category(value) == "container" and not (external and hasattr(value, "__dict__")):
+            return []  # it cannot get attributes, or nobody else can give it some
+        if getter is None:
+            self.guards.add("attribute", full, "attribute", value, name, ABSENT, external)
+            return []
+        if hasattr(value, "__dict__"):
+            self.guards.add("attribute", full, "own", value, name, ABSENT, external)
+        if isinstance(value, dict):
+            return self.item(owner, [Found(name, False, repr(name))], offset)
+        self.monitor.register(getter, external)
+        return self.deferred_result(offset, full)
+
+    # Items --------------------------------------------------------------------------------------
+
+    def _item(self, expression: Expression) -> list[Found]:
+        container, key = expression.parts
+        result = self._returned(expression.offset, "a result")
+        branches = container.parts if container.kind == "either" else (container,)
+        for branch in branches:
+            owners = self.evaluate(branch)
+            for owner in owners:
+                result += self.item(owner, self.evaluate(key), expression.offset)
+            for owner in [] if owners else self.candidates(branch):
+                result.append(owner)
+                if owner.external and category(owner.value) in ("container", "array"):
+                    self.use(owner)
+                    result += self.parts(owner)
+        return result
+
+    def item(
+        self, owner: Found, keys: list[Found], offset: int = -1, direct: bool = False
+    ) -> list[Found]:
+        """The values at some keys, and the guards that they are there.
+
+        ``direct`` is for the container's own way, also where a subclass has another.
+        """
+        value, external, name = owner
+        kind = category(value)
+        self.guards.class_of(owner)
+        asks_class = kind in ("container", "object") and not direct
+        own = method_of(value, "__getitem__") if asks_class else None
+        if kind == "container":
+            if own is not None:
+                self.monitor.register(own, external)
+                return self.deferred_result(offset, f"{name}[...]")
+            keys = [k for k in keys if is_key(k.value)]
+            if keys and not isinstance(value, set | frozenset):
+                return [found for key in keys for found in self._item_at(owner, key.value)]
+            self.iterate(owner)
+        elif kind == "array":
+            self.use(owner)
+            return self.parts(owner)
+        elif kind in ("foreign", "iterator", "file", "opaque", "memory"):
+            self.use(owner)
+        elif kind == "object":
+            if value is os.environ:
+                return [f for key in keys for f in self.guards.environment_variable(key.value)]
+            if own is not None and origins[own.__code__.co_filename] in (USER, LAYERS):
+                self.monitor.register(own, external)
+                return self.deferred_result(offset, f"{name}[...]")
+            self.use(owner, True)
+        return []
+
+    def _item_at(self, owner: Found, key: Any) -> list[Found]:
+        container, external, name = owner
+        full = f"{name}[{key!r}]"
+        value = item_of(container, key)
+        if not external:
+            found = [Found(value, self.monitor.is_external(value), full)]
+            return [] if value is ABSENT else found
+        before = self.monitor.mutated.get(id(container))
+        was = before[1].item(key) if before else value
+        guarded = self.guards.add("item", full, "item", container, key, was)
+        return [] if value is ABSENT else self.guards.found(value, guarded, full)
+
+    def parts(self, owner: Found) -> list[Found]:
+        """The items of a container, or the attributes of an object."""
+        value, external, name = owner
+        kind = category(value)
+        if kind == "container" or (kind == "array" and value.dtype.hasobject):
+            return [Found(part, external, f"{name}[{key!r}]") for key, part in _some_parts(value)]
+        if kind != "object":
+            return []
+        result = []
+        for key, part in attributes_of(value).items():
+            inner = Found(part, external, f"{name}.{key}")
+            result.append(inner)
+            if keeps_parts_inside(type(value)):
+                result += [
+                    Found(v() if isinstance(v, weakref.ref) else v, e, n)
+                    for v, e, n in self.parts(inner)
+                ]
+        return result
+
+    # What is done with values -------------------------------------------------------------------
+
+    def use(self, found: Found, objects: bool | str = False) -> None:
+        """All of a value may be looked at; with ``objects`` also the attributes of an object."""
+        value, external, name = found
+        kind = category(value)
+        self.guards.numeric_settings(value)
+        if kind == "plain" or kind == "tensor":
+            return
+        self.guards.class_of(found)
+        if kind == "code":
+            calls.pass_on(self, found)
+        elif kind == "container" and not external:
+            for key, part in _some_parts(value):
+                inner = Found(part, self.monitor.is_external(part), f"{name}[{key!r}]")
+                if inner.external or category(part) == "container":
+                    self.use(inner, objects)
+        elif not external:
+            return
+        elif kind in ("container", "array") or (kind == "object" and objects):
+            self.guards.contents(found, True, objects)
+        elif kind != "object":
+            self.guards.refuse(kind, name, value)
+
+    def operand(self, found: Found) -> None:
+        """An operator, or what makes a text, looks at a value in a way that its class has."""
+        self.use(found, is_standard(type(found.value)))
+
+    def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
+        """A value is matched with a class pattern."""
+        self.instance_check(subject, cls, isinstance)
+        for owner in self.evaluate(subject) or self.candidates(subject):
+            self.use(owner, True)
+            for found in self.evaluate(cls):
+                given = getattr(found.value, "__match_args__", ())[:count]
+                for name in (*given, *names):
+                    self.attribute(owner, name)
+
+    def text(self, expression: Expression) -> None:
+        """A value is written as text: if it may hold an array, as NumPy's options say."""
+        if expression.kind == "built":
+            for part in expression.parts:
+                self.text(part)
+            return
+        values = self.evaluate(expression)
+        if (
+            not values
+            or any(category(f.value) not in ("plain", "tensor") for f in values)
+            or any(isinstance(f.value, np.generic) for f in values)
+        ):
+            self.guards.print_options()
+        for found in values:
+            self._text_of_variables(found, 3)
+
+    def _text_of_variables(self, found: Found, depth: int) -> None:
+        """The text of a Variable shows its value at the time of the trace."""
+        if isinstance(found.value, Variable):
+            self.guards.unwatched(f"the value of {found.name} in a text", found.value)
+        elif depth and category(found.value) == "container":
+            for part in self.parts(found):
+                self._text_of_variables(part, depth - 1)
+
+    def identity(self, found: Found) -> None:
+        """It is asked which object a value is: an equal one is another."""
+        if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
+            self.monitor.by_identity.append(found.value)
+
+    def classes(self, expression: Expression) -> None:
+        """The class of a value is asked for, or what that says."""
+        owners = self.evaluate(expression)
+        for owner in owners:
+            self.guards.class_of(owner)
+        if not owners:
+            self.constructed_classes(expression)
+
+    def constructed_classes(self, expression: Expression) -> list[type]:
+        """The classes that are called to make a value of which no more is known."""
+        if expression.kind not in ("call", "spread") or self.run.trusted:
+            return []
+        found = [f.value for f in self.evaluate(expression.parts[0]) if isinstance(f.value, type)]
+        for cls in found:
+            self.guards.class_state(cls)
+        return found
+
+    def instance_check(
+        self, expression: Expression, classes: Expression, check: Callable[..., bool]
+    ) -> None:
+        """It is asked whether a value belongs to a class: ``isinstance`` or ``issubclass``."""
+        if self.run.trusted:
+            return
+        wanted = classes.parts if classes.kind == "built" else (classes,)
+        found = [f for part in wanted for f in self.evaluate(part)]
+        plain = found and all(type(f.value) is type for f in found)
+        self.classes(expression)
+        for f in found:
+            self.guards.class_of(f)
+            if isinstance(f.value, type):
+                self.guards.class_state(f.value)
+        owners = self.evaluate(expression)
+        for owner in owners:
+            if check is issubclass and isinstance(owner.value, type):
+                self.guards.class_state(owner.value)
+            if owner.external and category(owner.value) in ("object", "code", "container", "array"):
+                for f in [] if plain else found:
+                    self.guards.call(check.__name__, check, owner.value, f.value)
+        if not plain and not (owners and all(owner.external for owner in owners)):
+            self.subclass_registry()
+
+    def subclass_registry(self) -> None:
+        """Classes may be registered as subclasses of abstract ones at any time."""
+        self.guards.call("abc.get_cache_token", abc.get_cache_token)
+
+    def iterate(self, found: Found) -> None:
+        """The elements of a value are iterated over."""
+        value, external, _ = found
+        kind = category(value)
+        self.guards.class_of(found)
+        if not external or kind in ("plain", "tensor", "code"):
+            return
+        if kind == "container" and not method_of(value, "__iter__"):
+            self.guards.contents(found, False)
+        elif kind == "object":
+            own = method_of(value, "__iter__", "__getitem__")
+            if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
+                self.guards.contents(found, True, True)
+        else:
+            self.use(found)
+
+    def truth(self, found: Found) -> None:
+        """A value is asked whether it is true."""
+        value, external, name = found
+        kind = category(value)
+        self.guards.class_of(found)
+        if external and kind == "container" and not method_of(value, "__bool__", "__len__"):
+            self._measure("truth", f"bool({name})", value, bool)
+        elif external and kind in ("array", "foreign"):
+            self.use(found)
+
+    def length(self, found: Found) -> None:
+        """A value is asked how long it is."""
+        value, external, name = found
+        if external and category(value) == "container" and not method_of(value, "__len__"):
+            self._measure("length", f"len({name})", value, len)
+        else:
+            self.iterate(found)
+
+    def _measure(self, access: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
+        if any(self.monitor.covers("contents", value, (deep, False)) for deep in (False, True)):
+            return
+        before = self.monitor.mutated.get(id(value))
+        now = measure(before[1].parts if before else value)
+        self.guards.add("contents", name, access, value, None, now)
+
+    def contains(self, item: Expression, container: Expression) -> None:
+        """A container is asked for an element."""
+        items = self.evaluate(item)
+        if container.kind == "built":
+            self.each(container, self.use)
+        for found in self.evaluate(container):
+            value, external, name = found
+            self.guards.class_of(found)
+            if external and isinstance(value, dict) and not method_of(value, "__contains__"):
+                for key in items:
+                    if category(key.value) == "plain" and is_key(key.value):
+                        self._presence(value, key.value, f"{key.value!r} in {name}")
+                    else:
+                        self.guards.contents(found, False)
+                if not items:
+                    self.guards.contents(found, False)
+            elif external and category(value) not in ("plain", "tensor", "code"):
+                self.use(found, True)
+        self.each(item, self.use)
+
+    def _presence(self, value: Any, key: Any, name: str) -> None:
+        before = self.monitor.mutated.get(id(value))
+        keys = dict(before[1].parts) if before else value
+        self.guards.add("contents", name, "presence", value, key, dict.__contains__(keys, key))
+
+
+def _some_parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    return list(itertools.islice(elements(value), _MAX_PARTS))
+
+
+_BY_KIND: dict[str, Callable[[Evaluator, Expression], list[Found]]] = {
+    "constant": Evaluator._constant,
+    "given": lambda evaluator, expression: [expression.name],
+    "either": Evaluator._either,
+    "local": Evaluator._local,
+    "deref": Evaluator._deref,
+    "global": Evaluator._global,
+    "name": Evaluator._name,
+    "module": Evaluator._module,
+    "super": Evaluator._super,
+    "attribute": Evaluator._attribute,
+    "item": Evaluator._item,
+    "call": calls.call,
+    "spread": calls.call,
 }

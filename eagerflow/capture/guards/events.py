@@ -27,7 +27,7 @@ from eagerflow.errors import CaptureError
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 
-Watch = Any  # imports this module
+Monitor = Any  # imports this module
 
 __all__ = ["Thread", "current"]
 
@@ -41,26 +41,26 @@ TOOL = "eagerflow"  # our name in sys.monitoring
 
 
 class Thread(threading.local):
-    """The watches of one thread, innermost last, and the watched functions that run in it."""
+    """The monitors of one thread, innermost last, and the watched functions that run in it."""
 
     def __init__(self) -> None:
-        self.stack: list[Watch] = []
+        self.stack: list[Monitor] = []
         self.runs: dict[Any, Any] = {}
         self.visitors: frozenset[Any] = frozenset()
         self.hooks: list[Any] = []  # our trace function, where there are such, while it is in place
         self.before: Any = None  # whose place it has taken
 
-    def begin(self, watch: Watch) -> None:
-        """Tell ``watch`` what runs from now on."""
+    def begin(self, monitor: Monitor) -> None:
+        """Tell ``monitor`` what runs from now on."""
         if not self.stack:
             self.visitors = visitors()
-        self.stack.append(watch)
+        self.stack.append(monitor)
         _source.start(self)
 
-    def end(self, watch: Watch) -> bool:
+    def end(self, monitor: Monitor) -> bool:
         """Tell it no more; whether nobody came between. An end that was cut short is repeated."""
-        if watch in self.stack:
-            self.stack.remove(watch)
+        if monitor in self.stack:
+            self.stack.remove(monitor)
         undisturbed = True
         if not self.stack:
             undisturbed = _source.stop(self)
@@ -76,7 +76,7 @@ class Thread(threading.local):
             frame = frame.f_back
         return False
 
-    # A defect here must not look like one of the user's: it is raised when the watch ends.
+    # A defect here must not look like one of the user's: it is raised when the monitor ends.
 
     def enter(self, frame: Any) -> Any:
         """A watched function begins or goes on; its run, None if it is not to be watched."""
@@ -101,9 +101,9 @@ class Thread(threading.local):
         if self.stack and starts_thread(frame.f_code):
             found = starter(frame, self.runs)
             if found is not None:
-                self.stack[-1].refuse_call(
-                    "thread", frame.f_code.co_qualname, found.f_code.co_filename, found.f_lineno
-                )
+                name = frame.f_code.co_qualname
+                place = f"{found.f_code.co_filename}:{found.f_lineno}"
+                self.stack[-1].refuse("thread", name, name, place)
 
     def line(self, frame: Any, run: Any, offset: int) -> None:
         """A watched function comes to the line that begins at ``offset``."""
@@ -142,24 +142,24 @@ class _Local:
     the run has seen.
     """
 
-    __slots__ = ("pieces", "run", "thread")
+    __slots__ = ("lines", "run", "thread")
 
     def __init__(self, thread: Thread, run: Any) -> None:
         self.thread = thread
         self.run = run
-        self.pieces = run.program.pieces
+        self.lines = run.program.lines
 
     def __call__(self, frame: Any, event: str, arg: Any) -> Any:
         run, thread = self.run, self.thread
         if event == "line":
-            piece = self.pieces.get(frame.f_lasti)
-            if piece is None or piece.actions or run.late or run.stores:
+            line = self.lines.get(frame.f_lasti)
+            if line is None or line.actions or run.deferred or run.assignments:
                 thread.line(frame, run, frame.f_lasti)
         elif event == "return":
             if thread.stack:
                 thread.leave(frame, run, arg, not run.failed)
         elif event == "exception":
-            run.stores.clear()
+            run.assignments.clear()
             run.failed = True
         if event != "exception":
             run.failed = False

@@ -1,9 +1,9 @@
 """What each line of a function reads, found from its instructions without running them.
 
-The instructions are walked once with a stack of *expressions* in place of values: where ``a.b``
-is loaded, the stack says that it is the attribute ``b`` of the local ``a``. What comes out are
-*actions* in the order of the instructions, in pieces of one line each, for the interpreter tells
-when it comes to a new line. Whoever has the frame then finds the values (``reading``).
+The instructions are interpreted once with *expressions* in place of values (``bytecode``): where
+``a.b`` is loaded, the stack says that it is the attribute ``b`` of the local ``a``. What comes out
+are *actions* in the order of the instructions. They are cut into lines, for Python tells when it
+comes to a new line; with the values of its frame they are evaluated then (``evaluation``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import weakref
 from types import CodeType
 from typing import Any, NamedTuple
 
-from eagerflow.capture.guards.bytecode import Action, Expression, Walk
+from eagerflow.capture.guards.bytecode import Action, Expression, Interpreter
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Action", "Expression", "Piece", "Program", "program_of"]
+__all__ = ["LineReads", "Program", "program_of"]
 
 
-class Piece(NamedTuple):
+class LineReads(NamedTuple):
     """The actions from one place up to the end of its line.
 
     ``straight`` of them happen for certain; ``roots`` are the locals that they look into, ``keys``
@@ -44,35 +44,35 @@ class Program:
     """
 
     def __init__(self, code: CodeType) -> None:
-        walk = Walk(code)
-        self.unknown = walk.unknown
-        self.actions = walk.actions
-        self._lines = walk.lines
-        self._next = walk.follows
-        self._branches = walk.branches
-        self._caught = walk.caught
-        self.pieces: dict[int, Piece] = {}
-        self.own = _attributes_of_own(code, walk)
-        self._offsets = sorted(self._lines)
+        found = Interpreter(code)
+        self.unknown = found.unknown
+        self.actions = found.actions
+        self._line_numbers = found.lines
+        self._next = found.follows
+        self._branches = found.branches
+        self._caught = found.caught
+        self.lines: dict[int, LineReads] = {}
+        self.own_attributes = _attributes_of_own(code, found)
+        self._offsets = sorted(self._line_numbers)
 
     def instruction(self, offset: int) -> int:
         """Where the instruction begins that is running at ``offset``, perhaps in its cache."""
         return self._offsets[bisect.bisect_right(self._offsets, offset) - 1]
 
-    def piece(self, offset: int) -> Piece:
-        """The piece that begins at this offset."""
-        found = self.pieces.get(offset)
+    def line(self, offset: int) -> LineReads:
+        """What is read from this offset to the end of its line."""
+        found = self.lines.get(offset)
         if found is None:
-            found = self.pieces[offset] = self._cut(offset)
+            found = self.lines[offset] = self._cut(offset)
         return found
 
-    def _cut(self, start: int) -> Piece:
-        line = self._lines.get(start)
+    def _cut(self, start: int) -> LineReads:
+        line = self._line_numbers.get(start)
         seen: set[int] = set()
         waiting = [start]
         while waiting:
             offset = waiting.pop()
-            if offset not in seen and self._lines.get(offset) in (line, None):
+            if offset not in seen and self._line_numbers.get(offset) in (line, None):
                 seen.add(offset)
                 waiting += self._next.get(offset, ())
         actions: list[Action] = []
@@ -87,7 +87,7 @@ class Program:
             for part in action.parts:
                 _roles(part, action.verb in ("contains", "store_item"), roles)
         keys = tuple(name for name, key in roles.items() if key)
-        return Piece(
+        return LineReads(
             next(_numbers), tuple(actions), straight, tuple(roles), keys, start in self._caught
         )
 
@@ -127,7 +127,7 @@ def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
             _roles(part, key, roles)
 
 
-def _attributes_of_own(code: CodeType, walk: Walk) -> tuple[str, ...] | None:
+def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | None:
     """What a method reads from its first argument, where it looks at nothing else but tensors.
 
     None if it also looks into other objects.
@@ -147,9 +147,9 @@ def _attributes_of_own(code: CodeType, walk: Walk) -> tuple[str, ...] | None:
 
     actions = [
         action
-        for offset, row in walk.actions.items()
+        for offset, row in found.actions.items()
         for action in row
-        if offset not in walk.caught  # what an error is told is not of interest
+        if offset not in found.caught  # what an error is told is not of interest
     ]
     if own and all(simple(part) for action in actions for part in action.parts):
         return tuple(names)

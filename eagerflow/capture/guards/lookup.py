@@ -1,4 +1,4 @@
-"""How values are found without running code of the user's, and whose code a function is."""
+"""Lookup: attributes and functions, without running the user's code; and whose code a file is."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from eagerflow.capture.guards.line_reads import Program
 
 __all__ = [
-    "CODE",
+    "COMPUTED",
     "CORE",
     "FOREIGN",
-    "Found",
+    "FRESH",
     "LAYERS",
-    "MADE",
     "MISSING",
-    "PLAIN",
-    "Run",
     "USER",
+    "VALUE",
+    "Found",
+    "Run",
     "functions_in",
-    "look",
+    "lookup_attribute",
+    "method_of",
     "origins",
     "own_names",
 ]
@@ -54,33 +55,15 @@ _LIBRARIES = tuple(f"{site}{name}{os.sep}" for site in _SITE for name in ("cupy"
 
 
 class Found(NamedTuple):
-    """A value, whether it was there before the trace, and its name."""
+    """A value, whether it is from outside of the trace, and its name as the user wrote it."""
 
     value: Any
-    known: bool
+    external: bool
     name: str
 
 
 class Run:
     """One call of a watched function, while it runs."""
-
-    __slots__ = (
-        "builtins",
-        "cells",
-        "code",
-        "failed",
-        "file",
-        "globals",
-        "hidden",
-        "late",
-        "other",
-        "program",
-        "quiet",
-        "returned",
-        "root",
-        "stores",
-        "trusted",
-    )
 
     def __init__(self, frame: Any, program: Program, cells: dict[str, tuple[Any, ...]]) -> None:
         self.code: CodeType = frame.f_code
@@ -90,14 +73,14 @@ class Run:
         self.program = program
         self.cells = cells  # of the variables from outside
         self.trusted = origins[self.file] == LAYERS  # eagerflow's own layers
-        self.root = False
-        self.quiet = False  # nothing new is to be learned from its lines
+        self.root = False  # the function that is traced itself
+        self.quiet = False  # its lines need not be evaluated
         self.failed = False
-        self.late: tuple[Action, ...] = ()  # what can be read once the line has run
-        self.stores: list[tuple[Any, Any]] = []  # what the line assigns
+        self.deferred: tuple[Action, ...] = ()  # what is evaluated once the line has run
+        self.assignments: list[tuple[Any, Any]] = []  # what the line assigns
         self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
-        self.other: Any = None  # the trace function of somebody else, such as a debugger
-        self.hidden = False  # which wants to hear of no lines
+        self.other: Any = None  # the local trace function of somebody else, such as a debugger
+        self.hidden = False  # that one wants no events of lines
 
 
 class _Origins(dict[str, int]):
@@ -124,9 +107,9 @@ def _origin(file: str) -> int:
 
 origins = _Origins()
 
-# What a look at an attribute finds: a value, nothing, a value that code computes when it is asked
-# for, or one that C code makes anew each time.
-PLAIN, MISSING, CODE, MADE = "plain", "missing", "code", "made"
+# What is known of an attribute: its value, that it is missing, that Python code computes it, or
+# that C code makes a fresh value each time.
+VALUE, MISSING, COMPUTED, FRESH = "value", "missing", "computed", "fresh"
 _HARMLESS = (FunctionType, BuiltinFunctionType, staticmethod, classmethod, MemberDescriptorType)
 
 
@@ -137,43 +120,52 @@ def _raw(cls: type, name: str) -> Any:
     return ABSENT
 
 
-def look(value: Any, name: str) -> tuple[str, Any]:
-    """The attribute ``name`` of ``value`` as (what was found, the value or the descriptor)."""
+def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
+    """What is known of an attribute, and its value or descriptor; no code of the user's runs."""
     if isinstance(value, ModuleType):
         found = vars(value).get(name, ABSENT)
-        return (MISSING if found is ABSENT else PLAIN), found
+        return (MISSING if found is ABSENT else VALUE), found
     if isinstance(value, enum.EnumMeta):
         found = getattr(value, name, ABSENT)
-        return (MISSING if found is ABSENT else PLAIN), found
+        return (MISSING if found is ABSENT else VALUE), found
     cls = type(value)
     if type(cls.__getattribute__) is FunctionType:
-        return CODE, cls.__getattribute__
+        return COMPUTED, cls.__getattribute__
     raw = _raw(cls, name)
     if isinstance(value, type):
         if type(raw) is property:
-            return CODE, raw
+            return COMPUTED, raw
         raw = _raw(value, name)
         if type(raw) is not property and _computes(raw):
-            return CODE, raw
+            return COMPUTED, raw
     elif type(raw) is property or (
         _computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
     ):
-        return CODE, raw
+        return COMPUTED, raw
     getter: Any = cls.__getattribute__
     try:
         found = getter(value, name)
     except AttributeError:
         return MISSING, getattr(cls, "__getattr__", None)
     if type(found) in (BuiltinFunctionType, MethodWrapperType):
-        return (PLAIN if isinstance(found.__self__, ModuleType | None) else MADE), found
+        return (VALUE if isinstance(found.__self__, ModuleType | None) else FRESH), found
     if type(raw) in _HARMLESS or not hasattr(type(raw), "__get__"):
-        return PLAIN, found
-    return (PLAIN if same(found, getter(value, name)) else MADE), found
+        return VALUE, found
+    return (VALUE if same(found, getter(value, name)) else FRESH), found
 
 
 def _computes(raw: Any) -> bool:
     """Whether a descriptor runs Python code when it is asked for its value."""
     return type(getattr(type(raw), "__get__", None)) is FunctionType
+
+
+def method_of(value: Any, *names: str) -> FunctionType | None:
+    """The first of these special methods that a class defines in Python."""
+    for name in names:
+        method = getattr(type(value), name, None)
+        if type(method) is FunctionType:
+            return method
+    return None
 
 
 def own_names(value: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Noting: how a reading turns what it finds into facts, or into a refusal."""
+"""Recording: the guards that follow from what one run of a function reads, or a refusal."""
 
 from __future__ import annotations
 
 import decimal
 import importlib.machinery
+import os
 import sys
-import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -13,41 +13,36 @@ from typing import Any
 import numpy as np
 from numpy._core import arrayprint, umath
 
-from eagerflow.capture.guards.bytecode import Action
+from eagerflow.capture.guards.categories import category, is_symbolic, is_tool, is_user_class
 from eagerflow.capture.guards.equality import ABSENT, same
-from eagerflow.capture.guards.ledger import UNWATCHED, Given, answer, in_context, specials
+from eagerflow.capture.guards.ledger import (
+    UNWATCHED,
+    Arguments,
+    result_of,
+    state_of_class,
+    value_of_context,
+)
 from eagerflow.capture.guards.lookup import Found, Run
 from eagerflow.capture.guards.snapshot import (
     ALL,
-    Remembered,
+    Snapshot,
     TooLarge,
-    category,
     elements,
-    is_symbolic,
-    is_tool,
-    remember,
-    remember_tree,
+    snapshot_of,
+    snapshot_of_tree,
 )
 
-Watch = Any  # imports what imports this module
+Monitor = Any  # imports what imports this module
 
-__all__ = ["Noting"]
+__all__ = ["GuardBuilder"]
 
-_DEPTHS: dict[bool | str, int] = {ALL: 1, True: 2, False: 3}
-_OTHERS = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"} - {"__main__"}
-_users: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+# Snapshots by what they include, the largest first: (deep, objects).
+_DEEP_SNAPSHOTS: list[tuple[bool, bool | str]] = [(True, ALL), (True, True), (True, False)]
 
-
-def _is_users(cls: type) -> bool:
-    """Whether a class was made by a class statement of the user's, who may change it."""
-    known = _users.get(cls)
-    if known is None:
-        root = str(cls.__module__).partition(".")[0]
-        known = _users[cls] = bool(cls.__flags__ & 1 << 9) and root not in _OTHERS
-    return known
+_NUMPY_VALUES = (np.ndarray, np.generic)
 
 
-def _decimals() -> tuple[Any, ...]:
+def _decimal_context() -> tuple[Any, ...]:
     own = decimal.getcontext()
     traps = [signal for signal, on in own.traps.items() if on]
     return own.prec, own.rounding, own.Emin, own.Emax, own.capitals, own.clamp, tuple(traps)
@@ -58,172 +53,200 @@ def _importable(name: str) -> bool:
     return name in sys.modules or importlib.machinery.PathFinder.find_spec(name) is not None
 
 
-class Noting:
-    """Facts about what one run reads; the base of ``Reading``."""
+class GuardBuilder:
+    """Adds guards to a monitor for what one line of a run reads."""
 
-    def __init__(self, watch: Watch, run: Run) -> None:
-        self.watch = watch
+    def __init__(self, monitor: Monitor, run: Run) -> None:
+        self.monitor = monitor
         self.run = run
-        self.action: Action | None = None  # which is looked at
-        self.stored: dict[Any, Any] = {}  # what the line itself assigns
+        self.line: int | None = run.code.co_firstlineno
+        self.assigned: dict[Any, Any] = {}  # what the line itself assigns
 
-    def note(
-        self, kind: str, name: str, how: str, holder: Any, key: Any, value: Any, known: bool = True
+    @property
+    def place(self) -> str:
+        return f"{self.run.file}:{self.line}"
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        access: str,
+        holder: Any,
+        key: Any,
+        value: Any,
+        external: bool = True,
     ) -> bool:
-        """Add a fact, unless the trace itself has put the value there; whether it is one."""
-        if is_symbolic(value) or (how, id(holder), key) in self.stored:
+        """Add a guard, unless the trace itself has put the value there; whether there is one."""
+        if is_symbolic(value) or (access, id(holder), key) in self.assigned:
             return False
-        line = self.action.line if self.action else self.run.code.co_firstlineno
-        place = self.run.file, line
-        return self.watch.note(kind, name, how, holder, key, value, place, known)
+        place = self.run.file, self.line
+        return self.monitor.add(kind, name, access, holder, key, value, place, external)
 
-    def found(self, value: Any, noted: bool, name: str) -> list[Found]:
-        """What an edge leads to; it is from before the trace if the edge is."""
-        if noted:
-            self.watch.know(value)
-        return [Found(value, noted or self.watch.knows(value), name)]
+    def found(self, value: Any, guarded: bool, name: str) -> list[Found]:
+        """What was read; it is from before the trace if there is a guard about it."""
+        if guarded:
+            self.monitor.mark_external(value)
+        return [Found(value, guarded or self.monitor.is_external(value), name)]
 
-    def refuse(self, kind: str, name: str, value: Any) -> None:
-        """Remember that the trace relied on what cannot be compared."""
+    def refuse(self, kind: str, name: str, value: Any = None) -> None:
+        """The trace relied on what cannot be compared, or on a call of which nobody can be sure."""
         if not self.run.trusted:
-            self.watch.refuse(kind, name, value, f"{self.run.file}:{self._line()}")
+            self.monitor.refuse(kind, name, name if value is None else value, self.place)
 
-    def refuse_call(self, kind: str, name: str) -> None:
-        """Remember that the trace relied on a call that nobody can be sure of."""
-        if not self.run.trusted:
-            self.watch.refuse_call(kind, f"{name}()", self.run.file, self._line())
+    # Contents -----------------------------------------------------------------------------------
 
-    def whole(self, found: Found, deep: bool, objects: bool | str = False) -> None:
-        """A fact about everything in a container, an array or an object."""
+    def contents(self, found: Found, deep: bool, objects: bool | str = False) -> None:
+        """A guard about everything in a container, an array or an object."""
         value, _, name = found
         kind = category(value)
         key: Any = (deep, objects)
-        if self.run.trusted and self.watch.is_tree(value):
+        if self.run.trusted and id(value) in self.monitor.trees:
             self._tree(found)
             return
         if kind == "object" and (self.run.trusted or is_tool(value)):
             return
-        deeper = [(True, ALL), (True, True), (True, False)][: _DEPTHS[objects] if deep else 3]
-        if any(self.watch.has("whole", value, k) for k in (key, *deeper)):
+        at_least = _DEEP_SNAPSHOTS[: 1 + _DEEP_SNAPSHOTS.index(key)] if deep else _DEEP_SNAPSHOTS
+        if any(self.monitor.covers("contents", value, k) for k in (key, *at_least)):
             return
-        pre = self.watch.mutated.get(id(value))
-        known = pre[1] if pre else self._remember(value, name, deep, objects)
-        if known is not None and not known.fixed:
-            what = "array" if kind == "array" else "contents"
-            self.note(what, name, "whole", value, key, known)
+        before = self.monitor.mutated.get(id(value))
+        held = before[1] if before else self._snapshot_with_classes(value, name, deep, objects)
+        if held is not None and not held.immutable:
+            self.add("array" if kind == "array" else "contents", name, "contents", value, key, held)
 
     def _tree(self, found: Found) -> None:
-        """Facts about attributes that eagerflow walks over, and about containers among them."""
+        """Guards about attributes that eagerflow searches, and about containers among them."""
         value, _, name = found
-        if not self.watch.has("whole", value, "tree"):
-            held = remember_tree(value)
-            self.note("contents", name, "whole", value, "tree", held)
+        if not self.monitor.covers("contents", value, "tree"):
+            held = snapshot_of_tree(value)
+            self.add("contents", name, "contents", value, "tree", held)
             for key, part in held.parts:
-                self._nest(Found(part, True, f"{name}[{key!r}]"))
+                self._containers(Found(part, True, f"{name}[{key!r}]"))
 
-    def _nest(self, found: Found) -> None:
-        """Facts about which objects are in containers, however deep."""
+    def _containers(self, found: Found) -> None:
+        """Guards about which objects are in containers, however deep."""
         value, _, name = found
-        self.watch.know(value)
-        if category(value) == "container" and self.watch.once("nest", id(value)):
-            self.whole(found, False)
+        self.monitor.mark_external(value)
+        if category(value) == "container" and self.monitor.is_first("containers", id(value)):
+            self.contents(found, False)
             for key, part in elements(value):
-                self._nest(Found(part, True, f"{name}[{key!r}]"))
+                self._containers(Found(part, True, f"{name}[{key!r}]"))
 
-    def _remember(
+    def _snapshot_with_classes(
         self, value: Any, name: str, deep: bool, objects: bool | str
-    ) -> Remembered | None:
-        """What a value holds now; None, and a refusal, if that is too much."""
+    ) -> Snapshot | None:
+        """What a value holds now, with guards about the classes of its parts."""
 
         def refuse(kind: str, part: Any) -> None:
             self.refuse(kind, f"a part of {name}", part)
 
-        def know(part: Any) -> None:
-            self.watch.know(part)
+        def visit(part: Any) -> None:
+            self.monitor.mark_external(part)
             if objects:
-                self.classed(Found(part, True, f"a part of {name}"), objects == ALL)
+                self.class_of(Found(part, True, f"a part of {name}"), objects == ALL)
 
+        return self._snapshot(name, value, deep, refuse, objects, visit)
+
+    def _snapshot(self, name: str, value: Any, *arguments: Any) -> Snapshot | None:
+        """What a value holds now; None, and a refusal, if that is too much."""
         try:
-            return remember(value, deep, refuse, objects, know)
+            return snapshot_of(value, *arguments)
         except TooLarge as error:
-            self.watch.too_large(name, value, f"{self.run.file}:{self._line()}", str(error))
+            self.monitor.refuse_size(name, value, self.place, str(error))
             return None
 
-    def _line(self) -> int | None:
-        return self.action.line if self.action else None
+    def before_change(self, found: Found) -> None:
+        """The trace changes a container: take a snapshot first, in case that it is read later."""
+        value, external, name = found
+        mutated = self.monitor.mutated
+        if external and category(value) == "container" and id(value) not in mutated:
+            held = self._snapshot(name, value, False, lambda kind, part: None)
+            if held is not None:
+                mutated[id(value)] = value, held
 
-    # What is not the value of something ---------------------------------------------------------
+    # Calls --------------------------------------------------------------------------------------
 
-    def tell(self, name: str, f: Any) -> None:
+    def unwatched(self, name: str, f: Any) -> None:
         """What a call reads is not known: the ledger says so."""
         if not self.run.trusted:
-            self.note("call", name if " " in name else f"{name}()", "never", f, None, UNWATCHED)
+            text = name if " " in name else f"{name}()"
+            self.add("call", text, "unwatched", f, None, UNWATCHED)
 
-    def ask(self, name: str, f: Callable[..., Any], *given: Any) -> list[Found]:
-        """A fact about what a call gives, which is asked for again at each check."""
-        key = Given(given)
-        value = held = answer(f, key)
-        again = answer(f, key)
+    def call(self, name: str, f: Callable[..., Any], *arguments: Any) -> list[Found]:
+        """A guard about the result of a call, which is made again at each check."""
+        key = Arguments(arguments)
+        value = held = result_of(f, key)
+        again = result_of(f, key)
         if again is not value and category(value) in ("container", "array", "object"):
-            held = self._remember(value, f"{name}(...)", True, True)
+            held = self._snapshot_with_classes(value, f"{name}(...)", True, True)
         elif not same(value, again):  # it is another one each time
-            self.tell(name, f)
+            self.unwatched(name, f)
             return []
-        noted = held is None or self.note("call", f"{name}(...)", "asked", f, key, held)
-        return self.found(value, noted, f"{name}(...)")
+        guarded = held is None or self.add("call", f"{name}(...)", "call", f, key, held)
+        return self.found(value, guarded, f"{name}(...)")
 
     def importable(self, name: str) -> None:
         """A module was not found."""
         if not self.run.trusted:
-            self.ask(f"import {name}", _importable, name)
+            self.call(f"import {name}", _importable, name)
 
-    def variable(self, name: str, variable: ContextVar[Any]) -> list[Found]:
-        """The value of a context variable."""
-        value = in_context(variable)
-        noted = self.note("call", name, "context", variable, None, value)
-        return [] if value is ABSENT else self.found(value, noted, name)
+    # Classes ------------------------------------------------------------------------------------
 
-    def classed(self, found: Found, every: bool = False) -> None:
-        """What a value does where Python asks its class: its class, and what this says."""
-        value, known, name = found
+    def class_of(self, found: Found, every: bool = False) -> None:
+        """What a value does where Python asks its class: which class it is, and its state."""
+        value, external, name = found
         cls = type(value)
-        if self.run.trusted or not _is_users(cls):
+        if self.run.trusted or not is_user_class(cls):
             return
-        if known and category(value) != "code":
-            self.note("attribute", f"{name}.__class__", "attribute", value, "__class__", cls)
-        self.of_class(cls, every)
+        if external and category(value) != "code":
+            self.add("attribute", f"{name}.__class__", "attribute", value, "__class__", cls)
+        self.class_state(cls, every)
 
-    def of_class(self, cls: type, every: bool = False) -> None:
-        """A fact about the bases and the special methods of a class, or all that it has."""
+    def class_state(self, cls: type, every: bool = False) -> None:
+        """A guard about the bases and the special methods of a class, or all that it has."""
         key = True if every else None
-        if not self.run.trusted and _is_users(cls) and not self.watch.has("class", cls, key):
-            self.note("class", cls.__name__, "class", cls, key, specials(cls, key))
+        if self.run.trusted or not is_user_class(cls) or self.monitor.covers("class", cls, key):
+            return
+        self.add("class", cls.__name__, "class", cls, key, state_of_class(cls, key))
 
-    def decimals(self) -> None:
+    # Surroundings -------------------------------------------------------------------------------
+
+    def environment_variable(self, name: Any, environ: Any = os.environ) -> list[Found]:
+        value = environ.get(name, ABSENT)
+        guarded = self.add("environment", str(name), "environment", environ, name, value)
+        return [] if value is ABSENT else self.found(value, guarded, str(name))
+
+    def context_variable(self, name: str, variable: ContextVar[Any]) -> list[Found]:
+        value = value_of_context(variable)
+        guarded = self.add("call", name, "context", variable, None, value)
+        return [] if value is ABSENT else self.found(value, guarded, name)
+
+    def decimal_context(self) -> None:
         """The context of decimal numbers decides how they are computed with."""
         if not self.run.trusted:
-            self.ask("decimal.getcontext", _decimals)
+            self.call("decimal.getcontext", _decimal_context)
 
-    def surroundings(self, value: Any) -> None:
+    def numeric_settings(self, value: Any) -> None:
         """The settings of NumPy or of decimal numbers that decide how a value is computed with."""
         if self.run.trusted:
             return
         if isinstance(value, decimal.Decimal):
-            self.decimals()
-        elif isinstance(value, np.ndarray | np.generic):
-            self._setting("np.geterr()", umath, "_extobj_contextvar", np.geterr)
+            self.decimal_context()
+        elif isinstance(value, _NUMPY_VALUES):
+            self._numpy_setting("np.geterr()", umath, "_extobj_contextvar", np.geterr)
 
-    def printing(self) -> None:
+    def print_options(self) -> None:
         """NumPy's print options decide on a text."""
         if not self.run.trusted:
-            self._setting(
+            self._numpy_setting(
                 "np.get_printoptions()", arrayprint, "format_options", np.get_printoptions
             )
 
-    def _setting(self, name: str, module: Any, variable: str, public: Callable[[], Any]) -> None:
+    def _numpy_setting(
+        self, name: str, module: Any, variable: str, public: Callable[[], Any]
+    ) -> None:
         """A setting of NumPy: the object that holds it if there is one, which is quick."""
         held = getattr(module, variable, None)
         if isinstance(held, ContextVar):
-            self.variable(name, held)
+            self.context_variable(name, held)
         else:
-            self.ask(name, public)
+            self.call(name, public)

@@ -1,227 +1,49 @@
-"""What values are to the ledger, and how it remembers them to notice a change later.
+"""Snapshots: what a container, an array or an object held at one time, to notice a change later.
 
-Plain values (numbers, strings, dtypes, dates ...) are compared by type and state, containers of
-them item by item, NumPy arrays byte by byte, Tensors and Variables by identity, and objects by
-identity too: what was read from them is remembered by itself.
+Containers are compared item by item, NumPy arrays byte by byte, Tensors, Variables and objects by
+identity: what was read from an object is guarded by itself.
 """
 
 from __future__ import annotations
 
-import array
-import collections
-import concurrent.futures
-import contextvars
-import ctypes
-import functools
-import io
 import itertools
 import operator
-import re
-import struct
-import sys
-import threading
 import types
-import weakref
-import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.guards.equality import PLAIN, by_value, same
-from eagerflow.tensor import Operators, Tensor
+from eagerflow.capture.guards.categories import category, is_data, is_tool
+from eagerflow.capture.guards.equality import ABSENT, same
 
 __all__ = [
     "ALL",
     "ARRAY_BYTES",
-    "CANNOT",
-    "CONTAINERS",
-    "Remembered",
+    "Snapshot",
     "TooLarge",
     "attributes_of",
-    "category",
     "elements",
-    "is_symbolic",
-    "is_tool",
-    "name_of_code",
-    "remember",
-    "remember_tree",
+    "item_of",
+    "snapshot_of",
+    "snapshot_of_tree",
 ]
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
-ITEMS = 20_000  # values in one container, with all that it contains
-
-
-CONTAINERS = (
-    list,
-    dict,
-    set,
-    frozenset,
-    tuple,
-    collections.deque,
-    bytearray,
-    array.array,
-    types.MappingProxyType,
-)
-_CODE: tuple[type, ...] = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.MethodType,
-    types.ModuleType,
-    type,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    types.MethodWrapperType,
-    types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType,
-    types.MemberDescriptorType,
-    type(vars(collections.namedtuple("Named", "field"))["field"]),
-    types.CodeType,
-    types.GenericAlias,
-    functools.partial,
-    staticmethod,
-    classmethod,
-    property,
-    np.ufunc,
-    type(functools.lru_cache(len)),
-)
-# Written in C and without value, but nothing that a function reads from them can change.
-_STEADY: tuple[type, ...] = (
-    type(threading.Lock()),
-    type(threading.RLock()),
-    threading.local,
-    re.Pattern,
-    weakref.ref,
-    weakref.ProxyType,
-    contextvars.ContextVar,
-    contextvars.Token,
-    operator.attrgetter,
-    operator.itemgetter,
-    operator.methodcaller,
-    types.UnionType,
-    types.CellType,
-    super,
-    struct.Struct,
-    zoneinfo.ZoneInfo,
-)
-_MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
-_RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
-_kinds: dict[type, str] = {}
-
-CANNOT = {
-    "iterator": (
-        "it is used up by the first call, and a later one could not take from it",
-        "pass what it gives as an argument, or keep a list and index it",
-    ),
-    "file": (
-        "what it holds can change without a sign",
-        "read it before, and pass what you read as an argument",
-    ),
-    "random": (
-        "the numbers that it gives would be the same in every call",
-        "ef.random, whose state is a Variable, or draw outside and pass the numbers",
-    ),
-    "foreign": (
-        "arrays of other libraries change without a sign",
-        "make it an ef.tensor or an ef.Variable, or pass it as an argument",
-    ),
-    "memory": (
-        "C code can change what it holds without a sign",
-        "read it before, and pass what you read as an argument",
-    ),
-    "thread": (
-        "what runs in another thread is not watched",
-        "call it directly, or run it before and pass the result as an argument",
-    ),
-    "tracer": (
-        "while another function traces, what is read is not seen",
-        "set trace functions outside of captured functions",
-    ),
-    "opaque": (
-        "it cannot be compared: it has neither attributes nor a value",
-        "pass what you need of it as an argument",
-    ),
-}
-"""Why values of a category cannot be relied on, and what to do instead."""
-
-
-def category(value: Any) -> str:
-    """What a value is to the ledger.
-
-    ``plain``, ``container``, ``array``, ``tensor`` (all that belongs to eagerflow), ``code``
-    (functions, classes, modules), ``object`` (anything with attributes), or one of ``CANNOT``.
-    """
-    kind = _kinds.get(type(value))
-    if kind is None:
-        kind = _kinds[type(value)] = _category(type(value))
-    return kind
-
-
-def _category(cls: type) -> str:
-    if issubclass(cls, np.ndarray | np.void):  # of a structured scalar the fields can change
-        return "opaque" if issubclass(cls, np.ma.MaskedArray) else "array"
-    if cls in PLAIN or issubclass(cls, np.generic | np.dtype):
-        return "plain"
-    if issubclass(cls, CONTAINERS):
-        return "container"
-    if issubclass(cls, Operators):
-        return "tensor"
-    if issubclass(cls, _CODE):
-        return "code"
-    if issubclass(cls, io.IOBase):
-        return "file"
-    if issubclass(cls, _RANDOM) or (cls.__module__ == "random" and hasattr(cls, "getstate")):
-        return "random"
-    if hasattr(cls, "__next__") and not issubclass(cls, weakref.ProxyType):
-        return "iterator"
-    if cls.__module__.split(".")[0] == "eagerflow" and not cls.__module__.startswith(_LAYERS):
-        return "tensor"
-    if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
-        return "foreign"
-    if cls is object or issubclass(cls, _STEADY):
-        return "object"
-    if cls is memoryview:
-        return "opaque"
-    if issubclass(cls, _MEMORY):
-        return "memory"
-    # bool(...) of an offset: below zero where Python itself manages the dict of attributes.
-    attributes = bool(cls.__dictoffset__) or any("__slots__" in vars(c) for c in cls.__mro__)
-    if by_value(cls, attributes):
-        return "plain"
-    return "object" if attributes else "opaque"
-
-
-_LAYERS = "eagerflow.nn"
-
-
-def is_symbolic(value: Any) -> bool:
-    """Whether a value stands for one that is not known while tracing."""
-    return type(value) is Tensor and type(value._array) is not value._kind.array_type
-
-
-def is_tool(value: Any) -> bool:
-    """Whether an object only serves to log, to lock, to refer or to start work: it is no data."""
-    cls = type(value)
-    root = cls.__module__.partition(".")[0]
-    if root == "logging" or isinstance(value, (*_STEADY, concurrent.futures.Executor)):
-        return True
-    return root == "threading" and cls.__name__ != "Event"
-
-
-def name_of_code(f: Any) -> str:
-    """How messages call a function, class or object that is called."""
-    return getattr(f, "__qualname__", None) or getattr(f, "__name__", None) or type(f).__name__
-
-
-# Containers and arrays --------------------------------------------------------------------------
+MAX_VALUES = 20_000  # in one container, with all that it contains
+ALL = "all"  # also the attributes of objects that an object holds
 
 
 class TooLarge(Exception):  # noqa: N818 - never seen by a user
     """A value has more parts or bytes than can be compared in every call."""
 
 
-class Remembered:
-    """What a container, an array or the attributes of an object held at one time."""
+class Snapshot:
+    """What a container, an array or the attributes of an object held at one time.
+
+    ``kind`` is ``container``, ``array``, ``object``, or ``tree``: the attributes of a layer or
+    model, among which only layers, weights and containers of them matter.
+    """
 
     __slots__ = ("_inner", "_keys", "_plain", "_types", "_values", "kind", "parts", "value")
 
@@ -230,41 +52,45 @@ class Remembered:
         self.value = value  # kept alive, so that its identity means something
         self.parts = parts
         self._values: list[Any] = []
-        self._inner: list[Remembered] = []
+        self._inner: list[Snapshot] = []
+        if kind == "array":
+            return
+        self._keys = [key for key, _ in parts]
+        self._values = [part for _, part in parts]
         if kind == "tree":
-            self._values = [part for _, part in parts]
-            self._keys = [key for key, _ in parts]
             self._plain = [key for key in value if key not in set(self._keys)]
             self._types = [type(value[key]) for key in self._plain]
-        elif kind != "array":
-            rows = [part for _, part in parts]
-            self._inner = [part for part in rows if isinstance(part, Remembered)]
-            self._values = [part.value if isinstance(part, Remembered) else part for part in rows]
-            self._keys = [key for key, _ in parts]
+        else:
+            self._inner = [part for part in self._values if isinstance(part, Snapshot)]
+            self._values = [p.value if isinstance(p, Snapshot) else p for p in self._values]
 
     @property
-    def fixed(self) -> bool:
+    def immutable(self) -> bool:
         """Whether nothing in it can change: a tuple of values that do not."""
         return not self._inner and type(self.value) in (tuple, frozenset)
 
-    def holds(self, value: Any) -> bool:
+    def item(self, key: Any) -> Any:
+        """The item at a key at that time, ABSENT if there was none."""
+        return item_of(dict(self.parts) if isinstance(self.value, dict) else self._values, key)
+
+    def matches(self, value: Any) -> bool:
         """Whether ``value`` has the same parts now."""
         if self.kind == "array":
             return self.parts == _bytes(value)
-        if self._holds_the_same(value) and all(inner.holds(inner.value) for inner in self._inner):
+        if self._is_identical(value) and all(inner.matches(inner.value) for inner in self._inner):
             return True
         return self.difference(value) is None
 
-    def has_one_of(self, identities: set[int]) -> bool:
-        """Whether a part is one of these objects."""
+    def contains_any(self, identities: set[int]) -> bool:
+        """Whether a part is one of the objects with these ``id``."""
         return any(id(part) in identities for part in self._values) or any(
-            inner.has_one_of(identities) for inner in self._inner
+            inner.contains_any(identities) for inner in self._inner
         )
 
-    def _holds_the_same(self, value: Any) -> bool:
+    def _is_identical(self, value: Any) -> bool:
         """Whether the parts are the very same objects, without a step of Python for each."""
         cls = type(value)
-        if value is not self.value or self.kind == "array":
+        if value is not self.value:
             return False
         if cls is tuple or cls is frozenset:
             return True
@@ -289,6 +115,30 @@ class Remembered:
         except (RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
             return False
 
+    def rows(self) -> Iterable[tuple[str, tuple[Any, ...]]]:
+        """Rows of the ledger's checks that together say that all parts are the same objects.
+
+        Raises TypeError for what has to be compared by ``matches``: sets, arrays, objects.
+        """
+        value, cls = self.value, type(self.value)
+        if self.kind == "tree":
+            yield "size", (value, len(self._keys) + len(self._plain))
+            for key, part in self.parts:
+                yield "item", (value, key, part)
+            for key, kind in zip(self._plain, self._types, strict=True):
+                yield "item type", (value, key, kind)
+        elif self.kind == "container" and cls is list:
+            yield "size", (value, len(self._values))
+            yield "elements", (value, self._values)
+        elif self.kind == "container" and cls is dict:
+            yield "size", (value, len(self._values))
+            yield "elements", (value, self._keys)
+            yield "values", (value, self._values)
+        elif cls is not tuple:
+            raise TypeError(f"no rows for {cls.__name__}")
+        for inner in self._inner:
+            yield from inner.rows()
+
     def difference(
         self, value: Any, name: str = "", same: Callable[[Any, Any], bool] = same
     ) -> tuple[str, Any, Any] | None:
@@ -299,112 +149,34 @@ class Remembered:
             return name, self.value, value
         try:
             now = tuple(elements(value, self.kind))
-        except (RuntimeError, AttributeError):  # it changes while it is walked over
+        except (RuntimeError, AttributeError):  # it changes while it is iterated over
             return name, self.value, value
         if len(now) != len(self.parts):
             return f"the length of {name or 'it'}", len(self.parts), len(now)
         for (key, was), (key_now, is_now) in zip(self.parts, now, strict=True):
             if key is not key_now and not same(key, key_now):
                 return f"the keys of {name or 'it'}", key, key_now
-            if isinstance(was, Remembered):
-                found = was.difference(is_now, _part(name, self.kind, key), same)
+            if isinstance(was, Snapshot):
+                found = was.difference(is_now, _name_of_part(name, self.kind, key), same)
                 if found:
                     return found
             elif not same(was, is_now):
-                return _part(name, self.kind, key), was, is_now
+                return _name_of_part(name, self.kind, key), was, is_now
         return None
 
     def __repr__(self) -> str:
-        return f"Remembered({self.kind}, {len(self.parts)} parts)"
+        return f"Snapshot({self.kind}, {len(self.parts)} parts)"
 
 
-class Rows:
-    """The parts of many lists and dicts side by side, compared without a step of Python each."""
-
-    def __init__(self) -> None:
-        self.lists: list[Any] = []
-        self.dicts: list[Any] = []
-        self.trees: list[Any] = []
-        self.sizes: tuple[list[int], list[int], list[int]] = [], [], []
-        self.items: list[Any] = []
-        self.keys: list[Any] = []
-        self.values: list[Any] = []
-        self.known: tuple[list[Any], list[Any], list[Any]] = (
-            [],
-            [],
-            [],
-        )  # of trees: where, key, what
-        self.plain: tuple[list[Any], list[Any], list[Any]] = [], [], []  # and where, key, type
-
-    @property
-    def empty(self) -> bool:
-        """Whether there are none."""
-        return not (self.lists or self.dicts or self.trees)
-
-    def take(self, part: Remembered) -> bool:
-        """Add what was remembered, and all inside; whether that can be compared in this way."""
-        value, cls = part.value, type(part.value)
-        if part.kind == "tree":
-            self.trees.append(value)
-            self.sizes[2].append(len(part._keys) + len(part._plain))
-            for column, new in zip(
-                (*self.known, *self.plain),
-                (
-                    [value] * len(part._keys),
-                    part._keys,
-                    part._values,
-                    [value] * len(part._plain),
-                    part._plain,
-                    part._types,
-                ),
-                strict=True,
-            ):
-                column.extend(new)
-        elif part.kind == "container" and cls is list:
-            self.lists.append(value)
-            self.sizes[0].append(len(part._values))
-            self.items.extend(part._values)
-        elif part.kind == "container" and cls is dict:
-            self.dicts.append(value)
-            self.sizes[1].append(len(part._values))
-            self.keys.extend(part._keys)
-            self.values.extend(part._values)
-        elif cls is not tuple:
-            return False
-        taken = [self.take(inner) for inner in part._inner]
-        return all(taken)
-
-    def hold(self) -> bool:
-        """Whether all parts are the very same objects."""
-        same, join, sizes = operator.is_, itertools.chain.from_iterable, self.sizes
-        where, keys, whats = self.known
-        places, names, types_ = self.plain
-        return (
-            all(map(operator.eq, map(len, self.lists), sizes[0]))
-            and all(map(same, join(self.lists), self.items))
-            and all(map(operator.eq, map(len, self.dicts), sizes[1]))
-            and all(map(same, join(self.dicts), self.keys))
-            and all(map(same, join(map(dict.values, self.dicts)), self.values))
-            and all(map(operator.eq, map(len, self.trees), sizes[2]))
-            and all(map(same, map(dict.get, where, keys), whats))
-            and all(map(same, map(type, map(dict.get, places, names)), types_))
-        )
-
-
-def in_rows(wholes: Iterable[tuple[Remembered, Any]]) -> tuple[Rows, list[Any]]:
-    """Rows of all that can be compared in them, and for the rest how it is compared with what."""
-    rows, rest = Rows(), []
-    for part, holder in wholes:
-        if part.value is not holder or not rows.take(part):
-            rest.append((part.holds, holder))
-    return rows, rest
-
-
-def _part(name: str, kind: str, key: Any) -> str:
+def _name_of_part(name: str, kind: str, key: Any) -> str:
     return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
 
 
+# The parts of values ----------------------------------------------------------------------------
+
 _ARRAYS = (np.ndarray, np.void)
+_MAPPINGS = (dict, types.MappingProxyType)
+_SETS = (set, frozenset)
 
 
 def _bytes(value: Any) -> tuple[Any, ...]:
@@ -421,16 +193,16 @@ def _objects(array: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def elements(value: Any, kind: str = "container") -> Iterable[tuple[Any, Any]]:
-    """Pairs of a key and a part; a set gives its parts in the order of its walk."""
+    """Pairs of a key and a part; a set gives its parts in the order of its iteration."""
     if kind == "object":
         return attributes_of(value).items()
     if isinstance(value, _ARRAYS):
         return _objects(value)
     if kind == "tree":
         return [(key, part) for key, part in value.items() if category(part) != "plain"]
-    if isinstance(value, dict | types.MappingProxyType):
+    if isinstance(value, _MAPPINGS):
         return value.items()
-    if isinstance(value, set | frozenset):
+    if isinstance(value, _SETS):
         return zip(itertools.repeat(None), value)
     return enumerate(value)
 
@@ -448,52 +220,67 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return found
 
 
-def remember(
+def item_of(container: Any, key: Any) -> Any:
+    """An item of a container, ABSENT if it is not there; none is made up for a missing key."""
+    if isinstance(container, dict):
+        return dict.get(container, key, ABSENT)
+    try:
+        return container[key]
+    except (KeyError, IndexError, TypeError):
+        return ABSENT
+
+
+# Taking snapshots -------------------------------------------------------------------------------
+
+
+def snapshot_of(
     value: Any,
     deep: bool,
     refuse: Callable[[str, Any], None],
     objects: bool | str = False,
-    know: Callable[[Any], object] = id,
-) -> Remembered:
+    visit: Callable[[Any], object] = id,
+) -> Snapshot:
     """What ``value`` holds now; with ``deep`` also what its parts hold.
 
-    ``objects`` remembers the attributes of an object too, ``ALL`` those of objects that it holds
-    as well; without it only data such as dataclasses are looked into there. ``refuse`` is called
-    with the category and the value of what cannot be compared, ``know`` with every part that has
+    ``objects`` includes the attributes of an object, ``ALL`` those of objects that it holds as
+    well; without it only data such as dataclasses are looked into there. ``refuse`` is called
+    with the category and the value of what cannot be compared, ``visit`` with every part that has
     parts of its own.
     Raises TooLarge.
     """
-    result = _Walk(deep, refuse, objects, know).step(value, 0)
-    return result if isinstance(result, Remembered) else Remembered("object", value, ())
+    found = _Traversal(deep, refuse, objects, visit).part(value, 0)
+    return found if isinstance(found, Snapshot) else Snapshot("object", value, ())
 
 
-ALL = "all"
+def snapshot_of_tree(attributes: dict[str, Any]) -> Snapshot:
+    """What a dict of attributes holds apart from plain values, which are no layers or weights."""
+    return Snapshot("tree", attributes, tuple(elements(attributes, "tree")))
 
 
-class _Walk:
-    """A walk over a value and its parts."""
+class _Traversal:
+    """A traversal of a value and its parts, to take a snapshot of them."""
 
-    def __init__(self, deep: bool, refuse: Any, objects: bool | str, know: Any) -> None:
+    def __init__(self, deep: bool, refuse: Any, objects: bool | str, visit: Any) -> None:
         self.deep = deep
         self.refuse = refuse
         self.objects = objects
-        self.know = know
-        self.left = ITEMS
+        self.visit = visit
+        self.values_left = MAX_VALUES
         self.active: set[int] = set()
 
-    def step(self, part: Any, depth: int) -> Any:
+    def part(self, part: Any, depth: int) -> Any:
         """What one part holds; itself if it is compared by itself."""
         kind = category(part)
         if kind in ("plain", "tensor"):
             return part
-        self.know(part)
+        self.visit(part)
         if kind == "code" or not (self.deep or depth == 0):
             return part
         if kind in ("container", "array"):
             return self.inside(part, kind, depth)
         if kind == "object":
-            inner = depth == 0 or self.objects == ALL or _is_data(type(part))
-            own = self.objects and inner and not is_tool(part)
+            inside = depth == 0 or self.objects == ALL or is_data(type(part))
+            own = self.objects and inside and not is_tool(part)
             return self.inside(part, "object", depth) if own else part
         self.refuse(kind, part)
         return part
@@ -505,24 +292,13 @@ class _Walk:
         if kind == "array" and not part.dtype.hasobject:
             if part.nbytes > ARRAY_BYTES:
                 raise TooLarge(f"an array of {part.nbytes:,} bytes")
-            return Remembered("array", part, _bytes(part))
+            return Snapshot("array", part, _bytes(part))
         self.active.add(id(part))
         parts = []
         for key, inner in list(elements(part, kind)):
-            self.left -= 1
-            if self.left < 0:
-                raise TooLarge(f"more than {ITEMS:,} values")
-            parts.append((key, self.step(inner, depth + 1)))
+            self.values_left -= 1
+            if self.values_left < 0:
+                raise TooLarge(f"more than {MAX_VALUES:,} values")
+            parts.append((key, self.part(inner, depth + 1)))
         self.active.remove(id(part))
-        return Remembered("container" if kind == "array" else kind, part, tuple(parts))
-
-
-def remember_tree(attributes: dict[str, Any]) -> Remembered:
-    """What a dict of attributes holds apart from plain values, which are no layers or weights."""
-    return Remembered("tree", attributes, tuple(elements(attributes, "tree")))
-
-
-def _is_data(cls: type) -> bool:
-    """Whether objects of a class are read by code that looks at all of their attributes."""
-    root = cls.__module__.split(".")[0]
-    return hasattr(cls, "__dataclass_fields__") or root in sys.stdlib_module_names
+        return Snapshot("container" if kind == "array" else kind, part, tuple(parts))

@@ -148,7 +148,7 @@ def test_planted_equality_is_found(monkeypatch):
 
 
 def test_planted_trust_in_classes_is_found(monkeypatch):
-    fates = verdicts(monkeypatch, recording, "_is_users", lambda cls: False, "classes")
+    fates = verdicts(monkeypatch, recording, "is_user_class", lambda cls: False, "classes")
     assert sum(f.startswith("stale") for f in fates.values()) > 10
 
 

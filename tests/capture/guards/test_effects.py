@@ -1,4 +1,4 @@
-"""What a captured function prints, logs or warns of is an effect of tracing, and no fact."""
+"""What a captured function prints, logs or warns of is an effect of tracing, and has no guard."""
 
 import contextlib
 import io
@@ -126,7 +126,7 @@ def streams(made):
 
 @pytest.mark.parametrize("made", [Tee, Buffered])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_output_is_no_fact(function, made):
+def test_output_has_no_guard(function, made):
     own = len(TEE.lines)
     step = ef.function(function)
     x = ef.ones((3,))
@@ -163,7 +163,7 @@ def test_a_model_that_prints_can_be_trained(made):
     assert out and logged and shown
 
 
-def test_what_a_stream_counts_is_a_fact_where_it_is_read():
+def test_what_a_stream_counts_has_a_guard_where_it_is_read():
     def f(x):
         print("a", file=TEE)
         return x * TEE.count

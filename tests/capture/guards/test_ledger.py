@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 import pytest
 
-from eagerflow.capture.guards.monitor import Watch
+from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.errors import CaptureError
 from tests.capture.guards.changes import CHANGES, Thing
 from tests.capture.guards.random_readers import change as random_change
@@ -28,9 +28,9 @@ INPUTS = {"the_value_of_a_variable"}  # another result, but nothing that Python 
 
 def watched(f, *args):
     """The ledger of a run."""
-    with Watch(f) as watch:
+    with Monitor(f) as monitor:
         f(*args)
-    return watch.ledger()
+    return monitor.ledger()
 
 
 def outcome(f, *args):
@@ -44,23 +44,23 @@ def verdict(name):
     """What became of a row: ``right``, or what is wrong with it."""
     expected, make = CHANGES[name]
     f, change = make()
-    with Watch(f) as watch:
+    with Monitor(f) as monitor:
         before = outcome(f, 2.5)
-    ledger = watch.ledger()
+    ledger = monitor.ledger()
     at_first = ledger.changed()
     try:
         change()
-        fact, after = ledger.changed(), outcome(f, 2.5)
+        guard, after = ledger.changed(), outcome(f, 2.5)
     finally:
         getattr(change, "undo", lambda: None)()
     if (at_first is not None) != (name in BY_ITSELF):
-        return f"changed before anything did: {at_first and at_first.story()}"
-    if after != before and fact is None and name not in INPUTS:
+        return f"changed before anything did: {at_first and at_first.change()}"
+    if after != before and guard is None and name not in INPUTS:
         return f"stale: {before} in place of {after}"
     if (after != before) != (expected == "notice") and name not in INPUTS | BY_ITSELF:
         return f"the row says {expected}, but the results are {before} and {after}"
-    if (fact is not None) != (expected == "notice"):
-        return f"to {expected}, and the fact is {fact and fact.story()}"
+    if (guard is not None) != (expected == "notice"):
+        return f"to {expected}, and the guard is {guard and guard.change()}"
     return "right"
 
 
@@ -83,7 +83,7 @@ PLANTED = {
     "no globals": ("item", "a_global_number"),
     "no attributes": ("attribute", "an_attribute_of_self"),
     "no closures": ("cell", "a_closure_number"),
-    "no contents": ("whole", "a_list_is_walked_over"),
+    "no contents": ("contents", "a_list_is_walked_over"),
     "no defaults": ("__defaults__", "a_default"),
     "no lengths": ("length", "a_list_gets_longer"),
     "no members": ("member", "the_call_of_an_object"),
@@ -93,25 +93,25 @@ PLANTED = {
 @pytest.mark.parametrize("how", PLANTED)
 def test_planted_blindness_gives_stale_results(how, monkeypatch):
     kind, name = PLANTED[how]
-    note = Watch.note
+    add = Monitor.add
 
     def blind(self, what, label, reader, *rest):
-        return True if reader == kind else note(self, what, label, reader, *rest)
+        return True if reader == kind else add(self, what, label, reader, *rest)
 
-    monkeypatch.setattr(Watch, "note", blind)
+    monkeypatch.setattr(Monitor, "add", blind)
     assert verdict(name).startswith("stale")
 
 
-def test_planted_facts_about_everything_are_found(monkeypatch):
+def test_planted_guards_about_everything_are_found(monkeypatch):
     own = Thing(other=1)
-    note = Watch.note
+    add = Monitor.add
 
     def eager(self, *args):
         args_of_all = ("attribute", "other", "attribute", own, "other", own.other, ("", 1), True)
-        note(self, *args_of_all)
-        return note(self, *args)
+        add(self, *args_of_all)
+        return add(self, *args)
 
-    monkeypatch.setattr(Watch, "note", eager)
+    monkeypatch.setattr(Monitor, "add", eager)
     ledger = watched(lambda x: math_of(x), 1.0)
     own.other = 2
     assert ledger.changed().name == "other"
@@ -132,18 +132,18 @@ def stale_programs(seeds):
     missed, differ, noticed = [], 0, 0
     for seed in seeds:
         draw, made, text = program(seed)
-        with Watch(made.f) as watch:
+        with Monitor(made.f) as monitor:
             before = outcome(made.f, 1)
-        ledger = watch.ledger()
-        assert ledger.changed() is None, f"{seed}: {ledger.changed().story()}\n{text}"
+        ledger = monitor.ledger()
+        assert ledger.changed() is None, f"{seed}: {ledger.changed().change()}\n{text}"
         for _ in range(3):
             what = random_change(draw, made)
-            fact, after = ledger.changed(), outcome(made.f, 1)
+            guard, after = ledger.changed(), outcome(made.f, 1)
             differ += after != before
-            noticed += fact is not None
-            if after != before and fact is None:
+            noticed += guard is not None
+            if after != before and guard is None:
                 missed.append(f"{seed}: {what}: {before}, now {after}\n{text}")
-            if after != before or fact is not None:
+            if after != before or guard is not None:
                 break
     print(f"{differ} results differ, {noticed} changes are noticed")
     return missed, differ
@@ -166,12 +166,12 @@ def test_many_random_functions_are_never_stale(part):
 
 
 def test_planted_blindness_is_found_by_random_functions(monkeypatch):
-    note = Watch.note
+    add = Monitor.add
 
-    def blind(self, kind, name, how, *rest):
-        return True if how == "whole" else note(self, kind, name, how, *rest)
+    def blind(self, kind, name, access, *rest):
+        return True if access == "contents" else add(self, kind, name, access, *rest)
 
-    monkeypatch.setattr(Watch, "note", blind)
+    monkeypatch.setattr(Monitor, "add", blind)
     assert stale_programs(range(60))[0]
 
 
@@ -219,7 +219,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     f, hint = REFUSED[name]
-    with pytest.raises(CaptureError) as caught, Watch(f):
+    with pytest.raises(CaptureError) as caught, Monitor(f):
         f(1.0)
     error = caught.value
     assert hint in error.hint
@@ -272,8 +272,8 @@ def test_accepted(name):
 
 def test_clocks_are_listed_and_not_compared():
     ledger = watched(ACCEPTED["the time"], 1.0)
-    (fact,) = [fact for fact in ledger if fact.kind == "call"]
-    assert fact.name == "time.time()"
+    (guard,) = [guard for guard in ledger if guard.kind == "call"]
+    assert guard.name == "time.time()"
     assert ledger.changed() is None
 
 
@@ -282,5 +282,5 @@ def test_the_error_of_the_function_goes_before_the_refusal():
         random.random()
         raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"), Watch(f):
+    with pytest.raises(KeyError, match="mine"), Monitor(f):
         f(1.0)

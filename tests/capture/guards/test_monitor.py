@@ -1,4 +1,4 @@
-"""Watches: what they restore, nest, mark and tell, next to what they notice."""
+"""Monitors: what they restore, nest, mark and tell, next to what they notice."""
 
 import array
 import dis
@@ -13,18 +13,18 @@ import weakref
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.guards import bytecode, opcodes
-from eagerflow.capture.guards.ledger import Fact, Ledger
-from eagerflow.capture.guards.monitor import Watch, watching
+from eagerflow.capture.guards import bytecode
+from eagerflow.capture.guards.ledger import Guard, Ledger
+from eagerflow.capture.guards.monitor import Monitor, current_monitor
 from eagerflow.errors import CaptureError, EagerflowError
 from tests.capture.guards.changes import Thing
 
 
 def watched(f, *args):
     """The ledger of a run."""
-    with Watch(f) as watch:
+    with Monitor(f) as monitor:
         f(*args)
-    return watch.ledger()
+    return monitor.ledger()
 
 
 def scaled(x):
@@ -45,9 +45,9 @@ def test_a_counter_is_marked_each_time():
         return x * own.count
 
     for _ in range(3):
-        fact = watched(f, 1.0).changed()
-        assert fact.name == "own.count"
-        assert fact.by_itself
+        guard = watched(f, 1.0).changed()
+        assert guard.name == "own.count"
+        assert guard.changed_by_trace
 
 
 def test_a_flag_that_is_set_once_is_stable_the_second_time():
@@ -61,14 +61,14 @@ def test_a_flag_that_is_set_once_is_stable_the_second_time():
 
     first = watched(f, 1.0).changed()
     assert first.name == "own.built"
-    assert first.by_itself
+    assert first.changed_by_trace
     second = watched(f, 1.0)
     assert second.changed() is None
     own.weights[0] = 3.0
     assert second.changed().name == "own.weights[0]"
 
 
-def test_what_is_written_first_is_no_fact():
+def test_what_is_written_first_has_no_guard():
     own = Thing()
 
     def f(x):
@@ -77,7 +77,7 @@ def test_what_is_written_first_is_no_fact():
         return own.cache["a"]
 
     ledger = watched(f, 1.0)
-    assert not [fact for fact in ledger if "cache" in fact.name]
+    assert not [guard for guard in ledger if "cache" in guard.name]
 
 
 def test_a_store_that_fails_is_none():
@@ -98,7 +98,7 @@ def test_a_store_that_fails_is_none():
     assert ledger.changed().name == "own.rate"
 
 
-# Watches inside watches, threads, errors ---------------------------------------------------------
+# Monitors inside monitors, threads, errors -------------------------------------------------------
 
 
 def test_the_outer_watch_learns_what_the_inner_one_saw():
@@ -110,16 +110,16 @@ def test_the_outer_watch_learns_what_the_inner_one_saw():
     ledgers = []
 
     def outer(x):
-        with Watch(inner) as watch:
+        with Monitor(inner) as monitor:
             y = inner(x)
-        ledgers.append(watch.ledger())
+        ledgers.append(monitor.ledger())
         return y
 
     ledger = watched(outer, 1.0)
     own.rate = 0.2
     assert ledger.changed().name == "own.rate"
     assert ledgers[0].changed().name == "own.rate"
-    assert watching() is None
+    assert current_monitor() is None
 
 
 def test_a_ledger_is_included_where_a_function_is_replayed():
@@ -127,7 +127,7 @@ def test_a_ledger_is_included_where_a_function_is_replayed():
     inner = watched(lambda x: x * own.rate, 1.0)
 
     def outer(x):
-        watching().include(inner)
+        current_monitor().include(inner)
         return x
 
     ledger = watched(outer, 1.0)
@@ -140,12 +140,12 @@ def test_what_eagerflow_reads_itself_can_be_added():
     w = ef.Variable(1.0)
 
     def f(x):
-        watching().rely("w.trainable", w, "trainable")
+        current_monitor().rely("w.trainable", w, "trainable")
         return x
 
     ledger = watched(f, 1.0)
     w.trainable = False
-    assert ledger.changed().story() == "attribute w.trainable changed from True to False"
+    assert ledger.changed().change() == "attribute w.trainable changed from True to False"
 
 
 def test_everything_is_restored_after_an_error():
@@ -155,11 +155,11 @@ def test_everything_is_restored_after_an_error():
         raise KeyError(x)
 
     for _ in range(2):
-        with pytest.raises(KeyError), Watch(f) as watch:
+        with pytest.raises(KeyError), Monitor(f) as monitor:
             f(1.0)
         assert sys.gettrace() is before
-        assert watching() is None
-        assert len(watch.ledger()) > 0
+        assert current_monitor() is None
+        assert len(monitor.ledger()) > 0
 
 
 def test_threads_do_not_see_each_other():
@@ -189,11 +189,11 @@ def test_threads_do_not_see_each_other():
 
 
 def test_a_watch_is_used_once():
-    watch = Watch(len)
-    with pytest.raises(EagerflowError, match="once the Watch is left"):
-        watch.ledger()
-    with watch, pytest.raises(EagerflowError, match="entered already"):
-        watch.__enter__()
+    monitor = Monitor(len)
+    with pytest.raises(EagerflowError, match="once the Monitor is left"):
+        monitor.ledger()
+    with monitor, pytest.raises(EagerflowError, match="entered already"):
+        monitor.__enter__()
 
 
 def test_nothing_that_the_trace_made_is_kept():
@@ -209,7 +209,7 @@ def test_nothing_that_the_trace_made_is_kept():
     ledger = watched(f, 1.0)
     gc.collect()
     assert made[0]() is None
-    assert not [fact for fact in ledger if "rate" in fact.name]
+    assert not [guard for guard in ledger if "rate" in guard.name]
 
 
 # Other trace functions ---------------------------------------------------------------------------
@@ -368,10 +368,10 @@ def test_ending_the_trace_inside_is_refused(no_trace, how):
         watched(f, 1.0)
 
 
-# Facts and ledgers -------------------------------------------------------------------------------
+# Guards and ledgers ------------------------------------------------------------------------------
 
 
-def test_the_story_of_a_change():
+def test_a_change_is_told():
     settings = {"rates": [0.1, 0.2], "name": "a"}
 
     def f(x):
@@ -382,12 +382,12 @@ def test_the_story_of_a_change():
     ledger = watched(f, 1.0)
     settings["rates"][1] = 0.3
     place = f"({__file__}:{f.__code__.co_firstlineno + 1})"
-    story = ledger.changed().story()
-    assert story == f"contents settings['rates'][1] changed from 0.2 to 0.3 {place}"
+    told = ledger.changed().change()
+    assert told == f"contents settings['rates'][1] changed from 0.2 to 0.3 {place}"
     settings["rates"][1] = 0.2
     assert ledger.changed() is None
     settings["rates"].append(1)
-    assert "the length of settings['rates'] changed from 2 to 3" in ledger.changed().story()
+    assert "the length of settings['rates'] changed from 2 to 3" in ledger.changed().change()
 
 
 def test_the_table():
@@ -443,11 +443,8 @@ def test_bytes_and_typed_arrays():
 
 def test_all_instructions_are_known():
     known = {
-        *opcodes.EFFECTS,
-        *opcodes.OPERATORS,
-        *opcodes.TEXTS,
-        *opcodes.TRUTH,
-        *bytecode._HANDLERS,
+        *bytecode.EFFECTS,
+        *bytecode.HANDLERS,
         # of the compiler and of the machine itself, never in the code of a function
         "SETUP_FINALLY",
         "SETUP_CLEANUP",
@@ -463,18 +460,18 @@ def test_all_instructions_are_known():
 
 
 def test_an_instruction_that_is_not_known_is_refused(monkeypatch):
-    monkeypatch.delitem(bytecode._HANDLERS, "LOAD_GLOBAL")
+    monkeypatch.delitem(bytecode.HANDLERS, "LOAD_GLOBAL")
     made = types.ModuleType("made")
     exec("def f(x): return len([x])", vars(made))
-    with pytest.raises(CaptureError, match="LOAD_GLOBAL"), Watch(made.f):
+    with pytest.raises(CaptureError, match="LOAD_GLOBAL"), Monitor(made.f):
         made.f(1.0)
 
 
-def test_a_fact_shows_itself():
-    fact = Fact("global", "RATE", "item", {"RATE": 0.1}, "RATE", 0.1)
-    assert repr(fact) == "<Fact global RATE: 0.1>"
-    assert repr(Ledger([fact])) == "<Ledger of 1 facts>"
-    assert len(Ledger([fact])) == 1
+def test_a_guard_shows_itself():
+    guard = Guard("global", "RATE", "item", {"RATE": 0.1}, "RATE", 0.1)
+    assert repr(guard) == "<Guard global RATE: 0.1>"
+    assert repr(Ledger([guard])) == "<Ledger of 1 guards>"
+    assert len(Ledger([guard])) == 1
 
 
 # Cost: printed, not judged -----------------------------------------------------------------------
@@ -501,7 +498,7 @@ def test_cost_is_printed():
     ledger = watched(f, 1.0)
     assert len(ledger) >= 30
     check = timed(ledger.changed, 200)
-    print(f"a check of {len(ledger)} facts takes {check:.2f} us")
+    print(f"a check of {len(ledger)} guards takes {check:.2f} us")
 
     def ops(x):
         for _ in range(100):

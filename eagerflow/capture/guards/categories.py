@@ -1,0 +1,287 @@
+"""Categories: what kind of thing a value or a class is, which decides how it is guarded."""
+
+from __future__ import annotations
+
+import array
+import builtins
+import collections
+import concurrent.futures
+import contextvars
+import ctypes
+import enum
+import functools
+import io
+import operator
+import re
+import struct
+import sys
+import threading
+import types
+import weakref
+import zoneinfo
+from typing import Any
+
+import numpy as np
+
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = [
+    "CANNOT",
+    "CONTAINERS",
+    "PLAIN",
+    "category",
+    "has_methods_in_python",
+    "is_class_statement",
+    "is_data",
+    "is_key",
+    "is_standard",
+    "is_symbolic",
+    "is_tool",
+    "is_user_class",
+    "is_value_class",
+    "keeps_parts_inside",
+    "named",
+    "top_package",
+]
+
+
+def named(names: dict[Any, str]) -> tuple[Any, ...]:
+    """Functions or classes by their names in modules or classes.
+
+    >>> import math
+    >>> named({math: "sin cos"})
+    (<built-in function sin>, <built-in function cos>)
+    """
+    return tuple(
+        operator.attrgetter(name)(owner) for owner, row in names.items() for name in row.split()
+    )
+
+
+PLAIN = frozenset(
+    named(
+        {
+            builtins: "bool bytes complex float int range slice str",
+            types: "EllipsisType NoneType NotImplementedType",
+        }
+    )
+)
+"""Built-in types whose values have nothing inside that could change."""
+
+CONTAINERS = named(
+    {
+        array: "array",
+        builtins: "bytearray dict frozenset list set tuple",
+        collections: "deque",
+        types: "MappingProxyType",
+    }
+)
+_CODE = (
+    *named(
+        {
+            builtins: "classmethod property staticmethod type",
+            functools: "partial",
+            np: "ufunc",
+            types: """
+                BuiltinFunctionType ClassMethodDescriptorType CodeType FunctionType GenericAlias
+                GetSetDescriptorType MemberDescriptorType MethodDescriptorType MethodType
+                MethodWrapperType ModuleType WrapperDescriptorType""",
+        }
+    ),
+    type(functools.lru_cache(len)),
+    type(vars(collections.namedtuple("Named", "field"))["field"]),
+)
+# Written in C and without value, but nothing that a function reads from them can change.
+_STEADY = (
+    *named(
+        {
+            builtins: "super",
+            contextvars: "ContextVar Token",
+            operator: "attrgetter itemgetter methodcaller",
+            re: "Pattern",
+            struct: "Struct",
+            threading: "local",
+            types: "CellType UnionType",
+            weakref: "ProxyType ref",
+            zoneinfo: "ZoneInfo",
+        }
+    ),
+    type(threading.Lock()),
+    type(threading.RLock()),
+)
+_MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
+_RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_kinds: dict[type, str] = {}
+
+CANNOT = {
+    "iterator": (
+        "it is used up by the first call, and a later one could not take from it",
+        "pass what it gives as an argument, or keep a list and index it",
+    ),
+    "file": (
+        "what it holds can change without a sign",
+        "read it before, and pass what you read as an argument",
+    ),
+    "random": (
+        "the numbers that it gives would be the same in every call",
+        "ef.random, whose state is a Variable, or draw outside and pass the numbers",
+    ),
+    "foreign": (
+        "arrays of other libraries change without a sign",
+        "make it an ef.tensor or an ef.Variable, or pass it as an argument",
+    ),
+    "memory": (
+        "C code can change what it holds without a sign",
+        "read it before, and pass what you read as an argument",
+    ),
+    "thread": (
+        "what runs in another thread is not watched",
+        "call it directly, or run it before and pass the result as an argument",
+    ),
+    "tracer": (
+        "while another function traces, what is read is not seen",
+        "set trace functions outside of captured functions",
+    ),
+    "opaque": (
+        "it cannot be compared: it has neither attributes nor a value",
+        "pass what you need of it as an argument",
+    ),
+}
+"""Why values of a category cannot be relied on, and what to do instead."""
+
+
+def category(value: Any) -> str:
+    """What a value is to the ledger.
+
+    ``plain``, ``container``, ``array``, ``tensor`` (all that belongs to eagerflow), ``code``
+    (functions, classes, modules), ``object`` (anything with attributes), or one of ``CANNOT``.
+    """
+    kind = _kinds.get(type(value))
+    if kind is None:
+        kind = _kinds[type(value)] = _category(type(value))
+    return kind
+
+
+def _category(cls: type) -> str:
+    if issubclass(cls, np.ndarray | np.void):  # of a structured scalar the fields can change
+        return "opaque" if issubclass(cls, np.ma.MaskedArray) else "array"
+    if cls in PLAIN or issubclass(cls, np.generic | np.dtype):
+        return "plain"
+    if issubclass(cls, CONTAINERS):
+        return "container"
+    if issubclass(cls, Operators):
+        return "tensor"
+    if issubclass(cls, _CODE):
+        return "code"
+    if issubclass(cls, io.IOBase):
+        return "file"
+    if issubclass(cls, _RANDOM) or (cls.__module__ == "random" and hasattr(cls, "getstate")):
+        return "random"
+    if hasattr(cls, "__next__") and not issubclass(cls, weakref.ProxyType):
+        return "iterator"
+    if top_package(cls) == "eagerflow" and not cls.__module__.startswith("eagerflow.nn"):
+        return "tensor"
+    if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
+        return "foreign"
+    if cls is object or issubclass(cls, _STEADY):
+        return "object"
+    if cls is memoryview:
+        return "opaque"
+    if issubclass(cls, _MEMORY):
+        return "memory"
+    if is_value_class(cls):
+        return "plain"
+    return "object" if _has_attributes(cls) else "opaque"
+
+
+def is_key(value: Any) -> bool:
+    """Whether a value can be the key of a guard about an item."""
+    kind = category(value)
+    plain = kind == "plain" or isinstance(value, enum.Enum)
+    return (
+        (plain and type(value) is not slice)
+        or kind == "code"
+        or (kind == "container" and type(value) is tuple and all(map(is_key, value)))
+    )
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a value stands for one that is not known while tracing."""
+    return type(value) is Tensor and type(value._array) is not value._kind.array_type
+
+
+def is_tool(value: Any) -> bool:
+    """Whether an object only serves to log, to lock, to refer or to start work: it is no data."""
+    cls = type(value)
+    package = top_package(cls)
+    if package == "logging" or isinstance(value, (*_STEADY, concurrent.futures.Executor)):
+        return True
+    return package == "threading" and cls.__name__ != "Event"
+
+
+# Classes ----------------------------------------------------------------------------------------
+
+_VALUE_MODULES = frozenset(
+    """
+    _decimal _pydatetime _pydecimal datetime decimal fractions ipaddress pathlib pathlib._local
+    statistics uuid zoneinfo
+    """.split()
+)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_OTHER_PACKAGES = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"}
+_user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
+def top_package(definition: Any) -> str:
+    """The name of the outermost package that a class or function says it is from."""
+    return str(definition.__module__).partition(".")[0]
+
+
+def is_standard(cls: type) -> bool:
+    """Whether a class is from Python's standard library."""
+    return top_package(cls) in sys.stdlib_module_names
+
+
+def is_class_statement(cls: type) -> bool:
+    """Whether a class can be changed, as those can that a class statement has made."""
+    return bool(cls.__flags__ & _HEAP_TYPE)
+
+
+def is_user_class(cls: type) -> bool:
+    """Whether a class is not of Python, NumPy or eagerflow, and can be changed."""
+    if not cls.__flags__ & _HEAP_TYPE:  # of most values, so it is asked first
+        return False
+    known = _user_classes.get(cls)
+    if known is None:
+        known = _user_classes[cls] = top_package(cls) not in _OTHER_PACKAGES
+    return known
+
+
+def has_methods_in_python(cls: type) -> bool:
+    """Whether the methods of a class are Python code outside of the standard library."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    in_python = file is None or file.endswith(".py")
+    return is_class_statement(cls) and in_python and not is_standard(cls)
+
+
+def is_data(cls: type) -> bool:
+    """Whether objects of a class are read by code that looks at all of their attributes."""
+    return hasattr(cls, "__dataclass_fields__") or is_standard(cls)
+
+
+def keeps_parts_inside(cls: type) -> bool:
+    """Whether objects of a class keep what they hold in a container among their attributes."""
+    return cls.__module__ in ("weakref", "_weakrefset", "collections")
+
+
+def is_value_class(cls: type) -> bool:
+    """Whether objects of a class are values without parts that change: dates, paths ...
+
+    They are hashed by value, and have no attributes besides where they are not known to be such.
+    """
+    hashed = cls.__hash__ not in (object.__hash__, None) and cls.__eq__ is not object.__eq__
+    return hashed and (cls.__module__ in _VALUE_MODULES or not _has_attributes(cls))
+
+
+def _has_attributes(cls: type) -> bool:
+    # bool(...) of an offset: below zero where Python itself manages the dict of attributes.
+    return bool(cls.__dictoffset__) or any("__slots__" in vars(base) for base in cls.__mro__)
