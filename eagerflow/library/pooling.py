@@ -14,8 +14,8 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.library.blocks import cut
-from eagerflow.library.llvm.program import Program, kept, processor
-from eagerflow.library.llvm.squares import SLOTS, Form, Writer
+from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
+from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
@@ -34,12 +34,10 @@ __all__ = [
 
 Windows = tuple[Window, ...]
 
-# Elements that are worked on at a time: with fewer, the calls take longer than their work.
-BLOCK = 2**18
-# Machine code writes out each element of a window.
-LARGEST = 16
-PIECE = 2**14  # elements that a thread takes at a time
-SHARED = 2**18  # elements from which waking another thread pays
+BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
+MAX_WINDOW = 16  # elements of a window, each of which machine code writes out
+PIECE_ELEMENTS = 1 << 14  # that a thread takes at a time
+MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
 @lru_cache(256)
@@ -89,7 +87,7 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
 def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
     y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 4)
 
     def work(i: int) -> None:
         part, result = x[blocks[i].images], y[blocks[i].images]
@@ -113,21 +111,18 @@ def _takes(x: Any, windows: Windows) -> bool:
         return False
     side_by_side = all(w.kernel == w.stride and w.before == 0 for w in windows)
     inside = all(w.out * w.kernel <= w.size for w in windows)
-    return side_by_side and inside and prod(w.kernel for w in windows) <= LARGEST
+    return side_by_side and inside and prod(w.kernel for w in windows) <= MAX_WINDOW
 
 
 @kept
-def _program(form: Form) -> Program:
-    def text(code: Any, slots: list[str]) -> str:
-        return Writer(code, form, processor(form.dtype)[0], slots).module()
-
-    return Program(f"windows {form}", text, ["kernel"], SLOTS)
+def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
+    return StagedKernel(MaxPoolWriter, config, processor(config.dtype)[0])
 
 
-def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
     """``result``, filled by machine code with the largest elements, or with g in their places."""
     high, wide = windows
-    form = Form(
+    config = MaxPoolConfig(
         x.dtype.name,
         high.size,
         wide.size,
@@ -139,12 +134,11 @@ def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
         g is not None,
     )
     rows = len(x) * high.out
-    height = max(PIECE // max(prod(x.shape[2:]) * high.kernel, 1), 1)
+    height = max(PIECE_ELEMENTS // max(prod(x.shape[2:]) * high.kernel, 1), 1)
     given = {} if g is None else {"g": np.ascontiguousarray(g)}
-    _program(form).run(
+    _kernel(config).run(
         (rows, 1, height, 1),
-        0,
-        x.size >= SHARED,
+        x.size >= MIN_SHARED_ELEMENTS,
         x=np.ascontiguousarray(x),
         result=result,
         **given,
@@ -156,7 +150,7 @@ def max_pool(x: Any, windows: Windows) -> Any:
     """The largest element of each window."""
     if _takes(x, windows):
         shape = (len(x), *(w.out for w in windows), x.shape[-1])
-        return _in_program(x, windows, buffers.empty(shape, x.dtype))
+        return _run_kernel(x, windows, buffers.empty(shape, x.dtype))
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
@@ -241,7 +235,7 @@ def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
 
 def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -> Any:
     """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 4)
     values = np.ascontiguousarray(values)
 
     def work(i: int) -> None:
@@ -259,7 +253,7 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)
-        return _in_program(x, windows, result, g)
+        return _run_kernel(x, windows, result, g)
     if _squares(windows):
         result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
         return _by_squares(_scatter_to_squares, x, g, windows, result)
@@ -267,7 +261,7 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
     result = np.zeros(x.shape, x.dtype)
     source = _bits(np.ascontiguousarray(g))
     apart = all(w.stride >= w.kernel for w in windows)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 16)
 
     def work(i: int) -> None:
         images = blocks[i].images
@@ -292,7 +286,7 @@ def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
     y = max_pool(x, windows)
     result = np.zeros(y.shape, x.dtype)
     source, found = _bits(np.ascontiguousarray(t)), _bits(result)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
+    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 16)
 
     def work(i: int) -> None:
         images = blocks[i].images

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.llvm import launch
-from eagerflow.codegen.llvm.driver import LINE
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.team import Team, library
 from eagerflow.codegen.reductions import identity, ufunc
 from eagerflow.runtime import threads
@@ -176,7 +176,9 @@ def _functions() -> tuple[Any, Any]:
 
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
-    text = _TEXT.format(head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=LINE)
+    text = _TEXT.format(
+        head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
+    )
     found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
     return kind(found["fill_if_fit"]), kind(found["start"])
@@ -246,7 +248,7 @@ class _Job:
             ctypes.addressof(self.frame),
             self.scratch,
             ctypes.addressof(self.counters),
-            len(self.counters) // LINE,
+            len(self.counters) // COUNTER_WORDS,
             count,
             call.looked,
             ctypes.addressof(call.strides),

@@ -13,7 +13,7 @@ import numpy as np
 from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
 
-__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type"]
+__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type", "type_suffix"]
 
 _TYPES = {
     "bool": "i1",
@@ -177,11 +177,15 @@ class Code:
         found[:] = carried
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Append a call of an external function or intrinsic; the name of its result."""
+        """Append a call of an external function or intrinsic; the name of its result, if any."""
         kinds = ", ".join(kind for kind, _ in arguments)
         self.declarations[function] = f"declare {result} @{function}({kinds})"
         given = ", ".join(f"{kind} {text}" for kind, text in arguments)
-        return self.value(f"call {result} @{function}({given})")
+        call = f"call {result} @{function}({given})"
+        if result == "void":
+            self.line(call)
+            return ""
+        return self.value(call)
 
 
 class Emitter:
@@ -258,13 +262,13 @@ class Emitter:
         if not is_float(dtype):
             return self._of_integers(name, known)
         kind = llvm_type(dtype, lanes)
-        full = f"llvm.{name}.{_vector_suffix(dtype, lanes)}"
+        full = f"llvm.{name}.{type_suffix(dtype, lanes)}"
         text = self.code.call(kind, full, *((kind, x.text) for x in known))
         return Operand(text, dtype, lanes)
 
     def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
         x = operands[0]
-        kind, suffix = llvm_type(x.dtype, x.lanes), _vector_suffix(x.dtype, x.lanes)
+        kind, suffix = llvm_type(x.dtype, x.lanes), type_suffix(x.dtype, x.lanes)
         signed = _kind_of(x.dtype) == 1
         if name in ("floor", "ceil", "trunc", "rint"):
             return x
@@ -390,8 +394,8 @@ class Emitter:
         source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
         if is_float(x.dtype) and not is_float(dtype):
             sign = "s" if _kind_of(dtype) == 1 else "u"
-            name = f"llvm.fpto{sign}i.sat.{_vector_suffix(dtype, x.lanes)}"
-            name += f".{_vector_suffix(x.dtype, x.lanes)}"
+            name = f"llvm.fpto{sign}i.sat.{type_suffix(dtype, x.lanes)}"
+            name += f".{type_suffix(x.dtype, x.lanes)}"
             return Operand(self.code.call(target, name, (source, x.text)), dtype, x.lanes)
         opcode = _conversion(x.dtype, dtype)
         text = self.code.value(f"{opcode} {source} {x.text} to {target}")
@@ -411,7 +415,8 @@ def _kind_of(dtype: str) -> int:
     return 0 if is_float(dtype) else 1 if dtype.startswith("int") else 2
 
 
-def _vector_suffix(dtype: str, lanes: int) -> str:
+def type_suffix(dtype: str, lanes: int) -> str:
+    """What the names of LLVM's functions of a type, or of a vector of it, end with."""
     kind = _TYPES[dtype]
     return (f"v{lanes}" if lanes else "") + _SUFFIX.get(kind, kind)
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.layout import Binding, Layout, bind, operands_of, sideways, straight
-from eagerflow.codegen.llvm.driver import LINE, RUN, SLOTS, driver
+from eagerflow.codegen.llvm.driver import RUN, SLOTS, counters, driver
 from eagerflow.codegen.llvm.groups import GroupNest
 from eagerflow.codegen.llvm.lanes import SideNest
 from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes
@@ -56,7 +56,7 @@ class Code:
         self.slots = frame_slots(region, layout)
         self.at = {slot: i for i, slot in enumerate(self.slots)}
         stages, _ = _stages(region, variant)
-        self.counters = ctypes.c_int64 * (LINE * (2 * len(stages) + 1))
+        self.counters = ctypes.c_int64 * counters(len(stages))
         library = machine_code.link(_object(region, layout, variant), RUN)
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
@@ -114,10 +114,9 @@ def assembly(
 
 
 @cache
-def _generator() -> str:
-    """A digest of the code that writes code: objects of another one are of no use."""
+def source_digest(folder: str) -> str:
+    """A digest of a folder's code: objects of code that writes other code are of no use."""
     digest = hashlib.sha256()
-    folder = os.path.dirname(os.path.dirname(__file__))
     for place, folders, files in sorted(os.walk(folder)):
         folders.sort()
         for file in sorted(files):
@@ -127,16 +126,23 @@ def _generator() -> str:
     return digest.hexdigest()
 
 
-def _object(region: Region, layout: Layout, variant: str) -> bytes:
-    target = machine_code.host()
-    key = "\n".join(
-        [str(region), str(layout), variant, target.key, machine_code.version(), _generator()]
-    )
+def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> bytes:
+    """The object of a module, from disk, or compiled now from its ``text()``.
+
+    ``own`` tells the module from all others that the same code has written.
+    """
+    generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
+    key = "\n".join([own, target.key, machine_code.version(), generator])
     content = _disk.load(key)
     if content is None:
-        content = machine_code.compile_object(intermediate(region, layout, variant), target)
+        content = machine_code.compile_object(text(), target)
         _disk.store(key, content)
     return content
+
+
+def _object(region: Region, layout: Layout, variant: str) -> bytes:
+    own = f"{region}\n{layout}\n{variant}"
+    return compiled(own, lambda: intermediate(region, layout, variant), machine_code.host())
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> Code:

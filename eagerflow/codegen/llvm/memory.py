@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.codegen.layout import BROADCAST, UNIT
-from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.codegen.llvm.instructions import (
+    Code,
+    Emitter,
+    Operand,
+    literal,
+    llvm_type,
+    type_suffix,
+)
 from eagerflow.codegen.region import item_size, value_type
 
 __all__ = ["Memory"]
@@ -67,13 +74,13 @@ class Memory:
         if kind == UNIT:
             place = self.offset(pointer, position, dtype)
             if mask:
-                text = self._masked("load", vector, ("ptr", place), size, mask)
+                text = self._masked("load", held, ("ptr", place), mask)
             else:
                 text = self.code.value(f"load {vector}, ptr {place}, align {size}")
         else:
             places = self._addresses(pointer, position, stride)
             pointers = f"<{self.lanes} x ptr>"
-            text = self._masked("gather", vector, (pointers, places), size, mask or self.everything)
+            text = self._masked("gather", held, (pointers, places), mask or self.everything)
         return self._widen(Operand(text, held, self.lanes), dtype)
 
     def store(
@@ -92,43 +99,30 @@ class Memory:
         if kind == UNIT:
             place = self.offset(pointer, position, dtype)
             if mask:
-                self._masked_store("store", vector, x, ("ptr", place), size, mask)
+                self._masked("store", x.dtype, ("ptr", place), mask, x.text)
             else:
                 self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
         else:
             places = self._addresses(pointer, position, stride)
             where = (f"<{self.lanes} x ptr>", places)
-            self._masked_store("scatter", vector, x, where, size, mask or self.everything)
+            self._masked("scatter", x.dtype, where, mask or self.everything, x.text)
 
     @property
     def everything(self) -> str:
         """The mask of all lanes."""
         return literal(True, "bool", self.lanes).text
 
-    def _masked(self, name: str, vector: str, where: tuple[str, str], size: int, mask: str) -> str:
-        bits = llvm_type("bool", self.lanes)
-        kind, place = where
-        suffix = _mangled(vector, self.lanes)
-        pointers = f".v{self.lanes}p0" if name == "gather" else ".p0"
-        full = f"llvm.masked.{name}.{suffix}{pointers}"
-        self.code.declarations[full] = f"declare {vector} @{full}({kind}, i32, {bits}, {vector})"
-        return self.code.value(
-            f"call {vector} @{full}({kind} {place}, i32 {size}, {bits} {mask}, "
-            f"{vector} zeroinitializer)"
-        )
-
-    def _masked_store(
-        self, name: str, vector: str, x: Operand, where: tuple[str, str], size: int, mask: str
-    ) -> None:
-        bits = llvm_type("bool", self.lanes)
-        kind, place = where
-        suffix = _mangled(vector, self.lanes)
-        pointers = f".v{self.lanes}p0" if name == "scatter" else ".p0"
-        full = f"llvm.masked.{name}.{suffix}{pointers}"
-        self.code.declarations[full] = f"declare void @{full}({vector}, {kind}, i32, {bits})"
-        self.code.line(
-            f"call void @{full}({vector} {x.text}, {kind} {place}, i32 {size}, {bits} {mask})"
-        )
+    def _masked(
+        self, name: str, dtype: str, where: tuple[str, str], mask: str, value: str = ""
+    ) -> str:
+        """A masked load or gather, with 0 outside of the mask; or a store or scatter of a value."""
+        vector, bits = llvm_type(dtype, self.lanes), (llvm_type("bool", self.lanes), mask)
+        pointers = f".v{self.lanes}p0" if name in ("gather", "scatter") else ".p0"
+        full = f"llvm.masked.{name}.{type_suffix(dtype, self.lanes)}{pointers}"
+        size = "i32", str(item_size(dtype))
+        if value:
+            return self.code.call("void", full, (vector, value), where, size, bits)
+        return self.code.call(vector, full, where, size, bits, (vector, "zeroinitializer"))
 
     # Types in memory -----------------------------------------------------------------------------
 
@@ -157,11 +151,6 @@ class Memory:
                 return s.bitcast(s.convert(x, "float16"), "uint16")
             return _half_bits(s, x)
         return x
-
-
-def _mangled(vector: str, lanes: int) -> str:
-    element = vector.split(" x ")[1].rstrip(">")
-    return f"v{lanes}" + {"float": "f32", "double": "f64"}.get(element, element)
 
 
 def _bfloat16_bits(s: Any, x: Operand) -> Operand:
