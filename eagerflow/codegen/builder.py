@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, is_float, value_type
 from eagerflow.codegen.region import (
     REDUCTIONS,
     Constant,
@@ -16,7 +16,7 @@ from eagerflow.codegen.region import (
     Output,
     Region,
     Statement,
-    value_type,
+    dependencies,
 )
 from eagerflow.errors import DTypeError
 
@@ -105,16 +105,11 @@ class Builder:
 
     def region(self) -> Region:
         """The region, checked; statements that no output needs are left out."""
-        needed = {out.value for out in self._outputs}
-        body = []
-        for statement in reversed(self._body.values()):
-            if statement.name in needed:
-                body.append(statement)
-                needed.update(o for o in statement.operands if isinstance(o, str))
-        inputs = tuple(self._inputs)
-        return Region(
-            self._name, self._axes, inputs, tuple(body[::-1]), tuple(self._outputs), self._sizes
-        )
+        made_of = {statement.name: statement.operands for statement in self._body.values()}
+        needed = dependencies((o.value for o in self._outputs), lambda n: made_of.get(n, ()))
+        body = tuple(s for s in self._body.values() if s.name in needed)
+        inputs, outputs = tuple(self._inputs), tuple(self._outputs)
+        return Region(self._name, self._axes, inputs, body, outputs, self._sizes)
 
     # Statements ----------------------------------------------------------------------------------
 

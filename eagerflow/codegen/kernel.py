@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Tiles:
-    """The tiles way, with the interface of ``launch.Call``."""
+    """The tiles way, with the interface of ``launch.KernelCall``."""
 
     def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
         self.region, self.sizes = region, sizes
@@ -40,7 +40,7 @@ class _Tiles:
         tiles.compute(self.region, inputs, outputs, self.sizes)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.Call, "tiles": _Tiles}
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _Tiles}
 _PREPARED = 64  # shapes that a region is kept ready for
 
 
@@ -198,7 +198,7 @@ def fixed_call(
     are. Raises as ``compute`` does.
     """
     prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
-    if isinstance(prepared.call, launch.Call) and fixed.possible(prepared.call):
+    if isinstance(prepared.call, launch.KernelCall) and fixed.possible(prepared.call):
         return fixed.FixedCall(prepared.call, strides, offsets)
     return None
 
@@ -243,7 +243,7 @@ def text_of(
     if code == "cuda":
         places = [Memory(0, a.strides) for a in (*inputs, *outputs)]
         return cuda.prepare(region, places, sizes).text
-    call = launch.Call(region, inputs, outputs, sizes)
+    call = launch.KernelCall(region, inputs, outputs, sizes)
     text = launch.intermediate if code == "llvm" else launch.assembly
     return text(region, call.launch.binding.layout, call.launch.variant)
 

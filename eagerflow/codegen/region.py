@@ -18,45 +18,36 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from eagerflow.codegen.instructions import INSTRUCTIONS, TYPES, is_float
+from eagerflow.codegen.instructions import (
+    GENERATORS,
+    INSTRUCTIONS,
+    MEMORY_TYPES,
+    TYPES,
+    bit_width,
+    is_float,
+    is_signed,
+    value_type,
+)
 from eagerflow.codegen.reductions import JOINS
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 
 __all__ = [
-    "MEMORY_TYPES",
     "REDUCTIONS",
     "Constant",
     "Input",
     "Output",
     "Region",
     "Statement",
-    "item_size",
-    "value_type",
+    "dependencies",
+    "reduction_depths",
 ]
-
-MEMORY_TYPES = (*TYPES, "float16", "bfloat16")
-"""The types that inputs and outputs may have in memory."""
 
 REDUCTIONS = tuple(JOINS)
 """Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
-
-_GENERATORS = ("position", "extent", "random_bits")  # they make values of the index space itself
-
-
-def item_size(dtype: str) -> int:
-    """Bytes of an element in memory."""
-    return 2 if dtype in ("float16", "bfloat16") else np.dtype(dtype).itemsize
-
-
-def value_type(dtype: str) -> str:
-    """The type of the values read from memory of a type: small floats are widened."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,11 @@ class Input:
     dtype: str
     axes: tuple[str, ...]
     gather: str | None = None
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What has to be known before the array is read: the index of the rows looked up."""
+        return () if self.gather is None else (self.gather,)
 
     def __str__(self) -> str:
         place = f" at {self.gather}" if self.gather else ""
@@ -127,6 +123,37 @@ class Output:
     def __str__(self) -> str:
         place = f" in place of {self.inplace}" if self.inplace else ""
         return f"out {self.name}: {_typed(self.dtype, self.axes)} = %{self.value}{place}"
+
+
+def dependencies(
+    names: Iterable[str], operands: Callable[[str], Iterable[str | Constant]]
+) -> set[str]:
+    """These values and all that they are computed from; ``operands`` tells of each from what.
+
+    >>> made_of = {"y": ("x", "e"), "e": ("x", Constant(1.0, "float32"))}
+    >>> sorted(dependencies(["y"], lambda name: made_of.get(name, ())))
+    ['e', 'x', 'y']
+    """
+    found: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [o for o in operands(name) if isinstance(o, str)]
+    return found
+
+
+def reduction_depths(parts: Iterable[Any], reduces: Callable[[Any], bool]) -> dict[str, int]:
+    """How many reductions that wait for each other lead to each value, itself included.
+
+    ``parts`` have a name and operands, and stand in an order in which they can be computed.
+    """
+    depths: dict[str, int] = {}
+    for part in parts:
+        below = max((depths.get(o, 0) for o in part.operands if isinstance(o, str)), default=0)
+        depths[part.name] = below + reduces(part)
+    return depths
 
 
 def _typed(dtype: str, axes: tuple[str, ...]) -> str:
@@ -231,18 +258,13 @@ class Region:
         return statement.instruction in REDUCTIONS and not _trails(self, statement)
 
 
-def _bits(dtype: str) -> int:
-    """How many bits a value of a type has."""
-    return 1 if dtype == "bool" else 8 * np.dtype(dtype).itemsize
-
-
 def _holds(dtype: str, value: Any) -> bool:
     """Whether a Python number is one of a type, as it is written in a region."""
     if dtype == "bool" or isinstance(value, bool):
         return dtype == "bool" and isinstance(value, bool)
     if is_float(dtype):
         return isinstance(value, float)
-    signed, bits = dtype.startswith("int"), _bits(dtype)
+    signed, bits = is_signed(dtype), bit_width(dtype)
     return isinstance(value, int) and -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
 
 
@@ -378,7 +400,7 @@ class _Check:
         self._along(line, part.over)
         if part.instruction in REDUCTIONS:
             along = self._reduction(line, part, types, along)
-        elif part.instruction in _GENERATORS:
+        elif part.instruction in GENERATORS:
             along |= set() if part.instruction == "extent" else set(part.over)
             self._generator(line, part, types)
             if part.instruction == "random_bits" and any(axes for _, axes in known):
@@ -470,12 +492,10 @@ class _Check:
         }
         if not taken[rule.takes]:
             self._fail(DTypeError, line, f"{part.instruction} takes {rule.takes}, not {types[0]}")
-        if part.instruction == "bitcast" and _bits(part.dtype) != _bits(types[0]):
-            self._fail(
-                DTypeError,
-                line,
-                f"{types[0]} has {_bits(types[0])} bits, and {part.dtype} {_bits(part.dtype)}",
-            )
+        given, wanted = bit_width(types[0]), bit_width(part.dtype)
+        if part.instruction == "bitcast" and given != wanted:
+            message = f"{types[0]} has {given} bits, and {part.dtype} {wanted}"
+            self._fail(DTypeError, line, message)
         gives = {"same": types[0], "bool": "bool", "stated": part.dtype}[rule.gives]
         if part.dtype != gives:
             self._fail(DTypeError, line, f"{part.instruction} gives {gives}, not {part.dtype}")

@@ -1,6 +1,6 @@
 """How a task's operands lie in memory, and the launch that fits them.
 
-What the text of a kernel depends on is its Layout; all other facts of a call are numbers that
+What the text of a kernel depends on is its CudaLayout; all other facts of a call are numbers that
 the kernel is given. The order in which numbers are added depends on the region and the sizes
 alone: neither on strides and addresses nor on the GPU.
 """
@@ -14,9 +14,10 @@ from math import prod
 from typing import NamedTuple
 
 from eagerflow.codegen.cuda.tasks import CHUNK, Task
-from eagerflow.codegen.functions.table import FUNCTIONS
+from eagerflow.codegen.functions.table import COSTLY_FUNCTIONS
+from eagerflow.codegen.instructions import GENERATORS, item_size, value_type
 from eagerflow.codegen.layout import collapse
-from eagerflow.codegen.region import Input, Output, Region, Statement, item_size, value_type
+from eagerflow.codegen.region import Input, Output, Region, Statement
 from eagerflow.errors import ShapeError
 
 __all__ = [
@@ -25,8 +26,8 @@ __all__ = [
     "LINES",
     "PACKED",
     "STEPPED",
-    "Binding",
-    "Layout",
+    "CudaBinding",
+    "CudaLayout",
     "Memory",
     "Modes",
     "Names",
@@ -43,7 +44,6 @@ BROADCAST, PACKED, STEPPED = "b", "v", "s"
 LINES, COLUMNS = 8, 32
 """The threads of a block of columns: lines that share out the rows, and columns."""
 
-_CHEAP = ("isfinite", "isinf", "isnan", "sign", "signbit", "square")
 _THREADS = 256  # of a block, where rows don't ask for more
 _LONG = 65536  # elements from which few rows are cut into chunks
 _FEW = 64  # rows
@@ -65,7 +65,7 @@ class Modes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class CudaLayout:
     """What a kernel's text depends on, besides its task.
 
     ``outer`` and ``inner`` count the axes that are left when neighbours are joined; ``walks``
@@ -84,10 +84,10 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Binding:
+class CudaBinding:
     """A launch: layout, the numbers that the kernel is given by name, blocks and threads."""
 
-    layout: Layout
+    layout: CudaLayout
     values: dict[str, int]
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -139,10 +139,7 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
     row = region.row_axes
     width = prod(sizes[a] for a in row)
     rows = prod(sizes[a] for a in region.axes if a not in row)
-    reduces = any(
-        s.over == row and s.instruction not in ("position", "extent", "random_bits")
-        for s in region.body
-    )
+    reduces = any(s.over == row and s.instruction not in GENERATORS for s in region.body)
     columns = [s for s in region.body if region.is_column_reduction(s)]
     direct = all(
         _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
@@ -214,7 +211,7 @@ def bind(
     memory: Callable[[Input | Output], Memory],
     sizes: Mapping[str, int],
     modes: Modes,
-) -> Binding | None:
+) -> CudaBinding | None:
     """The launch of a task; None where it has nothing to do.
 
     ``memory`` tells where an operand lies. Raises ShapeError for strides that don't lead from
@@ -260,7 +257,7 @@ def bind(
             values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
     values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
     wide = max(rows, 1) * (width + 8192) >= 2**31
-    layout = Layout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
+    layout = CudaLayout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
     return _launch(task, layout, values, rows, width, sizes, modes)
 
 
@@ -270,8 +267,7 @@ def _extents(task: Task) -> list[Statement]:
 
 def is_costly(statement: Statement) -> bool:
     """Whether keeping a value costs less than computing it again."""
-    name = statement.instruction
-    return (name in FUNCTIONS and name not in _CHEAP) or name == "random_bits"
+    return statement.instruction in COSTLY_FUNCTIONS or statement.instruction == "random_bits"
 
 
 # Blocks and threads ------------------------------------------------------------------------------
@@ -279,38 +275,38 @@ def is_costly(statement: Statement) -> bool:
 
 def _launch(
     task: Task,
-    layout: Layout,
+    layout: CudaLayout,
     values: dict[str, int],
     rows: int,
     width: int,
     sizes: Mapping[str, int],
     modes: Modes,
-) -> Binding | None:
+) -> CudaBinding | None:
     packs = -(-width // layout.vector)
     if task.kind == "elements":
         blocks = min(-(-rows * packs // _THREADS), 2**20)
-        return Binding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
+        return CudaBinding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
     if task.kind == "columns":
         chunks = 1 if CHUNK in task.outer else sizes.get(CHUNK, 1)
         values["chunk"] = max(1, -(-rows // chunks))
         grid = (-(-width // COLUMNS), chunks, 1)
-        return Binding(layout, values, grid, (COLUMNS, LINES, 1)) if width else None
+        return CudaBinding(layout, values, grid, (COLUMNS, LINES, 1)) if width else None
     if not rows:
         return None
     if task.kind == "chunks":
         values["chunk"] = modes.row_chunk
         layout = _replace(layout, _THREADS, _THREADS, 0)
-        return Binding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
+        return CudaBinding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
     lanes, threads = _lanes(packs)
     steps = _registers(task, layout, -(-packs // lanes), 32 if lanes == 1024 else 64)
     each = threads // lanes
     grid = (min(-(-rows // each), 2**20), 1, 1)
-    return Binding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
+    return CudaBinding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
 
 
-def _replace(layout: Layout, lanes: int, threads: int, steps: int) -> Layout:
+def _replace(layout: CudaLayout, lanes: int, threads: int, steps: int) -> CudaLayout:
     known = (layout.outer, layout.inner, layout.walks, layout.vector, layout.wide)
-    return Layout(*known, lanes, threads, steps)
+    return CudaLayout(*known, lanes, threads, steps)
 
 
 def _lanes(packs: int) -> tuple[int, int]:
@@ -321,7 +317,7 @@ def _lanes(packs: int) -> tuple[int, int]:
     return lanes, lanes
 
 
-def _registers(task: Task, layout: Layout, steps: int, most: int) -> int:
+def _registers(task: Task, layout: CudaLayout, steps: int, most: int) -> int:
     """The packs that a thread keeps of each input; 0 where they need too many registers."""
     moving = [k for k, _ in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
     words = sum(

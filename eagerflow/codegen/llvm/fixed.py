@@ -28,8 +28,8 @@ __all__ = ["FixedCall", "possible"]
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.
 _HEAD = 9
-_TYPE = launch.HEAD - 8  # where an object has the address of its type
-_STRIDES = launch.HEAD + 24  # where an array has the address of its strides
+_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
+_STRIDES = launch.OBJECT_HEAD_BYTES + 24  # where an array has the address of its strides
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
@@ -177,7 +177,7 @@ def _functions() -> tuple[Any, Any]:
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
     text = _TEXT.format(
-        head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
+        head=_HEAD, field=launch.OBJECT_HEAD_BYTES, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
     )
     found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -266,7 +266,7 @@ class _Job:
 
 
 class FixedCall:
-    """A ``launch.Call`` for arrays like those that it was made for, whatever their addresses.
+    """A ``launch.KernelCall`` for arrays like those that it was made for, whatever their addresses.
 
     ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
     to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
@@ -274,7 +274,7 @@ class FixedCall:
     """
 
     def __init__(
-        self, call: launch.Call, strides: Sequence[Sequence[int]], offsets: Sequence[int]
+        self, call: launch.KernelCall, strides: Sequence[Sequence[int]], offsets: Sequence[int]
     ) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch

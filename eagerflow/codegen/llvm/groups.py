@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.llvm.instructions import Operand, llvm_type
 from eagerflow.codegen.llvm.nest import Nest, Place, combine
-from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Statement
+from eagerflow.codegen.region import REDUCTIONS, Constant, Statement
 from eagerflow.codegen.schedule import Pass
 
 __all__ = ["GroupNest"]
@@ -176,9 +177,7 @@ class GroupNest(Nest):
     # Between the two -------------------------------------------------------------------------
 
     def _type(self, name: str) -> str:
-        part = self.region.statement(name)
-        small = isinstance(part, Input) and part.dtype in ("float16", "bfloat16")
-        return "float32" if small else part.dtype
+        return value_type(self.region.statement(name).dtype)
 
     def _stack(self, name: str, dtype: str) -> str:
         """Room for a value of each row of the group."""

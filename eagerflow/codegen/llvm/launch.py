@@ -32,15 +32,24 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.runtime.cache import ObjectCache
 
-__all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
+__all__ = [
+    "KernelCall",
+    "CompiledKernel",
+    "assembly",
+    "can_run",
+    "choose",
+    "clear",
+    "intermediate",
+    "prepare",
+]
 
-TASK = 1 << 15  # elements of one piece; threads take pieces by a counter in machine code
-PARALLEL = 1 << 17  # elements from which waking another thread pays
-LONG = 1 << 16  # elements of a row from which threads share it
-GROUPED = 256  # elements of a row up to which rows go through each pass in groups
-BLOCK = 1 << 15  # elements of a block of such a row
-COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
-KEPT = 64  # kernels kept in memory that nobody has ready; those that somebody has are there
+TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
+MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
+MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it
+MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
+BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
+MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
+MAX_KEPT_KERNELS = 64  # that nobody has ready; those that somebody has are in memory as well
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 
@@ -48,7 +57,7 @@ Operands = list[tuple[Any, tuple[str, ...]]]
 # Code --------------------------------------------------------------------------------------------
 
 
-class Code:
+class CompiledKernel:
     """A kernel for one layout, ready to call: its functions, and what their frame holds."""
 
     def __init__(self, region: Region, layout: Layout, variant: str) -> None:
@@ -61,8 +70,8 @@ class Code:
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
-_codes: weakref.WeakValueDictionary[Any, Code] = weakref.WeakValueDictionary()
-_latest: deque[Code] = deque(maxlen=KEPT)
+_kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
+_latest: deque[CompiledKernel] = deque(maxlen=MAX_KEPT_KERNELS)
 _making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
@@ -133,11 +142,7 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
     """
     generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
     key = "\n".join([own, target.key, machine_code.version(), generator])
-    content = _disk.load(key)
-    if content is None:
-        content = machine_code.compile_object(text(), target)
-        _disk.store(key, content)
-    return content
+    return _disk.load_or_make(key, lambda: machine_code.compile_object(text(), target))
 
 
 def _object(region: Region, layout: Layout, variant: str) -> bytes:
@@ -145,15 +150,15 @@ def _object(region: Region, layout: Layout, variant: str) -> bytes:
     return compiled(own, lambda: intermediate(region, layout, variant), machine_code.host())
 
 
-def prepare(region: Region, layout: Layout, variant: str) -> Code:
+def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
     """The kernel of a layout, from memory, from disk, or compiled now."""
     key = region.key, layout, variant
-    code = _codes.get(key)
+    code = _kernels.get(key)
     if code is None:
         with Locked(_making.setdefault(key, reentrant_lock())):
-            code = _codes.get(key)
+            code = _kernels.get(key)
             if code is None:
-                code = _codes[key] = Code(region, layout, variant)
+                code = _kernels[key] = CompiledKernel(region, layout, variant)
                 _latest.append(code)
         _making.pop(key, None)
     return code
@@ -161,7 +166,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
 
 def clear() -> None:
     """Forget all kernels in memory; those on disk stay."""
-    _codes.clear()
+    _kernels.clear()
     _latest.clear()
 
 
@@ -175,11 +180,11 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
     columns = bool(plan.column_results())
     if reduces and not columns and _side_by_side(region, binding):
         return "side"
-    if width > LONG and (rows < 16 or not reduces):
+    if width > MAX_OWN_WIDTH and (rows < 16 or not reduces):
         return "stages"
     if not reduces and not columns:
         return "stages"
-    if reduces and width <= GROUPED and _one_line(region):
+    if reduces and width <= MAX_GROUPED_WIDTH and _one_line(region):
         return "short" if width <= lanes else "group"
     return "rows"
 
@@ -199,7 +204,7 @@ def _side_by_side(region: Region, binding: Binding) -> bool:
     return sum(closer) * 2 > len(closer)
 
 
-HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
+OBJECT_HEAD_BYTES = object.__basicsize__  # then comes the address of an array's elements
 _word = ctypes.c_uint64.from_address
 
 
@@ -209,7 +214,7 @@ def _plain_address(array: Any) -> int:
 
 
 def _quick_address(array: Any) -> int:
-    start: int = _word(id(array) + HEAD).value
+    start: int = _word(id(array) + OBJECT_HEAD_BYTES).value
     return start
 
 
@@ -295,8 +300,8 @@ class Launch:
     def _cut(self) -> None:
         """Where rows and columns are cut, and the memory that kept values need."""
         rows, width, side = self.rows, max(self.width, 1), self.side
-        self.parallel = rows * self.width * side >= PARALLEL
-        self.height, self.span, self.blocks = max(1, TASK // (width * side)), self.width, 1
+        self.parallel = rows * self.width * side >= MIN_SHARED_ELEMENTS
+        self.height, self.span, self.blocks = max(1, TASK_ELEMENTS // (width * side)), self.width, 1
         line = -(-self.width * 8 // 64) * 64
         away = set(self.plan.kept)
         if self.variant not in ("side", "short"):
@@ -306,13 +311,13 @@ class Launch:
         self.scratch = line * lines
         self.column_shapes = {}
         if self.variant == "side":
-            piece = max(self.lanes, TASK // width // self.lanes * self.lanes)
+            piece = max(self.lanes, TASK_ELEMENTS // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
             line = self.width * self.lanes * 8
             self.scratch = line * lines
         elif self.variant == "stages":
             reduces = any(p.reductions for p in self.plan.passes)
-            self.span = BLOCK if reduces else TASK
+            self.span = BLOCK_ELEMENTS if reduces else TASK_ELEMENTS
             self.blocks = max(1, -(-self.width // self.span))
             if self.plan.column_results() or self.blocks > 1:
                 self.height = 1
@@ -320,7 +325,7 @@ class Launch:
             self._set("keep_row", line)
             line *= rows
         elif self.plan.column_results():
-            self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+            self.height = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
             line *= self.lanes
@@ -418,7 +423,7 @@ def can_run(region: Region, sizes: dict[str, int]) -> bool:
     )
 
 
-class Call:
+class KernelCall:
     """A region made ready for arrays of certain shapes and strides; called with arrays."""
 
     def __init__(

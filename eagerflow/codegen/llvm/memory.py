@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.codegen.instructions import item_size, value_type
 from eagerflow.codegen.layout import BROADCAST, UNIT
 from eagerflow.codegen.llvm.instructions import (
     Code,
@@ -13,7 +14,6 @@ from eagerflow.codegen.llvm.instructions import (
     llvm_type,
     type_suffix,
 )
-from eagerflow.codegen.region import item_size, value_type
 
 __all__ = ["Memory"]
 

@@ -91,12 +91,9 @@ def library(text: str, *names: str) -> dict[str, int]:
     """The addresses of functions of a module in LLVM's text form, which stays for good."""
     target = machine_code.host()
     whole = f'target triple = "{target.triple}"\n{text}'
-    disk = ObjectCache()
     key = "\n".join([whole, target.key, machine_code.version()])
-    content = disk.load(key)
-    if content is None:
-        content = machine_code.compile_object(whole, target)
-        disk.store(key, content)
+    compile_now = partial(machine_code.compile_object, whole, target)
+    content = ObjectCache().load_or_make(key, compile_now)
     found = machine_code.link(content, *names)
     _held.append(found)
     return {name: found.address(name) for name in names}
