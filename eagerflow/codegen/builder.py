@@ -23,6 +23,14 @@ from eagerflow.errors import DTypeError
 __all__ = ["Builder", "Value"]
 
 
+def _operator(name: str) -> tuple[Callable[..., Value], Callable[..., Value]]:
+    """An instruction as the operator of a value on the left, and of one on the right."""
+    return (
+        lambda self, other: getattr(self.builder, name)(self, other),
+        lambda self, other: getattr(self.builder, name)(other, self),
+    )
+
+
 class Value:
     """A value of a region that is being built; arithmetic on it appends statements."""
 
@@ -34,29 +42,10 @@ class Value:
     def __repr__(self) -> str:
         return f"%{self.name}: {self.dtype}[{', '.join(self.axes)}]"
 
-    def __add__(self, other: Any) -> Value:
-        return self.builder.add(self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.builder.add(other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.builder.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.builder.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.builder.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.builder.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.builder.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self.builder.divide(other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
 
     def __neg__(self) -> Value:
         return self.builder.negative(self)

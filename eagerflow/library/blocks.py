@@ -14,7 +14,17 @@ import numpy as np
 
 from eagerflow.runtime.threads import run, scratch
 
-__all__ = ["Block", "cut", "lanes", "load", "pieces", "ranges_of_sums", "strided", "total"]
+__all__ = [
+    "Block",
+    "cut",
+    "each_image_block",
+    "lanes",
+    "load",
+    "pieces",
+    "ranges_of_sums",
+    "strided",
+    "total",
+]
 
 MIN_SHARED_OPERATIONS = 2_000_000  # from which waking another thread pays
 # OpenBLAS computes products of up to a million multiplications without packing the operands,
@@ -65,6 +75,13 @@ def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[
         return [Block(a, b, 0, rows) for a, b in _ranges(images, max(count, 1))]
     pieces = min(-(-count // images), rows)
     return [Block(i, i + 1, a, b) for i in range(images) for a, b in _ranges(rows, pieces)]
+
+
+def each_image_block(array: Any, target: int, work: float, fill: Callable[[slice], None]) -> None:
+    """Call ``fill(images)`` for blocks of an array's images, of about ``target`` elements."""
+    if array.size:
+        blocks = cut(len(array), 1, prod(array.shape[1:]), target, work)
+        run(lambda i: fill(blocks[i].images), len(blocks))
 
 
 def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.blocks import cut
+from eagerflow.library.blocks import each_image_block
 from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
-from eagerflow.runtime.threads import run, scratch
+from eagerflow.runtime.threads import scratch
 
 __all__ = [
     "avg_pool",
@@ -87,10 +87,9 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
 def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
     y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 4)
 
-    def work(i: int) -> None:
-        part, result = x[blocks[i].images], y[blocks[i].images]
+    def work(images: slice) -> None:
+        part, result = x[images], y[images]
         for axis, w in enumerate(windows, 1):
             last = axis == len(windows)
             shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
@@ -101,7 +100,7 @@ def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> 
             np.divide(result, counts, out=result)
 
     if y.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 4, work)
     return y
 
 
@@ -186,7 +185,7 @@ def _bits(array: Any) -> Any:
     return array.view(f"i{array.itemsize}")
 
 
-def _squares(windows: Windows) -> bool:
+def _are_squares(windows: Windows) -> bool:
     """Whether the windows are squares of 2 by 2 side by side, as nearly everybody has them."""
     return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
 
@@ -235,15 +234,13 @@ def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
 
 def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -> Any:
     """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 4)
     values = np.ascontiguousarray(values)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         step(x[images], values[images], windows, result[images])
 
-    if x.size and result.size:
-        run(work, len(blocks))
+    if result.size:
+        each_image_block(x, BLOCK_ELEMENTS, 4, work)
     return result
 
 
@@ -254,17 +251,15 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)
         return _run_kernel(x, windows, result, g)
-    if _squares(windows):
+    if _are_squares(windows):
         result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
         return _by_squares(_scatter_to_squares, x, g, windows, result)
     y = max_pool(x, windows)
     result = np.zeros(x.shape, x.dtype)
     source = _bits(np.ascontiguousarray(g))
     apart = all(w.stride >= w.kernel for w in windows)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 16)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         aim, given = result[images], source[images]
         for outs, ins, mask in _masks(x[images], y[images], windows):
             if apart:
@@ -273,30 +268,27 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
             np.bitwise_and(given[outs], mask, out=mask)
             np.add(aim[ins], mask.view(x.dtype), out=aim[ins])
 
-    if x.size:
-        run(work, len(blocks))
+    each_image_block(x, BLOCK_ELEMENTS, 16, work)
     return result
 
 
 def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
-    if _squares(windows):
+    if _are_squares(windows):
         shape = (len(x), *(w.out for w in windows), x.shape[-1])
         return _by_squares(_gather_from_squares, x, t, windows, np.empty(shape, x.dtype))
     y = max_pool(x, windows)
     result = np.zeros(y.shape, x.dtype)
     source, found = _bits(np.ascontiguousarray(t)), _bits(result)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK_ELEMENTS, 16)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         given, aim = source[images], found[images]
         for outs, ins, mask in _masks(x[images], y[images], windows):
             np.bitwise_and(given[ins], mask, out=mask)
             np.bitwise_or(aim[outs], mask, out=aim[outs])
 
     if y.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 16, work)
     return result
 
 
