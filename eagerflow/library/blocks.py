@@ -79,9 +79,8 @@ def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[
 
 def each_image_block(array: Any, target: int, work: float, fill: Callable[[slice], None]) -> None:
     """Call ``fill(images)`` for blocks of an array's images, of about ``target`` elements."""
-    if array.size:
-        blocks = cut(len(array), 1, prod(array.shape[1:]), target, work)
-        run(lambda i: fill(blocks[i].images), len(blocks))
+    blocks = cut(len(array), 1, prod(array.shape[1:]), target, work)
+    run(lambda i: fill(blocks[i].images), len(blocks))
 
 
 def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:

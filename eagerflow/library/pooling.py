@@ -239,7 +239,7 @@ def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -
     def work(images: slice) -> None:
         step(x[images], values[images], windows, result[images])
 
-    if result.size:
+    if x.size and result.size:
         each_image_block(x, BLOCK_ELEMENTS, 4, work)
     return result
 
@@ -268,7 +268,8 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
             np.bitwise_and(given[outs], mask, out=mask)
             np.add(aim[ins], mask.view(x.dtype), out=aim[ins])
 
-    each_image_block(x, BLOCK_ELEMENTS, 16, work)
+    if x.size:
+        each_image_block(x, BLOCK_ELEMENTS, 16, work)
     return result
 
 

@@ -8,15 +8,15 @@ alone: neither on strides and addresses nor on the GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from eagerflow.codegen.cuda.tasks import CHUNK, Task
+from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
 from eagerflow.codegen.functions.table import COSTLY_FUNCTIONS
 from eagerflow.codegen.instructions import GENERATORS, item_size, value_type
-from eagerflow.codegen.layout import collapse
+from eagerflow.codegen.layout import collapse, contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region, Statement
 from eagerflow.errors import ShapeError
 
@@ -44,9 +44,9 @@ BROADCAST, PACKED, STEPPED = "b", "v", "s"
 LINES, COLUMNS = 8, 32
 """The threads of a block of columns: lines that share out the rows, and columns."""
 
-_THREADS = 256  # of a block, where rows don't ask for more
-_LONG = 65536  # elements from which few rows are cut into chunks
-_FEW = 64  # rows
+THREADS = 256  # of a block, where rows don't ask for more
+MIN_CHUNKED_WIDTH = 65536  # elements from which few rows are cut into chunks
+MAX_CHUNKED_ROWS = 64  # rows
 
 
 class Memory(NamedTuple):
@@ -79,7 +79,7 @@ class CudaLayout:
     vector: int
     wide: bool
     lanes: int = 0
-    threads: int = _THREADS
+    threads: int = THREADS
     steps: int = 0
 
 
@@ -107,9 +107,7 @@ class Names:
         taken: set[str] = set()
         for part in self.parts:
             kind = {Input: "in", Output: "out", Statement: "at"}[type(part)]
-            name = f"{kind}_" + "".join(
-                c if c.isascii() and c.isalnum() else "_" for c in part.name
-            )
+            name = f"{kind}_{identifier(part.name)}"
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -145,7 +143,7 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
         _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
         for c in columns
     )
-    split = reduces and width >= _LONG and rows <= _FEW
+    split = reduces and width >= MIN_CHUNKED_WIDTH and rows <= MAX_CHUNKED_ROWS
     chunks = min(256, -(-width // 16384))
     length = -(-width // chunks) if split else 1
     return Modes(split, direct, -(-length // 2048) * 2048)
@@ -171,7 +169,8 @@ def _steps(
 ) -> dict[str, int]:
     """Elements from one index to the next, by axis."""
     if isinstance(part, Statement):  # position and random_bits count indices
-        return {a: prod(sizes[b] for b in part.over[i + 1 :]) for i, a in enumerate(part.over)}
+        counts = contiguous_strides([sizes[a] for a in part.over])
+        return dict(zip(part.over, counts, strict=True))
     assert memory is not None
     size = item_size(part.dtype)
     if any(s % size for s, a in zip(memory.strides, part.axes, strict=True) if sizes[a] > 1):
@@ -284,8 +283,8 @@ def _launch(
 ) -> CudaBinding | None:
     packs = -(-width // layout.vector)
     if task.kind == "elements":
-        blocks = min(-(-rows * packs // _THREADS), 2**20)
-        return CudaBinding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
+        blocks = min(-(-rows * packs // THREADS), 2**20)
+        return CudaBinding(layout, values, (blocks, 1, 1), (THREADS, 1, 1)) if blocks else None
     if task.kind == "columns":
         chunks = 1 if CHUNK in task.outer else sizes.get(CHUNK, 1)
         values["chunk"] = max(1, -(-rows // chunks))
@@ -295,18 +294,14 @@ def _launch(
         return None
     if task.kind == "chunks":
         values["chunk"] = modes.row_chunk
-        layout = _replace(layout, _THREADS, _THREADS, 0)
-        return CudaBinding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
+        layout = replace(layout, lanes=THREADS)
+        return CudaBinding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (THREADS, 1, 1))
     lanes, threads = _lanes(packs)
     steps = _registers(task, layout, -(-packs // lanes), 32 if lanes == 1024 else 64)
     each = threads // lanes
     grid = (min(-(-rows // each), 2**20), 1, 1)
-    return CudaBinding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
-
-
-def _replace(layout: CudaLayout, lanes: int, threads: int, steps: int) -> CudaLayout:
-    known = (layout.outer, layout.inner, layout.walks, layout.vector, layout.wide)
-    return CudaLayout(*known, lanes, threads, steps)
+    layout = replace(layout, lanes=lanes, threads=threads, steps=steps)
+    return CudaBinding(layout, values, grid, (lanes, each, 1))
 
 
 def _lanes(packs: int) -> tuple[int, int]:

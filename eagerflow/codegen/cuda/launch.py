@@ -25,6 +25,7 @@ from eagerflow.codegen.cuda.binding import (
 from eagerflow.codegen.cuda.nest import kernel_name, parameters, source
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan
 from eagerflow.codegen.instructions import item_size
+from eagerflow.codegen.layout import contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
@@ -34,7 +35,7 @@ __all__ = ["OPTIONS", "CudaProgram", "compute", "prepare"]
 OPTIONS = ("--std=c++17", "--fmad=false")
 """What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
 
-_KEPT = 4096  # prepared calls
+MAX_PREPARED_CALLS = 4096
 
 
 class _Launch(NamedTuple):
@@ -114,7 +115,7 @@ def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> Cu
     if program is None:
         program = prepare(region, places, sizes)
         with Locked(_lock):
-            if len(_programs) >= _KEPT:
+            if len(_programs) >= MAX_PREPARED_CALLS:
                 _programs.pop(next(iter(_programs)))  # the oldest
             _programs[key] = program
     return program
@@ -180,8 +181,8 @@ class _Preparation:
             return self.outputs[part.name]
         if isinstance(part, Input) and part.name in self.inputs and part.name not in self.copied:
             return self.inputs[part.name]
-        steps = [prod(sizes[a] for a in part.axes[i + 1 :]) for i in range(len(part.axes))]
-        return Memory(0, tuple(n * item_size(part.dtype) for n in steps))
+        shape = [sizes[a] for a in part.axes]
+        return Memory(0, contiguous_strides(shape, item_size(part.dtype)))
 
     def _launch(self, task: Task, names: Names, bound: CudaBinding, number: int) -> _Launch:
         pointers = [

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, CudaLayout, is_costly
 from eagerflow.codegen.cuda.instructions import CudaOperand, c_type, join, neutral
 from eagerflow.codegen.cuda.prelude import SUPPORT
-from eagerflow.codegen.cuda.tasks import Task
+from eagerflow.codegen.cuda.tasks import Task, identifier
 from eagerflow.codegen.cuda.writer import KernelWriter, variable
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.region import (
@@ -30,8 +30,7 @@ __all__ = ["kernel_name", "parameters", "source"]
 
 def kernel_name(region: Region, number: int) -> str:
     """The name of the kernel of a region's task."""
-    word = "".join(c if c.isascii() and c.isalnum() else "_" for c in region.name)
-    return f"{word}_{number}"
+    return f"{identifier(region.name)}_{number}"
 
 
 def source(region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]) -> str:

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 
 from eagerflow.codegen.region import Input, Output, Region, Statement, dependencies
 
-__all__ = ["CHUNK", "Task", "plan"]
+__all__ = ["CHUNK", "Task", "identifier", "plan"]
 
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""
+
+
+def identifier(name: str) -> str:
+    """A name as a word of the code."""
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from eagerflow.codegen.cuda.instructions import (
     memory_type,
     neutral,
 )
-from eagerflow.codegen.cuda.tasks import CHUNK, Task
+from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.region import (
     REDUCTIONS,
@@ -332,7 +332,7 @@ class KernelWriter:
 
 def variable(name: str) -> str:
     """The name of a value in the code."""
-    return "v_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return f"v_{identifier(name)}"
 
 
 def _wrapped(parts: Iterable[str]) -> str:

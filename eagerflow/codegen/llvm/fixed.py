@@ -19,7 +19,7 @@ import numpy as np
 from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.team import Team, library
-from eagerflow.codegen.reductions import identity, ufunc
+from eagerflow.codegen.reductions import ufunc
 from eagerflow.runtime import threads
 
 __all__ = ["FixedCall", "possible"]
@@ -227,21 +227,18 @@ class _Job:
         self.threads = call.threads
         self.frame = own.frame_type.from_buffer_copy(own.template)
         self.counters = own.code.counters()
-        self.partial: dict[str, Any] = {}
-        self.partials: list[tuple[Any, Any]] = []  # arrays, and the number to fill them with
-        for name, shape in own.column_shapes.items():
-            part: Any = own.region.statement(name)
-            array = self.partial[name] = np.empty(shape, part.dtype)
-            self.partials.append((array, identity(part.instruction, part.dtype)))
-            self.frame[own.at[f"columns_{name}"]] = launch.address(array)
-        self.held = own._reserve(self.frame) if own.variant == "stages" else []
+        self.partial = own.partial_columns(self.frame)
+        # Arrays, and the number to fill them with.
+        self.partials = [(array, own.neutral[name]) for name, array in self.partial.items()]
+        self.held = own.reserve(self.frame) if own.variant == "stages" else []
         self.scratch = 0
         if own.scratch:
             if own.variant == "stages":
                 self.scratch = launch.address(self.held[-1])
             else:
-                self.held = [np.empty(own.scratch + 64, np.uint8)]
-                self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
+                size = own.scratch + launch.VECTOR_ALIGNMENT_BYTES
+                self.held = [np.empty(size, np.uint8)]
+                self.scratch = launch.aligned_address(self.held[-1])
         count = len(call.slots)
         self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
             call.entry,

@@ -49,6 +49,7 @@ MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of i
 MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
 MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
+VECTOR_ALIGNMENT_BYTES = 64
 MAX_KEPT_KERNELS = 64  # that nobody has ready; those that somebody has are in memory as well
 
 Operands = list[tuple[Any, tuple[str, ...]]]
@@ -233,7 +234,12 @@ address = _address()
 def own_scratch(name: str, size: int) -> tuple[Any, int]:
     """Memory of the calling thread's own, and its first address that is placed for vectors."""
     memory = threads.scratch(name, (size,), np.uint8)
-    return memory, -(-address(memory) // 64) * 64
+    return memory, aligned_address(memory)
+
+
+def aligned_address(memory: Any) -> int:
+    """The first address in memory that is placed for vectors."""
+    return -(-address(memory) // VECTOR_ALIGNMENT_BYTES) * VECTOR_ALIGNMENT_BYTES
 
 
 def share(
@@ -310,6 +316,7 @@ class Launch:
         lines = len(self.plan.kept) if away else 0
         self.scratch = line * lines
         self.column_shapes = {}
+        self.neutral = {}  # what column reductions begin with
         if self.variant == "side":
             piece = max(self.lanes, TASK_ELEMENTS // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
@@ -347,6 +354,7 @@ class Launch:
                 self._set(f"middle_{part.name}", max(middle, 1))
                 blocks = max(1, -(-rows // self.height))
                 self.column_shapes[part.name] = (blocks, middle, across)
+                self.neutral[part.name] = identity(part.instruction, part.dtype)
 
     def __call__(
         self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
@@ -358,17 +366,10 @@ class Launch:
         frame = self.frame_type.from_buffer_copy(self.template)
         for slot, array in zip(self.pointers, arrays, strict=True):
             frame[slot] = address(array)
-        partial = {}
-        for name, shape in self.column_shapes.items():
-            part = self.region.statement(name)
-            neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
-            made = None if lines is None else lines.get(name)
-            if made is None:
-                made = np.empty(shape, part.dtype)
-            made.fill(neutral)
-            partial[name] = made
-            frame[self.at[f"columns_{name}"]] = address(partial[name])
-        held = self._reserve(frame) if self.variant == "stages" else []
+        partial = self.partial_columns(frame, lines)
+        for name, array in partial.items():
+            array.fill(self.neutral[name])
+        held = self.reserve(frame) if self.variant == "stages" else []
         own = None
         if self.scratch:
             own = (lambda: (held, address(held[-1]))) if held else self.own_scratch
@@ -376,11 +377,22 @@ class Launch:
         share(self.code.function, frame, self.code.counters(), own, many - 1)
         return partial
 
+    def partial_columns(self, frame: Any, lines: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Arrays for what the blocks of rows give for column reductions; a frame gets them."""
+        found = {}
+        for name, shape in self.column_shapes.items():
+            made = None if lines is None else lines.get(name)
+            if made is None:
+                made = np.empty(shape, self.region.statement(name).dtype)
+            found[name] = made
+            frame[self.at[f"columns_{name}"]] = address(made)
+        return found
+
     def own_scratch(self) -> tuple[Any, int]:
         """Memory of the calling thread's own, and where in it kernels may begin."""
-        return own_scratch("kernel", self.scratch + 64)
+        return own_scratch("kernel", self.scratch + VECTOR_ALIGNMENT_BYTES)
 
-    def _reserve(self, frame: Any) -> list[Any]:
+    def reserve(self, frame: Any) -> list[Any]:
         """Memory for what stages leave for later ones; last, that of the values kept."""
         held = []
         for own in self.plan.passes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagerflow.codegen.instructions import item_size, value_type
 from eagerflow.codegen.layout import BROADCAST, UNIT
@@ -15,9 +15,22 @@ from eagerflow.codegen.llvm.instructions import (
     type_suffix,
 )
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Span"]
 
 _HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+class Span(NamedTuple):
+    """Where the elements of a vector are: an address, the type there, the place of the first.
+
+    ``kind`` says how they follow each other, as in ``Layout``: ``stride`` bytes apart if STRIDED.
+    """
+
+    pointer: str
+    dtype: str
+    position: str = "0"
+    kind: int = UNIT
+    stride: str = ""
 
 
 class Memory:
@@ -39,13 +52,14 @@ class Memory:
         """The address ``count`` bytes further on."""
         return self.code.value(f"getelementptr i8, ptr {pointer}, i64 {count}")
 
-    def _addresses(self, pointer: str, position: str, stride: str) -> str:
-        """A vector of addresses, ``stride`` bytes apart, the first one at ``position``."""
-        start = self.code.value(f"mul i64 {position}, {stride}")
-        base = self.bytes_on(pointer, start)
-        by = self.emit.multiply(self.iota, Operand(stride, "int64", 0))
+    def _addresses(self, span: Span) -> tuple[str, str]:
+        """A vector of addresses, with its type."""
+        start = self.code.value(f"mul i64 {span.position}, {span.stride}")
+        base = self.bytes_on(span.pointer, start)
+        by = self.emit.multiply(self.iota, Operand(span.stride, "int64", 0))
         kind = llvm_type("int64", self.lanes)
-        return self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        places = self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        return f"<{self.lanes} x ptr>", places
 
     # One element ---------------------------------------------------------------------------------
 
@@ -63,48 +77,35 @@ class Memory:
 
     # Vectors -------------------------------------------------------------------------------------
 
-    def load(
-        self, pointer: str, position: str, stride: str, kind: int, dtype: str, mask: str = ""
-    ) -> Operand:
-        """Elements from ``position`` on; lanes outside the mask are 0, and are not read."""
-        if kind == BROADCAST:
+    def load(self, span: Span, mask: str = "") -> Operand:
+        """A vector of elements; lanes outside the mask are 0, and are not read."""
+        pointer, dtype = span.pointer, span.dtype
+        if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
         held = _HALF_BITS.get(dtype, dtype)
-        vector, size = llvm_type(held, self.lanes), item_size(dtype)
-        if kind == UNIT:
-            place = self.offset(pointer, position, dtype)
+        if span.kind == UNIT:
+            place = self.offset(pointer, span.position, dtype)
             if mask:
                 text = self._masked("load", held, ("ptr", place), mask)
             else:
-                text = self.code.value(f"load {vector}, ptr {place}, align {size}")
+                vector = llvm_type(held, self.lanes)
+                text = self.code.value(f"load {vector}, ptr {place}, align {item_size(dtype)}")
         else:
-            places = self._addresses(pointer, position, stride)
-            pointers = f"<{self.lanes} x ptr>"
-            text = self._masked("gather", held, (pointers, places), mask or self.everything)
+            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
         return self._widen(Operand(text, held, self.lanes), dtype)
 
-    def store(
-        self,
-        pointer: str,
-        position: str,
-        stride: str,
-        kind: int,
-        value: Operand,
-        dtype: str,
-        mask: str = "",
-    ) -> None:
-        """Write elements from ``position`` on; lanes outside the mask are not touched."""
-        x = self._narrow(self.emit.splat(value, self.lanes), dtype)
-        vector, size = llvm_type(x.dtype, self.lanes), item_size(dtype)
-        if kind == UNIT:
-            place = self.offset(pointer, position, dtype)
+    def store(self, span: Span, value: Operand, mask: str = "") -> None:
+        """Write a vector of elements; lanes outside the mask are not touched."""
+        x = self._narrow(self.emit.splat(value, self.lanes), span.dtype)
+        if span.kind == UNIT:
+            place = self.offset(span.pointer, span.position, span.dtype)
             if mask:
                 self._masked("store", x.dtype, ("ptr", place), mask, x.text)
             else:
+                vector, size = llvm_type(x.dtype, self.lanes), item_size(span.dtype)
                 self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
         else:
-            places = self._addresses(pointer, position, stride)
-            where = (f"<{self.lanes} x ptr>", places)
+            where = self._addresses(span)
             self._masked("scatter", x.dtype, where, mask or self.everything, x.text)
 
     @property
