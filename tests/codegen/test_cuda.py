@@ -376,7 +376,7 @@ def test_strides_between_elements_are_refused():
 def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     case = CASES["gelu"]()
     monkeypatch.setattr(launch, "_programs", {})
-    monkeypatch.setattr(launch, "_KEPT", 2)
+    monkeypatch.setattr(launch, "MAX_PREPARED_CALLS", 2)
     places = [Memory(0, (4,)), Memory(0, (4,))]
     first = launch._prepared(case.region, places, {"n": 8})
     assert launch._prepared(case.region, places, {"n": 8}) is first
