@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, is_float, value_type
 from eagerflow.codegen.region import (
     REDUCTIONS,
     Constant,
@@ -16,11 +16,19 @@ from eagerflow.codegen.region import (
     Output,
     Region,
     Statement,
-    value_type,
+    dependencies,
 )
 from eagerflow.errors import DTypeError
 
 __all__ = ["Builder", "Value"]
+
+
+def _operator(name: str) -> tuple[Callable[..., Value], Callable[..., Value]]:
+    """An instruction as the operator of a value on the left, and of one on the right."""
+    return (
+        lambda self, other: getattr(self.builder, name)(self, other),
+        lambda self, other: getattr(self.builder, name)(other, self),
+    )
 
 
 class Value:
@@ -34,29 +42,10 @@ class Value:
     def __repr__(self) -> str:
         return f"%{self.name}: {self.dtype}[{', '.join(self.axes)}]"
 
-    def __add__(self, other: Any) -> Value:
-        return self.builder.add(self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.builder.add(other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.builder.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.builder.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.builder.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.builder.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.builder.divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self.builder.divide(other, self)
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
 
     def __neg__(self) -> Value:
         return self.builder.negative(self)
@@ -105,16 +94,11 @@ class Builder:
 
     def region(self) -> Region:
         """The region, checked; statements that no output needs are left out."""
-        needed = {out.value for out in self._outputs}
-        body = []
-        for statement in reversed(self._body.values()):
-            if statement.name in needed:
-                body.append(statement)
-                needed.update(o for o in statement.operands if isinstance(o, str))
-        inputs = tuple(self._inputs)
-        return Region(
-            self._name, self._axes, inputs, tuple(body[::-1]), tuple(self._outputs), self._sizes
-        )
+        made_of = {statement.name: statement.operands for statement in self._body.values()}
+        needed = dependencies((o.value for o in self._outputs), lambda n: made_of.get(n, ()))
+        body = tuple(s for s in self._body.values() if s.name in needed)
+        inputs, outputs = tuple(self._inputs), tuple(self._outputs)
+        return Region(self._name, self._axes, inputs, body, outputs, self._sizes)
 
     # Statements ----------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from math import prod
@@ -29,6 +29,7 @@ __all__ = [
     "program",
     "reduced_rows",
     "region",
+    "row_views",
     "rows",
     "run",
     "takes",
@@ -150,23 +151,39 @@ def compute(found: Any, inputs: Any, outputs: Any) -> None:
     _machinery().compute(found, inputs, outputs)
 
 
-def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
-    """An array like the first one: a body over rows ``n`` of arrays of one shape.
+def row_views(axis: int, arrays: Sequence[Any]) -> tuple[str, list[tuple[str, str]], list[Any]]:
+    """The axes of a region whose rows lie along ``axis`` of arrays, operands, and views of them.
 
-    ``axis`` is the one that rows lie along, counted from the front.
+    ``axis`` is counted from the front. The last of the region's axes is the one along a row; in
+    memory arrays keep their order. Arrays that lack the axis have one number for each row.
     """
     shape = arrays[0].shape
     length, inner = shape[axis], prod(shape[axis + 1 :])
-    more = tuple(attributes.items())
-    if inner == 1:
-        views = [a.reshape(-1, length) for a in arrays]
-        operands = tuple((a.dtype.name, "m n") for a in arrays)
-        return run(region(body, "m n", operands, more), *views).reshape(shape)
-    # The region's last axis is the one along a row; in memory the arrays keep their order.
-    out = empty(shape, arrays[0].dtype)
-    views = [a.reshape(-1, length, inner).swapaxes(1, 2) for a in (*arrays, out)]
-    operands = tuple((a.dtype.name, "a m n") for a in arrays)
-    compute(region(body, "a m n", operands, more), views[:-1], views[-1:])
+    axes, outer = ("m n", "m") if inner == 1 else ("a m n", "a m")
+    operands, views = [], []
+    for a in arrays:
+        whole = a.ndim == len(shape)
+        operands.append((a.dtype.name, axes if whole else outer))
+        if inner == 1:
+            views.append(a.reshape((-1, length) if whole else -1))
+        else:
+            view = a.reshape((-1, length, inner) if whole else (-1, inner))
+            views.append(view.swapaxes(1, 2) if whole else view)
+    return axes, operands, views
+
+
+def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
+    """An array like the first one: a body over rows ``n`` that lie along ``axis``.
+
+    Arrays that lack the axis have one number for each row.
+    """
+    x = arrays[0]
+    axes, operands, views = row_views(axis, arrays)
+    found = region(body, axes, tuple(operands), tuple(attributes.items()))
+    if axes == "m n":
+        return run(found, *views).reshape(x.shape)
+    out = empty(x.shape, x.dtype)
+    compute(found, views, row_views(axis, (out,))[2])
     return out
 
 
@@ -175,15 +192,12 @@ def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: An
     axes = normalize_axes(axis, x.ndim)
     kept = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
     shape = kept if keepdims else tuple(s for i, s in enumerate(x.shape) if i not in axes)
-    more = tuple(attributes.items())
-    if len(axes) == 1 and (inner := prod(x.shape[axes[0] + 1 :])) > 1:
-        view = x.reshape(-1, x.shape[axes[0]], inner).swapaxes(1, 2)
-        found = region(body, "a m n", ((x.dtype.name, "a m n"),), more)
-    else:
+    if len(axes) != 1:
         last = tuple(range(x.ndim - len(axes), x.ndim))
-        view = np.moveaxis(x, axes, last).reshape(-1, prod(x.shape[i] for i in axes))
-        found = region(body, "m n", ((x.dtype.name, "m n"),), more)
-    return run(found, view).reshape(shape)
+        x, axes = np.moveaxis(x, axes, last).reshape(-1, prod(x.shape[i] for i in axes)), (1,)
+    along, operands, views = row_views(axes[0], (x,))
+    found = region(body, along, tuple(operands), tuple(attributes.items()))
+    return run(found, *views).reshape(shape)
 
 
 def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:

@@ -19,13 +19,19 @@ import numpy as np
 from eagerflow.codegen.numpy import special
 
 __all__ = [
+    "GENERATORS",
     "INSTRUCTIONS",
+    "MEMORY_TYPES",
     "NUMPY",
     "TYPES",
     "ArrayInstructions",
     "Instruction",
+    "bit_width",
     "instructions",
     "is_float",
+    "is_signed",
+    "item_size",
+    "value_type",
 ]
 
 TYPES = (
@@ -43,10 +49,36 @@ TYPES = (
 )
 """The types of values. float16 and bfloat16 exist in memory only: values of them are float32."""
 
+_NARROW = ("float16", "bfloat16")
+MEMORY_TYPES = (*TYPES, *_NARROW)
+"""The types that inputs and outputs may have in memory."""
+
+_ITEM_BYTES = {name: np.dtype(name).itemsize for name in TYPES} | dict.fromkeys(_NARROW, 2)
+
 
 def is_float(dtype: str) -> bool:
     """Whether a type of ``TYPES`` holds floating-point numbers."""
     return dtype.startswith("float")
+
+
+def is_signed(dtype: str) -> bool:
+    """Whether a type holds integers with a sign."""
+    return dtype.startswith("int")
+
+
+def item_size(dtype: str) -> int:
+    """Bytes of an element in memory."""
+    return _ITEM_BYTES[dtype]
+
+
+def bit_width(dtype: str) -> int:
+    """How many bits a value of a type has."""
+    return 1 if dtype == "bool" else 8 * _ITEM_BYTES[dtype]
+
+
+def value_type(dtype: str) -> str:
+    """The type of the values read from memory of a type: small floats are widened."""
+    return "float32" if dtype in _NARROW else dtype
 
 
 class Instruction(NamedTuple):
@@ -94,6 +126,10 @@ INSTRUCTIONS: dict[str, Instruction] = {
     **_rows("float", "same", 1, "erf= erfc= lgamma= sigmoid="),
     **_rows("float", "same", 2, "power atan2=arctan2"),
 }
+
+
+GENERATORS = ("position", "extent", "random_bits")
+"""Instructions that make values of the index space itself."""
 
 
 class ArrayInstructions:

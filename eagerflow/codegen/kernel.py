@@ -15,6 +15,7 @@ import numpy as np
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch as cuda
 from eagerflow.codegen.cuda.binding import Memory
+from eagerflow.codegen.layout import contiguous_strides
 from eagerflow.codegen.llvm import fixed, launch
 from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
 from eagerflow.codegen.llvm.team import Team
@@ -31,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Tiles:
-    """The tiles way, with the interface of ``launch.Call``."""
+    """The tiles way, with the interface of ``launch.KernelCall``."""
 
     def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
         self.region, self.sizes = region, sizes
@@ -40,8 +41,8 @@ class _Tiles:
         tiles.compute(self.region, inputs, outputs, self.sizes)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.Call, "tiles": _Tiles}
-_PREPARED = 64  # shapes that a region is kept ready for
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _Tiles}
+MAX_PREPARED_SHAPES = 64  # that a region is kept ready for
 
 
 def ways() -> tuple[str, ...]:
@@ -98,8 +99,7 @@ def imagined(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None
     Without ``strides`` it is like a new array.
     """
     if strides is None:
-        steps = np.cumprod([dtype.itemsize, *shape[:0:-1]])[::-1] if shape else ()
-        strides = tuple(map(int, steps))
+        strides = contiguous_strides(shape, dtype.itemsize)
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
@@ -126,7 +126,7 @@ def _prepared(
         if chosen not in _WAYS:
             raise ArgumentError(f"there is no way {way!r}", expected=" or ".join(_WAYS))
         found = _Prepared(region, inputs, outputs, sizes, chosen)
-        if len(table) >= _PREPARED:
+        if len(table) >= MAX_PREPARED_SHAPES:
             table.clear()
         table[key] = found
     for part, number, index in found.gathers:
@@ -198,7 +198,7 @@ def fixed_call(
     are. Raises as ``compute`` does.
     """
     prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
-    if isinstance(prepared.call, launch.Call) and fixed.possible(prepared.call):
+    if isinstance(prepared.call, launch.KernelCall) and fixed.possible(prepared.call):
         return fixed.FixedCall(prepared.call, strides, offsets)
     return None
 
@@ -243,7 +243,7 @@ def text_of(
     if code == "cuda":
         places = [Memory(0, a.strides) for a in (*inputs, *outputs)]
         return cuda.prepare(region, places, sizes).text
-    call = launch.Call(region, inputs, outputs, sizes)
+    call = launch.KernelCall(region, inputs, outputs, sizes)
     text = launch.intermediate if code == "llvm" else launch.assembly
     return text(region, call.launch.binding.layout, call.launch.variant)
 

@@ -17,7 +17,16 @@ import numpy as np
 
 from eagerflow.codegen.region import Input, Output, Region
 
-__all__ = ["Binding", "Layout", "bind", "collapse", "operands_of", "sideways", "straight"]
+__all__ = [
+    "Binding",
+    "Layout",
+    "bind",
+    "collapse",
+    "contiguous_strides",
+    "operands_of",
+    "sideways",
+    "straight",
+]
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 
@@ -45,6 +54,11 @@ class Binding:
     strides: list[tuple[list[int], int]]  # of each operand: along the outer axes, the inner axis
     side: int = 1  # places along the axis of vectors, where that is not the inner one
     steps: list[int] | None = None  # strides along it
+
+
+def contiguous_strides(shape: Sequence[int], item_bytes: int = 1) -> tuple[int, ...]:
+    """Strides of an array whose elements lie in row-major order, without gaps."""
+    return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def operands_of(region: Region) -> tuple[Input | Output, ...]:

@@ -18,45 +18,36 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from eagerflow.codegen.instructions import INSTRUCTIONS, TYPES, is_float
+from eagerflow.codegen.instructions import (
+    GENERATORS,
+    INSTRUCTIONS,
+    MEMORY_TYPES,
+    TYPES,
+    bit_width,
+    is_float,
+    is_signed,
+    value_type,
+)
 from eagerflow.codegen.reductions import JOINS
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 
 __all__ = [
-    "MEMORY_TYPES",
     "REDUCTIONS",
     "Constant",
     "Input",
     "Output",
     "Region",
     "Statement",
-    "item_size",
-    "value_type",
+    "dependencies",
+    "reduction_depths",
 ]
-
-MEMORY_TYPES = (*TYPES, "float16", "bfloat16")
-"""The types that inputs and outputs may have in memory."""
 
 REDUCTIONS = tuple(JOINS)
 """Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
-
-_GENERATORS = ("position", "extent", "random_bits")  # they make values of the index space itself
-
-
-def item_size(dtype: str) -> int:
-    """Bytes of an element in memory."""
-    return 2 if dtype in ("float16", "bfloat16") else np.dtype(dtype).itemsize
-
-
-def value_type(dtype: str) -> str:
-    """The type of the values read from memory of a type: small floats are widened."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 @dataclass(frozen=True)
@@ -84,6 +75,11 @@ class Input:
     dtype: str
     axes: tuple[str, ...]
     gather: str | None = None
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """What has to be known before the array is read: the index of the rows looked up."""
+        return () if self.gather is None else (self.gather,)
 
     def __str__(self) -> str:
         place = f" at {self.gather}" if self.gather else ""
@@ -127,6 +123,37 @@ class Output:
     def __str__(self) -> str:
         place = f" in place of {self.inplace}" if self.inplace else ""
         return f"out {self.name}: {_typed(self.dtype, self.axes)} = %{self.value}{place}"
+
+
+def dependencies(
+    names: Iterable[str], operands: Callable[[str], Iterable[str | Constant]]
+) -> set[str]:
+    """These values and all that they are computed from; ``operands`` tells of each from what.
+
+    >>> made_of = {"y": ("x", "e"), "e": ("x", Constant(1.0, "float32"))}
+    >>> sorted(dependencies(["y"], lambda name: made_of.get(name, ())))
+    ['e', 'x', 'y']
+    """
+    found: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [o for o in operands(name) if isinstance(o, str)]
+    return found
+
+
+def reduction_depths(parts: Iterable[Any], reduces: Callable[[Any], bool]) -> dict[str, int]:
+    """How many reductions that wait for each other lead to each value, itself included.
+
+    ``parts`` have a name and operands, and stand in an order in which they can be computed.
+    """
+    depths: dict[str, int] = {}
+    for part in parts:
+        below = max((depths.get(o, 0) for o in part.operands if isinstance(o, str)), default=0)
+        depths[part.name] = below + reduces(part)
+    return depths
 
 
 def _typed(dtype: str, axes: tuple[str, ...]) -> str:
@@ -231,18 +258,13 @@ class Region:
         return statement.instruction in REDUCTIONS and not _trails(self, statement)
 
 
-def _bits(dtype: str) -> int:
-    """How many bits a value of a type has."""
-    return 1 if dtype == "bool" else 8 * np.dtype(dtype).itemsize
-
-
 def _holds(dtype: str, value: Any) -> bool:
     """Whether a Python number is one of a type, as it is written in a region."""
     if dtype == "bool" or isinstance(value, bool):
         return dtype == "bool" and isinstance(value, bool)
     if is_float(dtype):
         return isinstance(value, float)
-    signed, bits = dtype.startswith("int"), _bits(dtype)
+    signed, bits = is_signed(dtype), bit_width(dtype)
     return isinstance(value, int) and -(2 ** (bits - 1)) * signed <= value < 2 ** (bits - signed)
 
 
@@ -257,40 +279,44 @@ class _Check:
 
     def __init__(self, region: Region) -> None:
         self.region = region
+        self.line = 0  # of the region's text: what is looked at
         self.types: dict[str, str] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
         self.columns: set[str] = set()  # results of column reductions are for outputs alone
 
     def all(self) -> None:
+        region = self.region
         self._space()
         self._names()
-        for number, part in enumerate(self.region.inputs):
-            self._input(1 + number, part)
-        for part in self.region.inputs:
-            self._gather(part)
-        for number, statement in enumerate(self.region.body):
-            self._statement(1 + len(self.region.inputs) + number, statement)
-        first = 1 + len(self.region.inputs) + len(self.region.body)
-        for number, out in enumerate(self.region.outputs):
-            self._output(first + number, out)
-        self._rows()
-        if not self.region.outputs:
-            self._fail(ArgumentError, 0, "a region without outputs computes nothing")
+        first, second = 1 + len(region.inputs), 1 + len(region.inputs) + len(region.body)
+        self._each(self._input, region.inputs, 1)
+        self._each(self._gather, region.inputs, 1)
+        self._each(self._statement, region.body, first)
+        self._each(self._output, region.outputs, second)
+        self._each(self._row, region.body, first)
+        if not region.outputs:
+            self.line = 0
+            self._fail(ArgumentError, "a region without outputs computes nothing")
 
-    def _fail(self, kind: type[EagerflowError], line: int, message: str, **more: Any) -> None:
+    def _each(self, check: Callable[[Any], None], parts: Iterable[Any], line: int) -> None:
+        for number, part in enumerate(parts):
+            self.line = line + number
+            check(part)
+
+    def _fail(self, kind: type[EagerflowError], message: str, **more: Any) -> None:
         lines = list(self.region._lines())
-        lines[line] = f"> {lines[line].strip()}   <-- here"
+        lines[self.line] = f"> {lines[self.line].strip()}   <-- here"
         raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
 
     def _space(self) -> None:
         axes = self.region.axes
         if not axes or len(set(axes)) != len(axes):
-            self._fail(ShapeError, 0, "a region has one or more axes, each named once")
+            self._fail(ShapeError, "a region has one or more axes, each named once")
         for number, (name, size) in enumerate(self.region.sizes):
             if name not in axes:
-                self._fail(ShapeError, 0, f"a size is given for {name!r}, which is no axis")
+                self._fail(ShapeError, f"a size is given for {name!r}, which is no axis")
             if size < 0 or name in dict(self.region.sizes[:number]):
-                self._fail(ShapeError, 0, f"axis {name!r} needs one size, of 0 or more")
+                self._fail(ShapeError, f"axis {name!r} needs one size, of 0 or more")
 
     def _names(self) -> None:
         region = self.region
@@ -298,169 +324,135 @@ class _Check:
         for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
             # The text stands for the region: no name may look like another piece of it.
             if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-                self._fail(
-                    ArgumentError, 0, f"{name!r} is no name", expected="letters, digits, _ . -"
-                )
+                self._fail(ArgumentError, f"{name!r} is no name", expected="letters, digits, _ . -")
 
-    def _along(self, line: int, axes: tuple[str, ...]) -> None:
+    def _along(self, axes: tuple[str, ...]) -> None:
         own = self.region.axes
         for axis in axes:
             if axis not in own:
                 self._fail(
-                    ShapeError, line, f"there is no axis {axis!r}", expected=f"of {', '.join(own)}"
+                    ShapeError, f"there is no axis {axis!r}", expected=f"of {', '.join(own)}"
                 )
         order = [own.index(axis) for axis in axes]
         if order != sorted(set(order)):
-            self._fail(
-                ShapeError, line, f"{_named(axes)} are not axes in the region's order, once each"
-            )
+            self._fail(ShapeError, f"{_named(axes)} are not axes in the region's order, once each")
 
-    def _define(self, line: int, name: str, dtype: str, axes: tuple[str, ...]) -> None:
+    def _define(self, name: str, dtype: str, axes: tuple[str, ...]) -> None:
         if name in self.types:
-            self._fail(ArgumentError, line, f"%{name} is defined twice")
-        self._along(line, axes)
+            self._fail(ArgumentError, f"%{name} is defined twice")
+        self._along(axes)
         self.types[name], self.axes[name] = dtype, axes
 
-    def _input(self, line: int, part: Input) -> None:
+    def _input(self, part: Input) -> None:
         if part.dtype not in MEMORY_TYPES:
-            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of arrays in kernels")
-        self._define(line, part.name, value_type(part.dtype), part.axes)
+            self._fail(DTypeError, f"{part.dtype!r} is not a type of arrays in kernels")
+        self._define(part.name, value_type(part.dtype), part.axes)
 
     def _gather(self, part: Input) -> None:
         if part.gather is None:
             return
-        line = 1 + self.region.inputs.index(part)
         index = next((p for p in self.region.inputs if p.name == part.gather), None)
         if index is None:
-            self._fail(ArgumentError, line, f"%{part.gather} is not an input")
+            self._fail(ArgumentError, f"%{part.gather} is not an input")
         elif index.dtype not in ("int32", "int64"):
-            self._fail(
-                DTypeError,
-                line,
-                f"rows are looked up by int32 or int64, not {index.dtype}: %{index.name}",
-            )
+            message = f"rows are looked up by int32 or int64, not {index.dtype}: %{index.name}"
+            self._fail(DTypeError, message)
         elif index.gather is not None:
-            self._fail(ArgumentError, line, f"%{index.name} is looked up itself")
+            self._fail(ArgumentError, f"%{index.name} is looked up itself")
         elif set(index.axes) & set(self.region.axes[-1:]) or not part.axes:
-            self._fail(
-                ShapeError,
-                line,
-                f"rows are looked up by one number for each row, and "
-                f"%{index.name} varies along {_named(index.axes)}",
-            )
+            message = "rows are looked up by one number for each row, and "
+            self._fail(ShapeError, f"{message}%{index.name} varies along {_named(index.axes)}")
         elif not set(index.axes) <= set(part.axes):
-            self._fail(
-                ShapeError,
-                line,
-                f"%{index.name} varies along {_named(index.axes)}, so what it "
-                f"looks up does too, and not along {_named(part.axes)} alone",
+            message = (
+                f"%{index.name} varies along {_named(index.axes)}, so what it looks up does too"
             )
+            self._fail(ShapeError, f"{message}, and not along {_named(part.axes)} alone")
 
-    def _operand(self, line: int, operand: str | Constant) -> tuple[str, tuple[str, ...]]:
+    def _operand(self, operand: str | Constant) -> tuple[str, tuple[str, ...]]:
         if isinstance(operand, Constant):
             if operand.dtype not in TYPES:
-                self._fail(DTypeError, line, f"{operand.dtype!r} is not a type of values")
+                self._fail(DTypeError, f"{operand.dtype!r} is not a type of values")
             if not _holds(operand.dtype, operand.value):
-                self._fail(DTypeError, line, f"{operand.value!r} is no {operand.dtype}")
+                self._fail(DTypeError, f"{operand.value!r} is no {operand.dtype}")
             return operand.dtype, ()
         if operand not in self.types:
-            self._fail(ArgumentError, line, f"%{operand} is not defined before it is used")
+            self._fail(ArgumentError, f"%{operand} is not defined before it is used")
         if operand in self.columns:
-            self._fail(ArgumentError, line, f"%{operand} is complete only after the last row")
+            self._fail(ArgumentError, f"%{operand} is complete only after the last row")
         return self.types[operand], self.axes[operand]
 
-    def _statement(self, line: int, part: Statement) -> None:
-        known = [self._operand(line, operand) for operand in part.operands]
+    def _statement(self, part: Statement) -> None:
+        known = [self._operand(operand) for operand in part.operands]
         types = [dtype for dtype, _ in known]
         along = {axis for _, axes in known for axis in axes}
         if part.dtype not in TYPES:
-            self._fail(DTypeError, line, f"{part.dtype!r} is not a type of values")
-        self._along(line, part.over)
+            self._fail(DTypeError, f"{part.dtype!r} is not a type of values")
+        self._along(part.over)
         if part.instruction in REDUCTIONS:
-            along = self._reduction(line, part, types, along)
-        elif part.instruction in _GENERATORS:
+            along = self._reduction(part, types, along)
+        elif part.instruction in GENERATORS:
             along |= set() if part.instruction == "extent" else set(part.over)
-            self._generator(line, part, types)
+            self._generator(part, types)
             if part.instruction == "random_bits" and any(axes for _, axes in known):
-                self._fail(ShapeError, line, "the state is the same for all of the region")
+                self._fail(ShapeError, "the state is the same for all of the region")
         else:
-            self._instruction(line, part, types)
+            self._instruction(part, types)
             if part.over:
-                self._fail(ShapeError, line, f"{part.instruction} is not over axes")
+                self._fail(ShapeError, f"{part.instruction} is not over axes")
         expected = tuple(a for a in self.region.axes if a in along)
         if part.axes != expected:
-            self._fail(
-                ShapeError,
-                line,
-                f"the result varies along {_named(expected)}, not {_named(part.axes)}",
-            )
-        self._define(line, part.name, part.dtype, part.axes)
+            message = f"the result varies along {_named(expected)}, not {_named(part.axes)}"
+            self._fail(ShapeError, message)
+        self._define(part.name, part.dtype, part.axes)
 
-    def _reduction(self, line: int, part: Statement, types: list[str], along: set[str]) -> set[str]:
+    def _reduction(self, part: Statement, types: list[str], along: set[str]) -> set[str]:
         axes, count = self.region.axes, len(part.over)
         if len(types) != 1:
-            self._fail(ArgumentError, line, f"{part.instruction} has 1 operand, not {len(types)}")
+            self._fail(ArgumentError, f"{part.instruction} has 1 operand, not {len(types)}")
         if types[0] != part.dtype:
-            self._fail(
-                DTypeError,
-                line,
-                f"{part.instruction} of {types[0]} gives {types[0]}, not {part.dtype}",
-            )
+            message = f"{part.instruction} of {types[0]} gives {types[0]}, not {part.dtype}"
+            self._fail(DTypeError, message)
         if part.instruction in ("any", "all") and part.dtype != "bool":
-            self._fail(DTypeError, line, f"{part.instruction} is a question about bool")
+            self._fail(DTypeError, f"{part.instruction} is a question about bool")
         if part.instruction in ("sum", "product") and part.dtype == "bool":
-            self._fail(DTypeError, line, "numbers are summed and multiplied, not bool")
+            self._fail(DTypeError, "numbers are summed and multiplied, not bool")
         leading = part.over == axes[:count]
-        known = [axis for axis in axes if axis in along]
         if not count or not (leading or _trails(self.region, part)):
-            self._fail(
-                ShapeError,
-                line,
-                "reductions are over one or more of the first axes, or of the last",
-            )
+            message = "reductions are over one or more of the first axes, or of the last"
+            self._fail(ShapeError, message)
         if not along >= set(part.over):
-            self._fail(
-                ShapeError,
-                line,
-                f"the operand varies along {_named(known)}, not along all of {_named(part.over)}",
-            )
+            known = _named(axis for axis in axes if axis in along)
+            message = f"the operand varies along {known}, not along all of {_named(part.over)}"
+            self._fail(ShapeError, message)
         if not _trails(self.region, part):
             self.columns.add(part.name)
         return along - set(part.over)
 
-    def _generator(self, line: int, part: Statement, types: list[str]) -> None:
+    def _generator(self, part: Statement, types: list[str]) -> None:
         if part.instruction == "position":
             if types or len(part.over) != 1 or part.dtype != "int64":
-                self._fail(DTypeError, line, "position is an int64 along one axis")
+                self._fail(DTypeError, "position is an int64 along one axis")
         elif part.instruction == "extent":
             if types or len(part.over) != 1 or part.dtype == "bool":
-                self._fail(DTypeError, line, "extent is a number, the size of one axis")
+                self._fail(DTypeError, "extent is a number, the size of one axis")
         elif types != ["uint64"] * 3 or part.dtype not in ("uint32", "uint64"):
-            self._fail(DTypeError, line, "random_bits makes uint32 or uint64 of three uint64")
+            self._fail(DTypeError, "random_bits makes uint32 or uint64 of three uint64")
 
-    def _instruction(self, line: int, part: Statement, types: list[str]) -> None:
+    def _instruction(self, part: Statement, types: list[str]) -> None:
         rule = INSTRUCTIONS.get(part.instruction)
         if rule is None:
-            self._fail(ArgumentError, line, f"there is no instruction {part.instruction!r}")
+            self._fail(ArgumentError, f"there is no instruction {part.instruction!r}")
             return
         if len(types) != rule.operands:
-            self._fail(
-                ArgumentError,
-                line,
-                f"{part.instruction} has {rule.operands} operand"
-                f"{'s' * (rule.operands > 1)}, not {len(types)}",
-            )
+            count = f"{rule.operands} operand{'s' * (rule.operands > 1)}"
+            self._fail(ArgumentError, f"{part.instruction} has {count}, not {len(types)}")
         if part.instruction == "select":
             if types[0] != "bool":
-                self._fail(DTypeError, line, f"select needs a condition of bool, not {types[0]}")
+                self._fail(DTypeError, f"select needs a condition of bool, not {types[0]}")
             types = types[1:]
         if len(set(types)) != 1:
-            self._fail(
-                DTypeError,
-                line,
-                f"operands of one type are needed, not {', '.join(types)}",
-                hint="the instruction convert",
-            )
+            message = f"operands of one type are needed, not {', '.join(types)}"
+            self._fail(DTypeError, message, hint="the instruction convert")
         taken = {
             "number": types[0] != "bool",
             "float": is_float(types[0]),
@@ -469,64 +461,42 @@ class _Check:
             "any": True,
         }
         if not taken[rule.takes]:
-            self._fail(DTypeError, line, f"{part.instruction} takes {rule.takes}, not {types[0]}")
-        if part.instruction == "bitcast" and _bits(part.dtype) != _bits(types[0]):
-            self._fail(
-                DTypeError,
-                line,
-                f"{types[0]} has {_bits(types[0])} bits, and {part.dtype} {_bits(part.dtype)}",
-            )
+            self._fail(DTypeError, f"{part.instruction} takes {rule.takes}, not {types[0]}")
+        given, wanted = bit_width(types[0]), bit_width(part.dtype)
+        if part.instruction == "bitcast" and given != wanted:
+            self._fail(DTypeError, f"{types[0]} has {given} bits, and {part.dtype} {wanted}")
         gives = {"same": types[0], "bool": "bool", "stated": part.dtype}[rule.gives]
         if part.dtype != gives:
-            self._fail(DTypeError, line, f"{part.instruction} gives {gives}, not {part.dtype}")
+            self._fail(DTypeError, f"{part.instruction} gives {gives}, not {part.dtype}")
 
-    def _output(self, line: int, part: Output) -> None:
+    def _output(self, part: Output) -> None:
         if part.value not in self.types:
-            self._fail(ArgumentError, line, f"%{part.value} is not defined")
-        before = self.region.outputs[: line - 1 - len(self.region.inputs) - len(self.region.body)]
-        if part.dtype not in MEMORY_TYPES or value_type(part.dtype) != self.types[part.value]:
-            held = self.types[part.value]
-            self._fail(
-                DTypeError,
-                line,
-                f"a {held} cannot be stored as {part.dtype!r}",
-                hint="the instruction convert",
-            )
+            self._fail(ArgumentError, f"%{part.value} is not defined")
+        before = self.region.outputs[: self.line - 1 - len(self.region.inputs + self.region.body)]
+        held, axes = self.types[part.value], self.axes[part.value]
+        if part.dtype not in MEMORY_TYPES or value_type(part.dtype) != held:
+            message = f"a {held} cannot be stored as {part.dtype!r}"
+            self._fail(DTypeError, message, hint="the instruction convert")
         if any(part.name == other.name for other in before):
-            self._fail(ArgumentError, line, f"two outputs have the name {part.name}")
-        self._along(line, part.axes)
-        if not set(part.axes) >= set(self.axes[part.value]):
-            self._fail(
-                ShapeError,
-                line,
-                f"%{part.value} varies along {_named(self.axes[part.value])}, "
-                f"which {_named(part.axes)} lacks",
-            )
+            self._fail(ArgumentError, f"two outputs have the name {part.name}")
+        self._along(part.axes)
+        if not set(part.axes) >= set(axes):
+            message = f"%{part.value} varies along {_named(axes)}, which {_named(part.axes)} lacks"
+            self._fail(ShapeError, message)
         if part.inplace is not None:
             source = next((p for p in self.region.inputs if p.name == part.inplace), None)
             if source is None:
-                self._fail(ArgumentError, line, f"%{part.inplace} is not an input")
+                self._fail(ArgumentError, f"%{part.inplace} is not an input")
             elif (source.axes, source.dtype) != (part.axes, part.dtype) or source.gather:
-                self._fail(
-                    ShapeError,
-                    line,
-                    "an output in place of an input has its type and axes, and "
-                    f"replaces no rows that are looked up: {source}",
+                message = (
+                    "an output in place of an input has its type and axes, and replaces no rows"
                 )
+                self._fail(ShapeError, f"{message} that are looked up: {source}")
             elif any(part.inplace == other.inplace for other in before):
-                self._fail(ArgumentError, line, f"two outputs take the place of %{part.inplace}")
+                self._fail(ArgumentError, f"two outputs take the place of %{part.inplace}")
 
-    def _rows(self) -> None:
-        rows = [
-            (number, s.over)
-            for number, s in enumerate(self.region.body, 1 + len(self.region.inputs))
-            if s.instruction in REDUCTIONS and _trails(self.region, s)
-        ]
-        for line, over in rows:
-            if over != rows[0][1]:
-                self._fail(
-                    ShapeError,
-                    line,
-                    "all rows lie along the same axes, which are "
-                    f"{_named(rows[0][1])} before and {_named(over)} here",
-                )
+    def _row(self, part: Statement) -> None:
+        before, here = _named(self.region.reduced_axes), _named(part.over)
+        if self.region.is_row_reduction(part) and here != before:
+            message = f"all rows lie along the same axes, which are {before} before and {here} here"
+            self._fail(ShapeError, message)

@@ -10,14 +10,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region, Statement
+from eagerflow.codegen.functions.table import COSTLY_FUNCTIONS
+from eagerflow.codegen.region import (
+    REDUCTIONS,
+    Constant,
+    Input,
+    Output,
+    Region,
+    Statement,
+    dependencies,
+    reduction_depths,
+)
 
 __all__ = ["Pass", "Schedule", "schedule"]
 
 _KEEP = 8  # instructions from which keeping a value costs less than computing it again
 _COSTS = {"divide": 4, "sqrt": 5, "rsqrt": 8, "reciprocal": 4, "random_bits": 40, "power": 40}
-_BASIC = {"sign", "square", "isnan", "isinf", "isfinite", "signbit"}
 
 
 @dataclass
@@ -40,9 +48,7 @@ class Schedule:
         self.passes: list[Pass] = []
         self.kept: dict[str, int] = {}  # value to the number of its row buffer
         self._inner = set(region.row_axes)
-        self._depths: dict[str, int] = {p.name: 0 for p in region.inputs}
-        for statement in region.body:
-            self._depths[statement.name] = self._depth(statement)
+        self._depths = reduction_depths((*region.inputs, *region.body), region.is_row_reduction)
         self._place()
         self._walk_all()
 
@@ -104,10 +110,6 @@ class Schedule:
         """Names of the results of column reductions."""
         return {s.name for s in self.region.body if self.region.is_column_reduction(s)}
 
-    def _depth(self, part: Statement) -> int:
-        own = max((self._depths[o] for o in part.operands if isinstance(o, str)), default=0)
-        return own + self.region.is_row_reduction(part)
-
     def _pass(self, number: int) -> Pass:
         while len(self.passes) <= number:
             self.passes.append(Pass())
@@ -145,17 +147,14 @@ class Schedule:
 
     def _inputs_of(self, own: Pass) -> set[str]:
         """Inputs that the values of a pass are computed from, with nothing kept."""
-        found: set[str] = set()
-        todo = self._roots(own)
-        while todo:
-            name = todo.pop()
-            if name in found:
-                continue
-            found.add(name)
+
+        def operands(name: str) -> list[str]:
             part = self.region.statement(name)
-            if isinstance(part, Statement) and not self.region.is_row_reduction(part):
-                todo += [o for o in part.operands if isinstance(o, str) and self.varies(o)]
-        return found
+            if isinstance(part, Input) or self.region.is_row_reduction(part):
+                return []
+            return [o for o in part.operands if isinstance(o, str) and self.varies(o)]
+
+        return dependencies(self._roots(own), operands)
 
     # What is kept --------------------------------------------------------------------------------
 
@@ -189,7 +188,7 @@ class Schedule:
         part = self.region.statement(name)
         if isinstance(part, Input) or part.instruction in REDUCTIONS:
             return 0
-        usual = 15 if part.instruction in FUNCTIONS and part.instruction not in _BASIC else 1
+        usual = 15 if part.instruction in COSTLY_FUNCTIONS else 1
         return _COSTS.get(part.instruction, usual)
 
     def _cost(self, name: str) -> int:

@@ -11,8 +11,8 @@ import numpy as np
 
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.builder import Value as Term
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
-from eagerflow.codegen.region import MEMORY_TYPES, Constant, value_type
+from eagerflow.codegen.instructions import INSTRUCTIONS, MEMORY_TYPES, is_float, value_type
+from eagerflow.codegen.region import Constant
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
 from eagerflow.fusion.powers import SMALL_POWERS, small_power

@@ -12,27 +12,27 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.llvm.channels import SLOTS, Form, Writer
-from eagerflow.library.llvm.program import Program, kept, processor
+from eagerflow.library.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
+from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.library.rows import add_up, each_tile, scratch, tile_height
 from eagerflow.runtime import buffers
 
 __all__ = ["gradient", "training"]
 
-# Many short steps: below these sizes, calling them takes longer than their arithmetic, and
+# NumPy's steps are short: below these sizes, calling them takes longer than their arithmetic, and
 # threads wait for each other's.
-WIDE = 1 << 12  # elements of a row
-TILE = 1 << 17  # elements of a tile
-PARALLEL = 1 << 19  # elements that threads share
-PLANE = 16  # neighbouring elements of a channel from which they are rows of their own
-LINE = 1 << 10  # elements of a row of several places with all channels
-LINES = 4  # rows that are added up before their sum is added to that of the channels
-IN_PLANES, IN_LINES = 1 << 13, 1 << 16  # elements from which generated kernels cost less
-PIECE = 1 << 13  # elements that are summed up before the sums are joined in float64
-PIECES = 512  # at most
-WIDEST = 1 << 12  # channels, so that a piece has more than one row
-SHARED = 1 << 18  # elements from which waking another thread pays
-SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
+FOLDED_ROW_ELEMENTS = 1 << 12  # of a row into which several places are folded
+TILE_ELEMENTS = 1 << 17
+MIN_SHARED_TILE_ELEMENTS = 1 << 19  # of all tiles, from which threads share them
+MIN_PLANE_ELEMENTS = 16  # neighbours in one channel from which they are a row of their own
+LINE_ELEMENTS = 1 << 10  # of a row of several places with all channels
+LINES_PER_SUM = 4  # rows that are added up before their sum is added to that of the channels
+LINES_PER_SAMPLE = 64  # of so many rows one tells where the numbers of a channel lie
+MIN_COMPILED_PLANES, MIN_COMPILED_LINES = 1 << 13, 1 << 16  # elements, for generated kernels
+PIECE_ELEMENTS = 1 << 13  # that are summed up before the sums are joined in float64
+MAX_PIECES = 512
+MAX_CHANNELS = 1 << 12  # so that a piece has more than one row
+MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
 def training(x: Any, scale: Any, offset: Any, at: int, epsilon: float) -> tuple[Any, Any, Any]:
@@ -93,7 +93,7 @@ def _gradient_body(s: Any, x: Any, g: Any, near: Any, weight: Any, slope: Any, l
 
 def _lanes_of(x: Any, at: int) -> int:
     """Elements of the vectors that channels are made of; 0 where they are not."""
-    if at != x.ndim - 1 or x.dtype.char not in "fd" or x.shape[-1] > WIDEST:
+    if at != x.ndim - 1 or x.dtype.char not in "fd" or x.shape[-1] > MAX_CHANNELS:
         return 0
     lanes, _ = processor(x.dtype.name)
     fits = [n for n in (lanes, lanes // 2) if n > 1 and x.shape[-1] % n == 0]
@@ -101,31 +101,24 @@ def _lanes_of(x: Any, at: int) -> int:
 
 
 @kept
-def _program(form: Form) -> Program:
-    return Program(
-        f"batch normalization {form}",
-        lambda *given: Writer(given[0], form, given[1]).module(),
-        ["measure", "join", "apply"],
-        SLOTS,
-    )
+def _kernel(config: BatchNormConfig) -> StagedKernel[BatchNormWriter]:
+    return StagedKernel(BatchNormWriter, config)
 
 
-def _run(form: Form, x: Any, epsilon: float, **arrays: Any) -> Any:
+def _run(config: BatchNormConfig, x: Any, epsilon: float, **arrays: Any) -> Any:
     """Run the stages; the result of the shape of ``x``."""
-    rows = x.size // form.channels
-    height = max(PIECE // form.channels, -(-rows // PIECES), 1)
+    rows, kernel = x.size // config.channels, _kernel(config)
+    height = max(PIECE_ELEMENTS // config.channels, -(-rows // MAX_PIECES), 1)
     count = -(-rows // height)
     y = buffers.empty(x.shape, x.dtype)
-    kinds = 5 if form.gradient else 3
     given = {name: np.ascontiguousarray(v, x.dtype) for name, v in arrays.items() if v is not None}
-    _program(form).run(
+    kernel.run(
         (rows, 1, height, 1),
-        0,
-        x.size >= SHARED,
+        x.size >= MIN_SHARED_ELEMENTS,
         x=np.ascontiguousarray(x),
         y=y,
-        sums=scratch("sums", (count, kinds, form.channels), x.dtype),
-        lines=scratch("lines", (4, form.channels), x.dtype),
+        sums=scratch("sums", (count, kernel.writer.kinds, config.channels), x.dtype),
+        lines=scratch("lines", (4, config.channels), x.dtype),
         numbers=np.array([epsilon, rows], np.float64),
         **given,
     )
@@ -135,21 +128,23 @@ def _run(form: Form, x: Any, epsilon: float, **arrays: Any) -> Any:
 def _program_training(
     x: Any, scale: Any, offset: Any, epsilon: float, lanes: int
 ) -> tuple[Any, Any, Any]:
-    form = Form(
+    config = BatchNormConfig(
         x.dtype.name, x.shape[-1], lanes, scale is not None, offset is not None, gradient=False
     )
     mean, variance = np.empty((2, x.shape[-1]), x.dtype)
-    y = _run(form, x, epsilon, scale=scale, offset=offset, first=mean, second=variance)
+    y = _run(config, x, epsilon, scale=scale, offset=offset, first=mean, second=variance)
     return y, mean, variance
 
 
 def _program_gradient(
     x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, epsilon: float, lanes: int
 ) -> tuple[Any, Any, Any]:
-    form = Form(x.dtype.name, x.shape[-1], lanes, scale is not None, False, gradient=True)
+    config = BatchNormConfig(
+        x.dtype.name, x.shape[-1], lanes, scale is not None, False, gradient=True
+    )
     of_scale, of_offset = np.empty((2, x.shape[-1]), x.dtype)
     of_x = _run(
-        form,
+        config,
         x,
         epsilon,
         g=g,
@@ -229,10 +224,12 @@ class _Lines:
         self.shape, self.at = shape, at
         self.channels = shape[at]
         self.count = math.prod(shape) // self.channels
-        self.places = max(1, LINE // self.channels)
-        even = math.gcd(self.count, 1 << self.places.bit_length() - 1 + LINES.bit_length() - 1)
-        if even * 2 > self.places * LINES:
-            self.places = even // LINES  # nothing is left
+        self.places = max(1, LINE_ELEMENTS // self.channels)
+        even = math.gcd(
+            self.count, 1 << self.places.bit_length() - 1 + LINES_PER_SUM.bit_length() - 1
+        )
+        if even * 2 > self.places * LINES_PER_SUM:
+            self.places = even // LINES_PER_SUM  # nothing is left
 
     def matrix(self, x: Any) -> Any:
         """An array with a row for each place."""
@@ -256,12 +253,12 @@ class _Lines:
         """Those of numbers from which one near the mean is subtracted.
 
         The variance is then a difference of two means of squares, of which the larger one is
-        at most ``SAMPLE`` times the result: the numbers whose mean is near are a part of all,
-        and its squared distance from the mean, times their share, is within the variance.
+        at most ``LINES_PER_SAMPLE`` times the result: the numbers whose mean is near are a part
+        of all, and its squared distance from the mean, times their share, is within the variance.
         """
         near = self._near(x)
-        (groups, rest), *more = (self.cut(v, LINES) for v in (x, *g))
-        lines = [v[:, i] for v in (groups, *(m[0] for m in more)) for i in range(LINES)]
+        (groups, rest), *more = (self.cut(v, LINES_PER_SUM) for v in (x, *g))
+        lines = [v[:, i] for v in (groups, *(m[0] for m in more)) for i in range(LINES_PER_SUM)]
         name = x.dtype.name
         operands = ((name, "n"), *((name, "m n") for _ in lines))
         found = generated.run(
@@ -283,7 +280,7 @@ class _Lines:
     def _near(self, x: Any) -> Any:
         """A number near the mean of each channel; 0 where some are not finite."""
         groups, rest = self.cut(x)
-        places = groups[::SAMPLE].reshape(-1, self.channels) if len(groups) else rest
+        places = groups[::LINES_PER_SAMPLE].reshape(-1, self.channels) if len(groups) else rest
         found = add_up(places, 0) / len(places)
         return np.where(np.isfinite(found), found, 0).astype(x.dtype, copy=False)
 
@@ -305,9 +302,9 @@ class _Lines:
 
 
 def _line_body(s: Any, near: Any, *lines: Any) -> Any:
-    apart = [s.subtract(x, near) for x in lines[:LINES]]
+    apart = [s.subtract(x, near) for x in lines[:LINES_PER_SUM]]
     terms = [apart, [s.multiply(x, x) for x in apart]]
-    if g := lines[LINES:]:
+    if g := lines[LINES_PER_SUM:]:
         terms += [list(g), [s.multiply(u, x) for u, x in zip(g, apart, strict=True)]]
     return tuple(s.sum(_total(s, column), "m") for column in terms)
 
@@ -320,7 +317,7 @@ def _total(s: Any, terms: Any) -> Any:
 
 
 def _in_planes(shape: tuple[int, ...], at: int) -> bool:
-    return math.prod(shape[at + 1 :]) >= PLANE
+    return math.prod(shape[at + 1 :]) >= MIN_PLANE_ELEMENTS
 
 
 def _form(shape: tuple[int, ...], at: int) -> _Planes | _Lines:
@@ -329,7 +326,9 @@ def _form(shape: tuple[int, ...], at: int) -> _Planes | _Lines:
 
 def _pays(shape: tuple[int, ...], at: int) -> bool:
     size = math.prod(shape)
-    return size > 0 and generated.pays(size, IN_PLANES if _in_planes(shape, at) else IN_LINES)
+    return size > 0 and generated.pays(
+        size, MIN_COMPILED_PLANES if _in_planes(shape, at) else MIN_COMPILED_LINES
+    )
 
 
 # Other arrays ------------------------------------------------------------------------------------
@@ -345,16 +344,18 @@ class _Columns:
         moved = np.ascontiguousarray(np.moveaxis(x, at, -1))
         self.channels = x.shape[at]
         self.count = x.size // self.channels if self.channels else 0
-        self.folds = math.gcd(self.count, 1 << max(0, (WIDE // max(self.channels, 1)).bit_length()))
+        self.folds = math.gcd(
+            self.count, 1 << max(0, (FOLDED_ROW_ELEMENTS // max(self.channels, 1)).bit_length())
+        )
         self.folds = max(self.folds, 1)
         self.rows = moved.reshape(self.count // self.folds, self.folds * self.channels)
         self.shape, self.at = moved.shape, at
-        self.height = tile_height(self.rows.shape[1], TILE)
+        self.height = tile_height(self.rows.shape[1], TILE_ELEMENTS)
         self.tiles = -(-self.rows.shape[0] // self.height)
 
     def each_tile(self, work: Any) -> None:
         """Call ``work(number, its rows)`` for every tile."""
-        each_tile(*self.rows.shape, work, TILE, PARALLEL)
+        each_tile(*self.rows.shape, work, TILE_ELEMENTS, MIN_SHARED_TILE_ELEMENTS)
 
     def like(self, x: Any) -> Any:
         """Another array of the same shape in the same form."""

@@ -14,13 +14,24 @@ import numpy as np
 
 from eagerflow.runtime.threads import run, scratch
 
-__all__ = ["Block", "cut", "lanes", "load", "pieces", "strided", "total"]
+__all__ = [
+    "Block",
+    "cut",
+    "each_image_block",
+    "lanes",
+    "load",
+    "pieces",
+    "ranges_of_sums",
+    "strided",
+    "total",
+]
 
-# Operations for which a second thread is worth waking.
-WORTH_SHARING = 2_000_000
+MIN_SHARED_OPERATIONS = 2_000_000  # from which waking another thread pays
 # OpenBLAS computes products of up to a million multiplications without packing the operands,
 # which makes thin ones a quarter faster.
-UNPACKED = 1_000_000
+UNPACKED_PRODUCTS = 1_000_000
+MAX_SUM_ELEMENTS = 1 << 18  # of the sums of all ranges, as long as there are no fewer than these
+MIN_RANGES = 4
 
 
 class Block(NamedTuple):
@@ -57,7 +68,7 @@ def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[
     positions = images * rows * per_row
     count = -(-positions // target)
     if count < 4:
-        count = max(count, min(4, int(positions * work / WORTH_SHARING)))
+        count = max(count, min(4, int(positions * work / MIN_SHARED_OPERATIONS)))
     if count > 1:
         count = 2 if count == 2 else -(-count // 4) * 4
     if count <= images:
@@ -66,14 +77,20 @@ def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[
     return [Block(i, i + 1, a, b) for i in range(images) for a, b in _ranges(rows, pieces)]
 
 
+def each_image_block(array: Any, target: int, work: float, fill: Callable[[slice], None]) -> None:
+    """Call ``fill(images)`` for blocks of an array's images, of about ``target`` elements."""
+    blocks = cut(len(array), 1, prod(array.shape[1:]), target, work)
+    run(lambda i: fill(blocks[i].images), len(blocks))
+
+
 def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:
     """Ranges of rows whose products BLAS computes without packing; one where they are too short.
 
     ``per_row`` is the number of multiplications of one row.
     """
-    if UNPACKED // max(per_row, 1) < 256:
+    if UNPACKED_PRODUCTS // max(per_row, 1) < 256:
         return [(0, rows)]
-    return _ranges(rows, -(-rows * per_row // UNPACKED) or 1)
+    return _ranges(rows, -(-rows * per_row // UNPACKED_PRODUCTS) or 1)
 
 
 def strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -81,6 +98,19 @@ def strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any
     if array.flags.c_contiguous:  # the usual case, five times as fast
         return np.ndarray(shape, array.dtype, array, 0, strides)
     return np.lib.stride_tricks.as_strided(array, shape, strides, writeable=False)
+
+
+def ranges_of_sums(images: int, rows: int, size: int, band: int) -> tuple[int, int, int]:
+    """Into which ranges of images and of rows sums are cut: their sizes, and how many there are.
+
+    Each range has a sum of ``size`` elements of its own, so large ones mean few ranges. They are
+    of whole images if there are enough, else of multiples of ``band`` rows of one.
+    """
+    count = max(MIN_RANGES, min(16, MAX_SUM_ELEMENTS // size))
+    height = max(images // count, 1)
+    span = rows if images >= count else -(-rows * images // count)
+    span = -(-span // band) * band
+    return height, span, -(-images // height) * -(-rows // span)
 
 
 def lanes(blocks: list[Block], size: int) -> list[list[Block]]:

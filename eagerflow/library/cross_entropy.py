@@ -1,20 +1,19 @@
 """Cross-entropies of logits in NumPy arrays, and their gradients.
 
 Large arrays take generated kernels, which read each row from memory once; others are worked
-through in tiles of rows that stay in the processor's cache. ``at`` is the axis of the classes,
-counted from the front, everywhere.
+through in tiles of rows that stay in the processor's cache. The steps of tiles are written out, not
+made from the bodies of regions: these take two calls of NumPy more, which is what counts in small
+arrays. ``at`` is the axis of the classes, counted from the front, everywhere.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.library.rows import add_up, along_rows, maximum_of, scratch
-from eagerflow.runtime import buffers
 
 __all__ = [
     "dense",
@@ -36,44 +35,13 @@ def _without(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
 # Rows of regions ---------------------------------------------------------------------------------
 
 
-def _views(at: int, whole: list[Any], single: list[Any]) -> tuple[str, list[Any]]:
-    """The axes of a region whose rows are the examples, and arrays along them.
-
-    ``whole`` have a number for each class, which lie along axis ``at``, and ``single`` one for
-    each example.
-    """
-    shape = whole[0].shape
-    outer, length, inner = prod(shape[:at]), shape[at], prod(shape[at + 1 :])
-    if inner == 1:
-        rows = [a.reshape(outer, length) for a in whole]
-        return "m n", rows + [a.reshape(outer) for a in single]
-    rows = [a.reshape(outer, length, inner).swapaxes(1, 2) for a in whole]
-    return "a m n", rows + [a.reshape(outer, inner) for a in single]
-
-
-def _region(body: generated.Body, axes: str, arrays: list[Any]) -> Any:
-    short = axes.removesuffix(" n")
-    along = [axes if a.ndim == len(axes.split()) else short for a in arrays]
-    return generated.region(
-        body, axes, tuple((a.dtype.name, own) for a, own in zip(arrays, along, strict=True))
-    )
-
-
-def _row_sums(body: generated.Body, at: int, whole: list[Any], single: list[Any]) -> Any:
+def _row_sums(body: generated.Body, at: int, *arrays: Any) -> Any:
     """What a body gives for each example.
 
     Logarithms are left to arrays of these, which take a vector at a time.
     """
-    axes, arrays = _views(at, whole, single)
-    return generated.run(_region(body, axes, arrays), *arrays)
-
-
-def _row_gradient(body: generated.Body, at: int, whole: list[Any], single: list[Any]) -> Any:
-    """What a body gives for each logit, the first of ``whole``."""
-    axes, arrays = _views(at, whole, single)
-    out = buffers.empty(whole[0].shape, whole[0].dtype)
-    generated.compute(_region(body, axes, arrays), arrays, _views(at, [out], [])[1])
-    return out
+    axes, operands, views = generated.row_views(at, arrays)
+    return generated.run(generated.region(body, axes, tuple(operands)), *views)
 
 
 def softmax_body(s: Any, logits: Any) -> Any:
@@ -123,7 +91,7 @@ def dense_body(s: Any, logits: Any, labels: Any) -> Any:
 def dense(logits: Any, labels: Any, at: int) -> Any:
     """The loss of each example, where ``labels`` holds a probability for each logit."""
     if generated.takes(logits):
-        loss, weight, given = _row_sums(dense_body, at, [logits, labels], [])
+        loss, weight, given = _row_sums(dense_body, at, logits, labels)
         np.multiply(np.log(loss, loss), weight, loss)
         return np.subtract(loss, given, loss).reshape(_without(logits.shape, at))
     out = np.empty((*logits.shape[:at], 1, *logits.shape[at + 1 :]), logits.dtype)
@@ -147,7 +115,7 @@ def dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
 def dense_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     """The gradient of ``dense`` by its logits, where ``g`` is that of the losses."""
     if generated.takes(logits):
-        return _row_gradient(dense_gradient_body, at, [logits, labels], [g])
+        return generated.rows(dense_gradient_body, at, logits, labels, g)
     out = np.empty(logits.shape, logits.dtype)
     along_rows(_dense_gradient_step, at, (logits, labels, np.expand_dims(g, at)), (out,))
     return out
@@ -173,8 +141,7 @@ def sparse_body(s: Any, logits: Any, labels: Any) -> Any:
     return s.sum(s.exp(shifted), "n"), s.sum(chosen, "n")
 
 
-MANY = 32
-"""Classes from which finding one element costs less than comparing each one's number."""
+MIN_GATHERED_CLASSES = 32  # above which finding one element costs less than to compare numbers
 
 
 def _powers_body(s: Any, logits: Any) -> Any:
@@ -184,14 +151,14 @@ def _powers_body(s: Any, logits: Any) -> Any:
 
 def sparse(logits: Any, labels: Any, at: int) -> Any:
     """The loss of each example, where ``labels`` holds the number of its class, in range."""
-    if generated.takes(logits) and logits.shape[at] > MANY:
-        loss, top = _row_sums(_powers_body, at, [logits], [])
+    if generated.takes(logits) and logits.shape[at] > MIN_GATHERED_CLASSES:
+        loss, top = _row_sums(_powers_body, at, logits)
         chosen = np.take_along_axis(logits, _indices(labels, at), at).reshape(top.shape)
         np.subtract(chosen, top, top)
         return np.subtract(np.log(loss, loss), top, loss).reshape(labels.shape)
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
-        loss, chosen = _row_sums(sparse_body, at, [logits], [numbers])
+        loss, chosen = _row_sums(sparse_body, at, logits, numbers)
         return np.subtract(np.log(loss, loss), chosen, loss).reshape(labels.shape)
     indices = _indices(labels, at)
     out = np.empty(indices.shape, logits.dtype)
@@ -219,15 +186,15 @@ def _shares_of_gradient_body(s: Any, logits: Any, g: Any) -> Any:
 
 def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     """The gradient of ``sparse`` by its logits, where ``g`` is that of the losses."""
-    if generated.takes(logits) and logits.shape[at] > MANY:
-        out = _row_gradient(_shares_of_gradient_body, at, [logits], [g])
+    if generated.takes(logits) and logits.shape[at] > MIN_GATHERED_CLASSES:
+        out = generated.rows(_shares_of_gradient_body, at, logits, g)
         indices = _indices(labels, at)
         right = np.take_along_axis(out, indices, at) - np.expand_dims(g, at)
         np.put_along_axis(out, indices, right, at)
         return out
     if generated.takes(logits):
         numbers = labels.astype(np.int64, copy=False)
-        return _row_gradient(sparse_gradient_body, at, [logits], [numbers, g])
+        return generated.rows(sparse_gradient_body, at, logits, numbers, g)
     out = np.empty(logits.shape, logits.dtype)
     inputs = (logits, _indices(labels, at), np.expand_dims(g, at))
     along_rows(_sparse_gradient_step, at, inputs, (out,))

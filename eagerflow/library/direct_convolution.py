@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.llvm.direct import SLOTS, FilterWriter, Form, ForwardWriter
-from eagerflow.library.llvm.program import Program, aligned, kept, processor
+from eagerflow.library.blocks import ranges_of_sums
+from eagerflow.library.llvm.convolution_writer import ConvolutionConfig
+from eagerflow.library.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
+from eagerflow.library.llvm.staged_kernel import StagedKernel, aligned, kept, processor
 from eagerflow.library.windows import Window
 from eagerflow.runtime import buffers
 
@@ -23,12 +25,10 @@ __all__ = ["filter_gradient", "forward", "scatters", "strided_input_gradient", "
 
 Windows = tuple[Window, ...]
 
-BORDER = 1 << 19  # multiplications from which making a kernel pays
-PATCH = 1 << 15  # bytes of the elements that a piece sees
-PIECE = 1 << 17  # multiplications from which a piece is large enough
-SHARED = 1 << 22  # multiplications from which waking another thread pays
-SUMS = 1 << 18  # elements of all pieces' sums, as long as there are no fewer than LANES
-LANES = 4
+MIN_COMPILED_PRODUCTS = 1 << 19  # multiplications from which making a kernel pays
+MIN_SHARED_PRODUCTS = 1 << 22  # multiplications from which waking another thread pays
+PATCH_BYTES = 1 << 15  # of the elements that a piece sees
+PIECE_PRODUCTS = 1 << 17  # multiplications from which a piece is large enough
 
 
 def takes(x: Any, windows: Windows, channels: int, filters: int) -> bool:
@@ -37,67 +37,33 @@ def takes(x: Any, windows: Windows, channels: int, filters: int) -> bool:
         return False
     window = prod(a.kernel for a in windows) * channels
     work = len(x) * prod(a.out for a in windows) * window * filters
-    return work > 0 and filters * x.itemsize >= 32 and generated.pays(work, BORDER)
+    return work > 0 and filters * x.itemsize >= 32 and generated.pays(work, MIN_COMPILED_PRODUCTS)
 
 
-class _Kernel(NamedTuple):
-    """A program, and the bytes that it works in."""
-
-    program: Program
-    scratch: int
-    shared: int
-    band: int
-
-
-def _form(dtype: str, windows: Windows, channels: int, filters: int, turned: bool) -> Form:
+def _config(
+    dtype: str, windows: Windows, channels: int, filters: int, turned: bool
+) -> ConvolutionConfig:
     high, wide = windows if len(windows) == 2 else (Window(1, 1, 1, 1, 0, 1), windows[0])
     line = (wide.size + wide.extent) * channels * np.dtype(dtype).itemsize * high.stride
-    pieces = -(-high.out // max(PATCH // line, 1))
-    return Form(
-        dtype,
-        high.size,
-        wide.size,
-        channels,
-        filters,
-        (high.kernel, wide.kernel),
-        (high.stride, wide.stride),
-        (high.dilation, wide.dilation),
-        (high.before, wide.before),
-        high.out,
-        wide.out,
-        -(-high.out // pieces),
-        turned,
-    )
+    pieces = -(-high.out // max(PATCH_BYTES // line, 1))
+    band = -(-high.out // pieces)
+    return ConvolutionConfig(dtype, high, wide, channels, filters, band, turned=turned)
 
 
 @kept
 def _forward_kernel(
     dtype: str, windows: Windows, channels: int, filters: int, turned: bool
-) -> _Kernel:
-    form = _form(dtype, windows, channels, filters, turned)
-
-    def writer(code: Any, slots: list[str]) -> ForwardWriter:
-        return ForwardWriter(code, form, *processor(dtype), slots)
-
-    plan = writer(None, [])
-    made = Program(
-        f"direct {form}", lambda *given: writer(*given).module(), ["weights", "kernel"], SLOTS
-    )
-    return _Kernel(made, plan.scratch, plan.weights, form.band)
+) -> StagedKernel[DirectForwardWriter]:
+    config = _config(dtype, windows, channels, filters, turned)
+    return StagedKernel(DirectForwardWriter, config, *processor(dtype))
 
 
 @kept
-def _filter_kernel(dtype: str, windows: Windows, channels: int, filters: int) -> _Kernel:
-    form = _form(dtype, windows, channels, filters, False)
-
-    def writer(code: Any, slots: list[str]) -> FilterWriter:
-        return FilterWriter(code, form, *processor(dtype), slots)
-
-    plan = writer(None, [])
-    made = Program(
-        f"direct filters {form}", lambda *given: writer(*given).module(), ["sums", "join"], SLOTS
-    )
-    return _Kernel(made, plan.scratch, plan.sums, form.band)
+def _filter_kernel(
+    dtype: str, windows: Windows, channels: int, filters: int
+) -> StagedKernel[DirectFilterWriter]:
+    config = _config(dtype, windows, channels, filters, False)
+    return StagedKernel(DirectFilterWriter, config, *processor(dtype))
 
 
 def _rows(windows: Windows) -> int:
@@ -113,15 +79,15 @@ def forward(x: Any, w: Any, windows: Windows, turned: bool) -> Any:
     images, rows = len(x), _rows(windows)
     y = buffers.empty((images, *(a.out for a in windows), filters), x.dtype)
     work = y[0].size * prod(a.kernel for a in windows) * channels  # of an image
-    height = 1 if kernel.band < rows else max(min(PIECE // work, images // 8), 1)
-    kernel.program.run(
-        (images, rows, height, kernel.band),
-        kernel.scratch,
-        work * images >= SHARED,
+    band = kernel.writer.config.band
+    height = 1 if band < rows else max(min(PIECE_PRODUCTS // work, images // 8), 1)
+    kernel.run(
+        (images, rows, height, band),
+        work * images >= MIN_SHARED_PRODUCTS,
         images=np.ascontiguousarray(x),
         other=np.ascontiguousarray(w),
         result=y,
-        weights=aligned("weights", kernel.shared),
+        weights=aligned("weights", kernel.writer.weights),
     )
     return y
 
@@ -132,21 +98,16 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
     kernel = _filter_kernel(x.dtype.name, windows, channels, filters)
     images, rows = len(x), _rows(windows)
     shape = (*(a.kernel for a in windows), channels, filters)
-    # Lanes of whole images if there are enough, else of bands of rows.
-    lanes = max(LANES, min(16, SUMS // prod(shape)))
-    height = max(images // lanes, 1)
-    span = rows if images >= lanes else -(-rows * images // lanes)
-    span = -(-span // kernel.band) * kernel.band
-    count = -(-images // height) * -(-rows // span)
+    band = kernel.writer.config.band
+    height, span, count = ranges_of_sums(images, rows, prod(shape), band)
     found = np.empty(shape, x.dtype)
-    kernel.program.run(
+    kernel.run(
         (images, rows, height, span),
-        kernel.scratch,
-        g.size * prod(shape[:-1]) >= SHARED,
+        g.size * prod(shape[:-1]) >= MIN_SHARED_PRODUCTS,
         images=np.ascontiguousarray(x),
         other=np.ascontiguousarray(g),
         result=found,
-        weights=aligned("weights", count * kernel.shared),
+        weights=aligned("weights", count * kernel.writer.sums),
     )
     return found
 
@@ -187,7 +148,7 @@ def scatters(g: Any, windows: Windows, channels: int) -> bool:
         and channels * g.itemsize >= 32
         and all(a.dilation == 1 for a in windows)
         and work > 0
-        and generated.pays(work, BORDER)
+        and generated.pays(work, MIN_COMPILED_PRODUCTS)
     )
 
 

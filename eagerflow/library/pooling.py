@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.blocks import cut
-from eagerflow.library.llvm.program import Program, kept, processor
-from eagerflow.library.llvm.squares import SLOTS, Form, Writer
+from eagerflow.library.blocks import each_image_block
+from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
+from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
-from eagerflow.runtime.threads import run, scratch
+from eagerflow.runtime.threads import scratch
 
 __all__ = [
     "avg_pool",
@@ -34,12 +34,10 @@ __all__ = [
 
 Windows = tuple[Window, ...]
 
-# Elements that are worked on at a time: with fewer, the calls take longer than their work.
-BLOCK = 2**18
-# Machine code writes out each element of a window.
-LARGEST = 16
-PIECE = 2**14  # elements that a thread takes at a time
-SHARED = 2**18  # elements from which waking another thread pays
+BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
+MAX_WINDOW = 16  # elements of a window, each of which machine code writes out
+PIECE_ELEMENTS = 1 << 14  # that a thread takes at a time
+MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
 @lru_cache(256)
@@ -89,10 +87,9 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
 def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
     y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
 
-    def work(i: int) -> None:
-        part, result = x[blocks[i].images], y[blocks[i].images]
+    def work(images: slice) -> None:
+        part, result = x[images], y[images]
         for axis, w in enumerate(windows, 1):
             last = axis == len(windows)
             shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
@@ -103,7 +100,7 @@ def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> 
             np.divide(result, counts, out=result)
 
     if y.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 4, work)
     return y
 
 
@@ -113,21 +110,18 @@ def _takes(x: Any, windows: Windows) -> bool:
         return False
     side_by_side = all(w.kernel == w.stride and w.before == 0 for w in windows)
     inside = all(w.out * w.kernel <= w.size for w in windows)
-    return side_by_side and inside and prod(w.kernel for w in windows) <= LARGEST
+    return side_by_side and inside and prod(w.kernel for w in windows) <= MAX_WINDOW
 
 
 @kept
-def _program(form: Form) -> Program:
-    def text(code: Any, slots: list[str]) -> str:
-        return Writer(code, form, processor(form.dtype)[0], slots).module()
-
-    return Program(f"windows {form}", text, ["kernel"], SLOTS)
+def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
+    return StagedKernel(MaxPoolWriter, config, processor(config.dtype)[0])
 
 
-def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
     """``result``, filled by machine code with the largest elements, or with g in their places."""
     high, wide = windows
-    form = Form(
+    config = MaxPoolConfig(
         x.dtype.name,
         high.size,
         wide.size,
@@ -139,12 +133,11 @@ def _in_program(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
         g is not None,
     )
     rows = len(x) * high.out
-    height = max(PIECE // max(prod(x.shape[2:]) * high.kernel, 1), 1)
+    height = max(PIECE_ELEMENTS // max(prod(x.shape[2:]) * high.kernel, 1), 1)
     given = {} if g is None else {"g": np.ascontiguousarray(g)}
-    _program(form).run(
+    _kernel(config).run(
         (rows, 1, height, 1),
-        0,
-        x.size >= SHARED,
+        x.size >= MIN_SHARED_ELEMENTS,
         x=np.ascontiguousarray(x),
         result=result,
         **given,
@@ -156,7 +149,7 @@ def max_pool(x: Any, windows: Windows) -> Any:
     """The largest element of each window."""
     if _takes(x, windows):
         shape = (len(x), *(w.out for w in windows), x.shape[-1])
-        return _in_program(x, windows, buffers.empty(shape, x.dtype))
+        return _run_kernel(x, windows, buffers.empty(shape, x.dtype))
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
@@ -192,7 +185,7 @@ def _bits(array: Any) -> Any:
     return array.view(f"i{array.itemsize}")
 
 
-def _squares(windows: Windows) -> bool:
+def _are_squares(windows: Windows) -> bool:
     """Whether the windows are squares of 2 by 2 side by side, as nearly everybody has them."""
     return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
 
@@ -241,15 +234,13 @@ def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
 
 def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -> Any:
     """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 4)
     values = np.ascontiguousarray(values)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         step(x[images], values[images], windows, result[images])
 
     if x.size and result.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 4, work)
     return result
 
 
@@ -259,18 +250,16 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)
-        return _in_program(x, windows, result, g)
-    if _squares(windows):
+        return _run_kernel(x, windows, result, g)
+    if _are_squares(windows):
         result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
         return _by_squares(_scatter_to_squares, x, g, windows, result)
     y = max_pool(x, windows)
     result = np.zeros(x.shape, x.dtype)
     source = _bits(np.ascontiguousarray(g))
     apart = all(w.stride >= w.kernel for w in windows)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         aim, given = result[images], source[images]
         for outs, ins, mask in _masks(x[images], y[images], windows):
             if apart:
@@ -280,29 +269,27 @@ def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
             np.add(aim[ins], mask.view(x.dtype), out=aim[ins])
 
     if x.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 16, work)
     return result
 
 
 def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
-    if _squares(windows):
+    if _are_squares(windows):
         shape = (len(x), *(w.out for w in windows), x.shape[-1])
         return _by_squares(_gather_from_squares, x, t, windows, np.empty(shape, x.dtype))
     y = max_pool(x, windows)
     result = np.zeros(y.shape, x.dtype)
     source, found = _bits(np.ascontiguousarray(t)), _bits(result)
-    blocks = cut(len(x), 1, prod(x.shape[1:]), BLOCK, 16)
 
-    def work(i: int) -> None:
-        images = blocks[i].images
+    def work(images: slice) -> None:
         given, aim = source[images], found[images]
         for outs, ins, mask in _masks(x[images], y[images], windows):
             np.bitwise_and(given[ins], mask, out=mask)
             np.bitwise_or(aim[outs], mask, out=aim[outs])
 
     if y.size:
-        run(work, len(blocks))
+        each_image_block(x, BLOCK_ELEMENTS, 16, work)
     return result
 
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.runtime.threads import run, scratch
+from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH
+from eagerflow.runtime.threads import run, run_if, scratch
 
 __all__ = ["add_up", "along_rows", "each_tile", "maximum_of", "scratch"]
 
-TILE = 1 << 15  # elements; smaller ones hand the interpreter's lock over too often
-PARALLEL = 1 << 17  # elements from which waking another thread pays
-NARROW = 20  # NumPy's reductions cost more per row than per element up to about this length
+TILE_ELEMENTS = 1 << 15  # smaller tiles hand the interpreter's lock over too often
+MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
 
 Array = np.ndarray[Any, Any]
 
@@ -33,8 +33,8 @@ def each_tile(
     rows: int,
     width: int,
     work: Callable[[int, slice], None],
-    tile: int = TILE,
-    parallel: int = PARALLEL,
+    tile: int = TILE_ELEMENTS,
+    parallel: int = MIN_SHARED_ELEMENTS,
 ) -> None:
     """Call ``work(number, rows of the tile)`` for all tiles of ``rows`` rows of ``width``.
 
@@ -45,15 +45,10 @@ def each_tile(
     def one(i: int) -> None:
         work(i, slice(i * height, min((i + 1) * height, rows)))
 
-    count = -(-rows // height)
-    if rows * width < parallel:
-        for i in range(count):
-            one(i)
-    else:
-        run(one, count)
+    run_if(rows * width >= parallel, one, -(-rows // height))
 
 
-def tile_height(width: int, tile: int = TILE) -> int:
+def tile_height(width: int, tile: int = TILE_ELEMENTS) -> int:
     """Rows of ``width`` elements that make up a tile."""
     return max(1, tile // max(width, 1))
 
@@ -69,16 +64,16 @@ def along_rows(
     shape = inputs[0].shape
     length, rows = shape[axis], inputs[0].size // (shape[axis] or 1)
     inner = math.prod(shape[axis + 1 :])
-    narrow = inner == 1 and length <= NARROW and rows >= 64
+    narrow = inner == 1 and length <= MAX_TURNED_WIDTH and rows >= 64
     if not rows or not length:
         return
-    if rows * length <= TILE and not narrow:
+    if rows * length <= TILE_ELEMENTS and not narrow:
         step(axis, *inputs, *outputs)
         return
     arrays = [
         np.ascontiguousarray(a).reshape(-1, a.shape[axis], inner) for a in (*inputs, *outputs)
     ]
-    if length * inner > TILE and inner > 1:
+    if length * inner > TILE_ELEMENTS and inner > 1:
         _in_columns(step, arrays)
     elif inner > 1:
         each_tile(rows // inner, length * inner, lambda i, s: step(1, *(a[s] for a in arrays)))

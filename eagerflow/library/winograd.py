@@ -15,7 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.library.blocks import UNPACKED, Block, cut, lanes, load, pieces, strided, total
+from eagerflow.library.blocks import (
+    UNPACKED_PRODUCTS,
+    Block,
+    cut,
+    lanes,
+    load,
+    pieces,
+    strided,
+    total,
+)
 from eagerflow.library.windows import Window
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
 
@@ -74,7 +83,7 @@ def _side_by_side(matrix: Any, count: int) -> Any:
 def _cuts(images: int, windows: Windows, channels: int, filters: int) -> list[Block]:
     """Blocks of tiles; their rows are rows of tiles."""
     rows, columns = (-(-a.out // 2) for a in windows)
-    target = UNPACKED // (channels * filters)
+    target = UNPACKED_PRODUCTS // (channels * filters)
     target = min(target, 256) if target >= 48 else 128
     return cut(images, rows, columns, target, 32 * channels * filters)
 

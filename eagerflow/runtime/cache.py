@@ -453,6 +453,14 @@ class ObjectCache:
             if not (os.name == "nt" and isinstance(error, PermissionError)):
                 _complain_of(error, path)
 
+    def load_or_make(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """The content stored under ``key``, or what ``make()`` gives, which is stored then."""
+        content = self.load(key)
+        if content is None:
+            content = make()
+            self.store(key, content)
+        return content
+
     def _put(self, path: str, name: str, packed: bytes, limit: int) -> None:
         with _Folder(path) as folder:
             _write(folder, name, packed)

@@ -29,6 +29,7 @@ __all__ = [
     "helpers",
     "invite",
     "run",
+    "run_if",
     "scratch",
     "set_thread_count",
     "single_threaded_blas",
@@ -271,6 +272,20 @@ def run(function: Callable[[int], Any], count: int) -> None:
             job.work()
     if job.errors:
         raise job.errors[0]
+
+
+def run_if(shared: bool, function: Callable[[int], Any], count: int) -> None:
+    """``run`` where sharing pays, else the calls one by one with BLAS as it is.
+
+    >>> run_if(False, print, 2)
+    0
+    1
+    """
+    if shared:
+        run(function, count)
+    else:
+        for i in range(count):
+            function(i)
 
 
 def helpers() -> int:

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eagerflow.codegen.instructions import is_float
+from eagerflow.codegen.instructions import is_float, value_type
 from eagerflow.codegen.numpy import philox
-from eagerflow.codegen.region import REDUCTIONS, Constant, value_type
+from eagerflow.codegen.region import REDUCTIONS, Constant
 from tests.codegen.bounds import Bounded, apart, apply, exactly, finish, wide_type
 from tests.codegen.regions import memory_dtype
 

@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.instructions import INSTRUCTIONS, TYPES, is_float
-from eagerflow.codegen.region import MEMORY_TYPES, Region
+from eagerflow.codegen.instructions import INSTRUCTIONS, MEMORY_TYPES, TYPES, is_float
+from eagerflow.codegen.region import Region
 from tests.codegen.guards import PATTERNS
 
 __all__ = ["Case", "memory_dtype", "random_region", "regions"]

@@ -17,7 +17,7 @@ from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch
 from eagerflow.codegen.cuda.binding import Memory
-from eagerflow.codegen.cuda.instructions import Code, Emitter, Operand
+from eagerflow.codegen.cuda.instructions import CudaCode, CudaEmitter, CudaOperand
 from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.errors import MissingExtraError, ShapeError
@@ -115,7 +115,7 @@ FUNCTION_CALLS = [(n, d) for n in (*UNARY, *BINARY) for d in ("float32", "float6
 
 def written(case):
     """Whether all instructions of a random case are written out for GPUs."""
-    emitter = Emitter(Code())
+    emitter = CudaEmitter(CudaCode())
     return all(
         s.over or s.instruction == "extent" or hasattr(emitter, s.instruction)
         for s in case.region.body
@@ -376,7 +376,7 @@ def test_strides_between_elements_are_refused():
 def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     case = CASES["gelu"]()
     monkeypatch.setattr(launch, "_programs", {})
-    monkeypatch.setattr(launch, "_KEPT", 2)
+    monkeypatch.setattr(launch, "MAX_PREPARED_CALLS", 2)
     places = [Memory(0, (4,)), Memory(0, (4,))]
     first = launch._prepared(case.region, places, {"n": 8})
     assert launch._prepared(case.region, places, {"n": 8}) is first
@@ -403,15 +403,15 @@ def test_without_cupy_the_extra_is_named(monkeypatch):
 
 
 def test_every_instruction_is_written():
-    emitter = Emitter(Code())
+    emitter = CudaEmitter(CudaCode())
     assert [n for n in INSTRUCTIONS if not hasattr(emitter, n)] == []
     assert not hasattr(emitter, "no instruction")
 
 
 def test_functions_are_written_once_and_before_they_are_called():
-    code = Code()
-    emitter = Emitter(code)
-    x = Operand("x", "float32")
+    code = CudaCode()
+    emitter = CudaEmitter(code)
+    x = CudaOperand("x", "float32")
     emitter.exp(emitter.exp(x))
     assert [line.split("= ")[1] for line in code.lines] == ["exp_float32(x);", "exp_float32(t1);"]
     assert list(code.functions) == ["exp_float32"]

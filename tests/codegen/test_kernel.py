@@ -265,7 +265,7 @@ def work(thread):
         check(number, found=regions[number])
 
 together(work, 8)
-print(len(launch._codes), launch._disk.statistics().misses, len(launch._making))
+print(len(launch._kernels), launch._disk.statistics().misses, len(launch._making))
 """
     assert run(code, tmp_path) == (["30", "30", "0"], "")
 

@@ -132,15 +132,15 @@ def chosen(name, shape, how="unit", lanes=16):
     [
         ("softmax float32", (100, 16), "unit", "short"),
         ("softmax float32", (100, 17), "unit", "group"),
-        ("softmax float32", (100, launch.GROUPED), "unit", "group"),
-        ("softmax float32", (100, launch.GROUPED + 1), "unit", "rows"),
-        ("softmax float32", (15, launch.LONG), "unit", "rows"),
-        ("softmax float32", (15, launch.LONG + 1), "unit", "stages"),
-        ("softmax float32", (16, launch.LONG + 1), "unit", "rows"),
+        ("softmax float32", (100, launch.MAX_GROUPED_WIDTH), "unit", "group"),
+        ("softmax float32", (100, launch.MAX_GROUPED_WIDTH + 1), "unit", "rows"),
+        ("softmax float32", (15, launch.MAX_OWN_WIDTH), "unit", "rows"),
+        ("softmax float32", (15, launch.MAX_OWN_WIDTH + 1), "unit", "stages"),
+        ("softmax float32", (16, launch.MAX_OWN_WIDTH + 1), "unit", "rows"),
         ("softmax float32", (90, 17), "turned", "side"),
         ("softmax float32", (6, 17), "turned", "group"),  # three side by side do not fill a vector
         ("layer_norm_gradient", (90, 17), "turned", "group"),
-        ("layer_norm_gradient", (2, launch.LONG + 1), "unit", "stages"),
+        ("layer_norm_gradient", (2, launch.MAX_OWN_WIDTH + 1), "unit", "stages"),
         ("layer_norm_gradient", (100, 16), "unit", "short"),
         ("dropout", (90, 17), "turned", "group"),
         ("adam float32", (100, 16), "unit", "stages"),
@@ -185,10 +185,10 @@ def test_cuts_that_depend_on_threads_are_noticed(monkeypatch):
     cut = launch.Launch._cut
 
     def cut_by_threads(self):
-        launch.BLOCK = 1 << 15 if threads.thread_count() == 1 else 1 << 12
+        launch.BLOCK_ELEMENTS = 1 << 15 if threads.thread_count() == 1 else 1 << 12
         cut(self)
 
-    monkeypatch.setattr(launch, "BLOCK", launch.BLOCK)
+    monkeypatch.setattr(launch, "BLOCK_ELEMENTS", launch.BLOCK_ELEMENTS)
     monkeypatch.setattr(launch.Launch, "_cut", cut_by_threads)
     shape = (2, 140_003)
     first = outputs_with("softmax float32", shape, "unit", 1)
@@ -381,7 +381,7 @@ def test_thirty_regions_are_compiled(fresh):
     for name in CASES:
         bound = llvm_cases.bind(name, (37, 101))
         start = time.perf_counter()
-        launch.Call(bound.region, bound.inputs, bound.outputs, bound.sizes)
+        launch.KernelCall(bound.region, bound.inputs, bound.outputs, bound.sizes)
         times.append(time.perf_counter() - start)
     print(f"cold, median of {len(times)} regions: {1e3 * statistics.median(times):.0f} ms")
     assert launch._disk.statistics().misses == len(times) == 30

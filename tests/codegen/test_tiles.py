@@ -622,9 +622,9 @@ def test_programs_are_written_once(monkeypatch):
     region, sizes = layer_norm(), {"m": 640, "n": 320}
     inputs, outputs = arguments(region, sizes)
     written = []
-    write = tile_plan._Writer.write
+    write = tile_plan._TileProgramWriter.write
     monkeypatch.setattr(
-        tile_plan._Writer, "write", lambda self: written.append(self) or write(self)
+        tile_plan._TileProgramWriter, "write", lambda self: written.append(self) or write(self)
     )
     tile_plan.plan.cache_clear()
     for _ in range(3):

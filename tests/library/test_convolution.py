@@ -170,8 +170,10 @@ def in_threads(work):
 @pytest.fixture(name="shared")
 def fixture_shared(monkeypatch):
     """Small arrays are shared among threads as large ones are."""
-    for module in (winograd_programs, direct_convolution, batch_normalization, pooling):
-        monkeypatch.setattr(module, "SHARED", 0)
+    for module in (winograd_programs, direct_convolution):
+        monkeypatch.setattr(module, "MIN_SHARED_PRODUCTS", 0)
+    for module in (batch_normalization, pooling):
+        monkeypatch.setattr(module, "MIN_SHARED_ELEMENTS", 0)
 
 
 def same_bits(results):

@@ -65,9 +65,9 @@ def test_all_sizes_and_layouts(size):
 
 def test_planted_sharing_of_a_buffer_is_found(monkeypatch):
     """Where the output held what the last step still reads, results would be wrong."""
-    from eagerflow.codegen.numpy.in_place import _Writer
+    from eagerflow.codegen.numpy.in_place import _FunctionWriter
 
-    monkeypatch.setattr(_Writer, "_may_read_output", lambda self, last: True)
+    monkeypatch.setattr(_FunctionWriter, "_may_read_output", lambda self, last: True)
 
     def body(s, x):
         return s.select(s.greater(x, 0), s.exp(x), s.multiply(s.exp(x), x))

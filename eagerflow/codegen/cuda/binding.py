@@ -1,6 +1,6 @@
 """How a task's operands lie in memory, and the launch that fits them.
 
-What the text of a kernel depends on is its Layout; all other facts of a call are numbers that
+What the text of a kernel depends on is its CudaLayout; all other facts of a call are numbers that
 the kernel is given. The order in which numbers are added depends on the region and the sizes
 alone: neither on strides and addresses nor on the GPU.
 """
@@ -8,15 +8,16 @@ alone: neither on strides and addresses nor on the GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from eagerflow.codegen.cuda.tasks import CHUNK, Task
-from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.layout import collapse
-from eagerflow.codegen.region import Input, Output, Region, Statement, item_size, value_type
+from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
+from eagerflow.codegen.functions.table import COSTLY_FUNCTIONS
+from eagerflow.codegen.instructions import GENERATORS, item_size, value_type
+from eagerflow.codegen.layout import collapse, contiguous_strides
+from eagerflow.codegen.region import Input, Output, Region, Statement
 from eagerflow.errors import ShapeError
 
 __all__ = [
@@ -25,8 +26,8 @@ __all__ = [
     "LINES",
     "PACKED",
     "STEPPED",
-    "Binding",
-    "Layout",
+    "CudaBinding",
+    "CudaLayout",
     "Memory",
     "Modes",
     "Names",
@@ -43,10 +44,9 @@ BROADCAST, PACKED, STEPPED = "b", "v", "s"
 LINES, COLUMNS = 8, 32
 """The threads of a block of columns: lines that share out the rows, and columns."""
 
-_CHEAP = ("isfinite", "isinf", "isnan", "sign", "signbit", "square")
-_THREADS = 256  # of a block, where rows don't ask for more
-_LONG = 65536  # elements from which few rows are cut into chunks
-_FEW = 64  # rows
+THREADS = 256  # of a block, where rows don't ask for more
+MIN_CHUNKED_WIDTH = 65536  # elements from which few rows are cut into chunks
+MAX_CHUNKED_ROWS = 64  # rows
 
 
 class Memory(NamedTuple):
@@ -65,7 +65,7 @@ class Modes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class CudaLayout:
     """What a kernel's text depends on, besides its task.
 
     ``outer`` and ``inner`` count the axes that are left when neighbours are joined; ``walks``
@@ -79,15 +79,15 @@ class Layout:
     vector: int
     wide: bool
     lanes: int = 0
-    threads: int = _THREADS
+    threads: int = THREADS
     steps: int = 0
 
 
 @dataclass(frozen=True)
-class Binding:
+class CudaBinding:
     """A launch: layout, the numbers that the kernel is given by name, blocks and threads."""
 
-    layout: Layout
+    layout: CudaLayout
     values: dict[str, int]
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -107,9 +107,7 @@ class Names:
         taken: set[str] = set()
         for part in self.parts:
             kind = {Input: "in", Output: "out", Statement: "at"}[type(part)]
-            name = f"{kind}_" + "".join(
-                c if c.isascii() and c.isalnum() else "_" for c in part.name
-            )
+            name = f"{kind}_{identifier(part.name)}"
             while name in taken:
                 name += "_"
             taken.add(name)
@@ -139,16 +137,13 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
     row = region.row_axes
     width = prod(sizes[a] for a in row)
     rows = prod(sizes[a] for a in region.axes if a not in row)
-    reduces = any(
-        s.over == row and s.instruction not in ("position", "extent", "random_bits")
-        for s in region.body
-    )
+    reduces = any(s.over == row and s.instruction not in GENERATORS for s in region.body)
     columns = [s for s in region.body if region.is_column_reduction(s)]
     direct = all(
         _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
         for c in columns
     )
-    split = reduces and width >= _LONG and rows <= _FEW
+    split = reduces and width >= MIN_CHUNKED_WIDTH and rows <= MAX_CHUNKED_ROWS
     chunks = min(256, -(-width // 16384))
     length = -(-width // chunks) if split else 1
     return Modes(split, direct, -(-length // 2048) * 2048)
@@ -174,7 +169,8 @@ def _steps(
 ) -> dict[str, int]:
     """Elements from one index to the next, by axis."""
     if isinstance(part, Statement):  # position and random_bits count indices
-        return {a: prod(sizes[b] for b in part.over[i + 1 :]) for i, a in enumerate(part.over)}
+        counts = contiguous_strides([sizes[a] for a in part.over])
+        return dict(zip(part.over, counts, strict=True))
     assert memory is not None
     size = item_size(part.dtype)
     if any(s % size for s, a in zip(memory.strides, part.axes, strict=True) if sizes[a] > 1):
@@ -214,7 +210,7 @@ def bind(
     memory: Callable[[Input | Output], Memory],
     sizes: Mapping[str, int],
     modes: Modes,
-) -> Binding | None:
+) -> CudaBinding | None:
     """The launch of a task; None where it has nothing to do.
 
     ``memory`` tells where an operand lies. Raises ShapeError for strides that don't lead from
@@ -260,7 +256,7 @@ def bind(
             values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
     values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
     wide = max(rows, 1) * (width + 8192) >= 2**31
-    layout = Layout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
+    layout = CudaLayout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
     return _launch(task, layout, values, rows, width, sizes, modes)
 
 
@@ -270,8 +266,7 @@ def _extents(task: Task) -> list[Statement]:
 
 def is_costly(statement: Statement) -> bool:
     """Whether keeping a value costs less than computing it again."""
-    name = statement.instruction
-    return (name in FUNCTIONS and name not in _CHEAP) or name == "random_bits"
+    return statement.instruction in COSTLY_FUNCTIONS or statement.instruction == "random_bits"
 
 
 # Blocks and threads ------------------------------------------------------------------------------
@@ -279,38 +274,34 @@ def is_costly(statement: Statement) -> bool:
 
 def _launch(
     task: Task,
-    layout: Layout,
+    layout: CudaLayout,
     values: dict[str, int],
     rows: int,
     width: int,
     sizes: Mapping[str, int],
     modes: Modes,
-) -> Binding | None:
+) -> CudaBinding | None:
     packs = -(-width // layout.vector)
     if task.kind == "elements":
-        blocks = min(-(-rows * packs // _THREADS), 2**20)
-        return Binding(layout, values, (blocks, 1, 1), (_THREADS, 1, 1)) if blocks else None
+        blocks = min(-(-rows * packs // THREADS), 2**20)
+        return CudaBinding(layout, values, (blocks, 1, 1), (THREADS, 1, 1)) if blocks else None
     if task.kind == "columns":
         chunks = 1 if CHUNK in task.outer else sizes.get(CHUNK, 1)
         values["chunk"] = max(1, -(-rows // chunks))
         grid = (-(-width // COLUMNS), chunks, 1)
-        return Binding(layout, values, grid, (COLUMNS, LINES, 1)) if width else None
+        return CudaBinding(layout, values, grid, (COLUMNS, LINES, 1)) if width else None
     if not rows:
         return None
     if task.kind == "chunks":
         values["chunk"] = modes.row_chunk
-        layout = _replace(layout, _THREADS, _THREADS, 0)
-        return Binding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (_THREADS, 1, 1))
+        layout = replace(layout, lanes=THREADS)
+        return CudaBinding(layout, values, (sizes[CHUNK], min(rows, 65535), 1), (THREADS, 1, 1))
     lanes, threads = _lanes(packs)
     steps = _registers(task, layout, -(-packs // lanes), 32 if lanes == 1024 else 64)
     each = threads // lanes
     grid = (min(-(-rows // each), 2**20), 1, 1)
-    return Binding(_replace(layout, lanes, threads, steps), values, grid, (lanes, each, 1))
-
-
-def _replace(layout: Layout, lanes: int, threads: int, steps: int) -> Layout:
-    known = (layout.outer, layout.inner, layout.walks, layout.vector, layout.wide)
-    return Layout(*known, lanes, threads, steps)
+    layout = replace(layout, lanes=lanes, threads=threads, steps=steps)
+    return CudaBinding(layout, values, grid, (lanes, each, 1))
 
 
 def _lanes(packs: int) -> tuple[int, int]:
@@ -321,7 +312,7 @@ def _lanes(packs: int) -> tuple[int, int]:
     return lanes, lanes
 
 
-def _registers(task: Task, layout: Layout, steps: int, most: int) -> int:
+def _registers(task: Task, layout: CudaLayout, steps: int, most: int) -> int:
     """The packs that a thread keeps of each input; 0 where they need too many registers."""
     moving = [k for k, _ in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
     words = sum(

@@ -14,10 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
 from eagerflow.codegen.reductions import JOINS, identity
 
-__all__ = ["Code", "Emitter", "Operand", "c_type", "join", "literal", "memory_type", "neutral"]
+__all__ = [
+    "CudaCode",
+    "CudaEmitter",
+    "CudaOperand",
+    "c_type",
+    "join",
+    "literal",
+    "memory_type",
+    "neutral",
+]
 
 _TYPES = {
     "bool": "bool",
@@ -73,7 +82,7 @@ _CASTS = {
 }
 
 
-class Operand(NamedTuple):
+class CudaOperand(NamedTuple):
     """A value in the code: an expression without effects, and its type."""
 
     text: str
@@ -90,20 +99,12 @@ def memory_type(dtype: str) -> str:
     return _IN_MEMORY.get(dtype) or _TYPES[dtype]
 
 
-def _bits(dtype: str) -> int:
-    return 1 if dtype == "bool" else int(np.dtype(dtype).itemsize) * 8
-
-
-def _is_signed(dtype: str) -> bool:
-    return dtype.startswith("int")
-
-
 def _unsigned(dtype: str) -> str:
     """The unsigned type in which integers of a type are computed."""
-    return "unsigned long long" if _bits(dtype) == 64 else "unsigned int"
+    return "unsigned long long" if bit_width(dtype) == 64 else "unsigned int"
 
 
-def literal(value: Any, dtype: str) -> Operand:
+def literal(value: Any, dtype: str) -> CudaOperand:
     """A constant.
 
     >>> literal(0.1, "float32").text
@@ -112,16 +113,16 @@ def literal(value: Any, dtype: str) -> Operand:
     '(-2147483647 - 1)'
     """
     if dtype == "bool":
-        return Operand("true" if value else "false", dtype)
+        return CudaOperand("true" if value else "false", dtype)
     if is_float(dtype):
-        return Operand(_float(value, dtype), dtype)
+        return CudaOperand(_float(value, dtype), dtype)
     number = int(value)
     suffix = {"uint32": "u", "int64": "ll", "uint64": "ull"}.get(dtype, "")
-    if _is_signed(dtype) and number == -(2 ** (_bits(dtype) - 1)):
+    if is_signed(dtype) and number == -(2 ** (bit_width(dtype) - 1)):
         text = f"({number + 1}{suffix} - 1)"  # C has no negative literals, only negated ones
     else:
         text = f"{number}{suffix}" if number >= 0 else f"({number}{suffix})"
-    return Operand(f"({_TYPES[dtype]}){text}" if _bits(dtype) < 32 else text, dtype)
+    return CudaOperand(f"({_TYPES[dtype]}){text}" if bit_width(dtype) < 32 else text, dtype)
 
 
 def _float(value: Any, dtype: str) -> str:
@@ -136,7 +137,7 @@ def _float(value: Any, dtype: str) -> str:
     return f"__int_as_float((int)0x{bits:04x}0000u)"
 
 
-class Code:
+class CudaCode:
     """The text of a function while it is written; the functions it calls are written with it."""
 
     def __init__(self, functions: dict[str, tuple[str, str]] | None = None) -> None:
@@ -159,21 +160,21 @@ class Code:
         self.depth -= 1
         self.line("}")
 
-    def value(self, text: str, dtype: str, name: str = "") -> Operand:
+    def value(self, text: str, dtype: str, name: str = "") -> CudaOperand:
         """Append a line that names a value."""
         if not name:
             self._count += 1
             name = f"t{self._count}"
         self.line(f"const {_TYPES[dtype]} {name} = {text};")
-        return Operand(name, dtype)
+        return CudaOperand(name, dtype)
 
-    def define(self, name: str, write: Callable[..., Operand], dtypes: list[str]) -> str:
+    def define(self, name: str, write: Callable[..., CudaOperand], dtypes: list[str]) -> str:
         """The name of the device function that ``write`` writes for operands of these types."""
         full = "_".join([name, *dict.fromkeys(dtypes)])
         if full not in self.functions:
-            inner = Code(self.functions)
-            operands = [Operand("abcdefgh"[i], dtype) for i, dtype in enumerate(dtypes)]
-            result = write(Emitter(inner), *operands)
+            inner = CudaCode(self.functions)
+            operands = [CudaOperand("abcdefgh"[i], dtype) for i, dtype in enumerate(dtypes)]
+            result = write(CudaEmitter(inner), *operands)
             inner.line(f"return {result.text};")
             given = ", ".join(f"{_TYPES[o.dtype]} {o.text}" for o in operands)
             head = f"static __device__ __forceinline__ {_TYPES[result.dtype]} {full}({given}) {{"
@@ -182,31 +183,31 @@ class Code:
         return full
 
 
-def join(code: Code, reduction: str, dtype: str) -> str:
+def join(code: CudaCode, reduction: str, dtype: str) -> str:
     """The name of the device function that joins two parts of a reduction."""
 
-    def write(s: Emitter, a: Operand, b: Operand) -> Operand:
+    def write(s: CudaEmitter, a: CudaOperand, b: CudaOperand) -> CudaOperand:
         return getattr(s, JOINS[reduction])(a, b)  # type: ignore[no-any-return]
 
     return code.define(f"join_{reduction}", write, [dtype, dtype])
 
 
-def neutral(reduction: str, dtype: str) -> Operand:
+def neutral(reduction: str, dtype: str) -> CudaOperand:
     """What a reduction gives of nothing."""
     return literal(identity(reduction, dtype), dtype)
 
 
-class Emitter:
-    """The scalar instructions, each of which appends code and gives the Operand of its result.
+class CudaEmitter:
+    """The scalar instructions, each of which appends code and gives the CudaOperand of its result.
 
     Operands are Operands or Python numbers, which take the type of the other operand. The
     functions of ``functions/`` become device functions.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: CudaCode) -> None:
         self.code = code
 
-    def __getattr__(self, name: str) -> Callable[..., Operand]:
+    def __getattr__(self, name: str) -> Callable[..., CudaOperand]:
         if name in _OPERATORS:
             return partial(self._binary, _OPERATORS[name])
         if name in _COMPARISONS:
@@ -222,16 +223,16 @@ class Emitter:
     # Operands ------------------------------------------------------------------------------------
 
     @staticmethod
-    def _together(operands: tuple[Any, ...]) -> list[Operand]:
+    def _together(operands: tuple[Any, ...]) -> list[CudaOperand]:
         """Operands, the numbers among them in the type of the first that has one."""
-        dtype = next(x.dtype for x in operands if isinstance(x, Operand))
-        return [x if isinstance(x, Operand) else literal(x, dtype) for x in operands]
+        dtype = next(x.dtype for x in operands if isinstance(x, CudaOperand))
+        return [x if isinstance(x, CudaOperand) else literal(x, dtype) for x in operands]
 
-    def constant(self, value: Any, dtype: str) -> Operand:
+    def constant(self, value: Any, dtype: str) -> CudaOperand:
         """A number of a type of its own."""
         return literal(value, dtype)
 
-    def _function(self, name: str, *operands: Any) -> Operand:
+    def _function(self, name: str, *operands: Any) -> CudaOperand:
         known = self._together(operands)
         full = self.code.define(name, FUNCTIONS[name], [x.dtype for x in known])
         given = ", ".join(x.text for x in known)
@@ -239,7 +240,7 @@ class Emitter:
 
     # Arithmetic ----------------------------------------------------------------------------------
 
-    def _binary(self, operator: str, *operands: Any) -> Operand:
+    def _binary(self, operator: str, *operands: Any) -> CudaOperand:
         a, b = self._together(operands)
         text = f"{a.text} {operator} {b.text}"
         if a.dtype == "bool" or is_float(a.dtype):
@@ -248,11 +249,11 @@ class Emitter:
         text = f"({_TYPES[a.dtype]})(({wide}){a.text} {operator} ({wide}){b.text})"
         return self.code.value(text, a.dtype)
 
-    def _compare(self, operator: str, *operands: Any) -> Operand:
+    def _compare(self, operator: str, *operands: Any) -> CudaOperand:
         a, b = self._together(operands)
         return self.code.value(f"{a.text} {operator} {b.text}", "bool")
 
-    def _call(self, name: str, *operands: Any) -> Operand:
+    def _call(self, name: str, *operands: Any) -> CudaOperand:
         known = self._together(operands)
         x = known[0]
         if not is_float(x.dtype):
@@ -261,69 +262,69 @@ class Emitter:
         given = ", ".join(o.text for o in known)
         return self.code.value(f"{_CALLS[name]}{suffix}({given})", x.dtype)
 
-    def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
+    def _of_integers(self, name: str, operands: list[CudaOperand]) -> CudaOperand:
         x = operands[0]
-        if name == "abs" and _is_signed(x.dtype):
+        if name == "abs" and is_signed(x.dtype):
             return self.select(self.less(x, 0), self.negative(x), x)
         if name == "fma":
             return self.add(self.multiply(x, operands[1]), operands[2])
         return x  # an integer already, or without a sign
 
-    def _extreme(self, name: str, *operands: Any) -> Operand:
+    def _extreme(self, name: str, *operands: Any) -> CudaOperand:
         a, b = self._together(operands)
         operator = "<" if name == "minimum" else ">"
         chosen = f"{a.text} {operator} {b.text} ? {a.text} : {b.text}"
         text = f"{name}({a.text}, {b.text})" if is_float(a.dtype) else chosen
         return self.code.value(text, a.dtype)
 
-    def quotient(self, a: Any, b: Any) -> Operand:
+    def quotient(self, a: Any, b: Any) -> CudaOperand:
         """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
         a, b = self._together((a, b))
         return self.code.value(f"quotient<{_TYPES[a.dtype]}>({a.text}, {b.text})", a.dtype)
 
-    def negative(self, x: Operand) -> Operand:
+    def negative(self, x: CudaOperand) -> CudaOperand:
         """The number with its sign changed; integers wrap."""
         return self.code.value(f"-{x.text}", x.dtype) if is_float(x.dtype) else self.subtract(0, x)
 
-    def select(self, condition: Operand, a: Any, b: Any) -> Operand:
+    def select(self, condition: CudaOperand, a: Any, b: Any) -> CudaOperand:
         """``a`` where the condition holds, else ``b``."""
         a, b = self._together((a, b))
         return self.code.value(f"{condition.text} ? {a.text} : {b.text}", a.dtype)
 
     # Bits ----------------------------------------------------------------------------------------
 
-    def logical_not(self, x: Operand) -> Operand:
+    def logical_not(self, x: CudaOperand) -> CudaOperand:
         """Whether it does not hold."""
         return self.code.value(f"!{x.text}", "bool")
 
-    def bitwise_invert(self, x: Operand) -> Operand:
+    def bitwise_invert(self, x: CudaOperand) -> CudaOperand:
         """All bits changed."""
         if x.dtype == "bool":
             return self.logical_not(x)
         return self.code.value(f"({_TYPES[x.dtype]})~{x.text}", x.dtype)
 
-    def bitwise_left_shift(self, x: Operand, count: Any) -> Operand:
+    def bitwise_left_shift(self, x: CudaOperand, count: Any) -> CudaOperand:
         """Bits moved up; counts beyond the width give 0."""
         wide = _unsigned(x.dtype)
         return self._shift(x, count, f"({wide}){x.text} <<", literal(0, x.dtype).text)
 
-    def bitwise_right_shift(self, x: Operand, count: Any) -> Operand:
+    def bitwise_right_shift(self, x: CudaOperand, count: Any) -> CudaOperand:
         """Bits moved down; signed numbers keep their sign."""
-        beyond = f"{x.text} >> {_bits(x.dtype) - 1}" if _is_signed(x.dtype) else "0"
+        beyond = f"{x.text} >> {bit_width(x.dtype) - 1}" if is_signed(x.dtype) else "0"
         return self._shift(x, count, f"{x.text} >>", beyond)
 
-    def _shift(self, x: Operand, count: Any, moved: str, beyond: str) -> Operand:
+    def _shift(self, x: CudaOperand, count: Any, moved: str, beyond: str) -> CudaOperand:
         kind = _TYPES[x.dtype]
-        if not isinstance(count, Operand):
-            inside = 0 <= count < _bits(x.dtype)
+        if not isinstance(count, CudaOperand):
+            inside = 0 <= count < bit_width(x.dtype)
             return self.code.value(f"({kind})({f'{moved} {count}' if inside else beyond})", x.dtype)
         # C leaves shifts by the width and more undefined; NumPy does not.
-        inside = f"({_unsigned(x.dtype)}){count.text} < {_bits(x.dtype)}u"
+        inside = f"({_unsigned(x.dtype)}){count.text} < {bit_width(x.dtype)}u"
         return self.code.value(f"({kind})({inside} ? {moved} {count.text} : {beyond})", x.dtype)
 
     # Types ---------------------------------------------------------------------------------------
 
-    def convert(self, x: Operand, dtype: str) -> Operand:
+    def convert(self, x: CudaOperand, dtype: str) -> CudaOperand:
         """The value in another type; floats beyond an integer's range give its nearest end."""
         if dtype == x.dtype:
             return x
@@ -341,11 +342,11 @@ class Emitter:
             f"saturate<{kinds}>({x.text}, {low}, {high}, {below}, {above})", dtype
         )
 
-    def bitcast(self, x: Operand, dtype: str) -> Operand:
+    def bitcast(self, x: CudaOperand, dtype: str) -> CudaOperand:
         """The bits as another type of the same size."""
         if is_float(x.dtype) == is_float(dtype):
             return self.code.value(f"({_TYPES[dtype]}){x.text}", dtype)
-        bits = _bits(dtype)
+        bits = bit_width(dtype)
         if is_float(x.dtype):
             text = f"{_CASTS[x.dtype, f'int{bits}']}({x.text})"
             return self.code.value(f"({_TYPES[dtype]}){text}", dtype)

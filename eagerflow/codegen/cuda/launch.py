@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen.cuda.binding import (
-    Binding,
-    Layout,
+    CudaBinding,
+    CudaLayout,
     Memory,
     Names,
     bind,
@@ -24,16 +24,18 @@ from eagerflow.codegen.cuda.binding import (
 )
 from eagerflow.codegen.cuda.nest import kernel_name, parameters, source
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan
-from eagerflow.codegen.region import Input, Output, Region, item_size
+from eagerflow.codegen.instructions import item_size
+from eagerflow.codegen.layout import contiguous_strides
+from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
 
-__all__ = ["OPTIONS", "Program", "compute", "prepare"]
+__all__ = ["OPTIONS", "CudaProgram", "compute", "prepare"]
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 """What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
 
-_KEPT = 4096  # prepared calls
+MAX_PREPARED_CALLS = 4096
 
 
 class _Launch(NamedTuple):
@@ -47,7 +49,7 @@ class _Launch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Program:
+class CudaProgram:
     """A region made ready for arrays of given shapes, strides and alignment."""
 
     text: str
@@ -56,7 +58,7 @@ class Program:
     copied: tuple[str, ...]  # inputs that are read after they have been overwritten
 
 
-_programs: dict[Any, Program] = {}
+_programs: dict[Any, CudaProgram] = {}
 _modules: dict[tuple[int, str], Any] = {}
 _lock = reentrant_lock()
 
@@ -107,19 +109,19 @@ def _module(cupy: Any, device: int, text: str) -> Any:
     return module
 
 
-def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> Program:
+def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> CudaProgram:
     key = (region.key, tuple(places), tuple(sizes[a] for a in region.axes))
     program = _programs.get(key)
     if program is None:
         program = prepare(region, places, sizes)
         with Locked(_lock):
-            if len(_programs) >= _KEPT:
+            if len(_programs) >= MAX_PREPARED_CALLS:
                 _programs.pop(next(iter(_programs)))  # the oldest
             _programs[key] = program
     return program
 
 
-def prepare(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> Program:
+def prepare(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> CudaProgram:
     """Text and launches for operands at these places, inputs first."""
     return _Preparation(region, places, sizes).program()
 
@@ -138,9 +140,9 @@ class _Preparation:
         self.buffers: dict[str, tuple[int, str]] = {}
         self.chunks: dict[str, int] = {}  # of a buffer of partial results
 
-    def program(self) -> Program:
+    def program(self) -> CudaProgram:
         """The call, made ready."""
-        layouts: list[Layout | None] = []
+        layouts: list[CudaLayout | None] = []
         launches = []
         for number, task in enumerate(self.tasks):
             names = Names(task)
@@ -150,7 +152,7 @@ class _Preparation:
                 launches.append(self._launch(task, names, bound, number))
         text = source(self.region, self.tasks, layouts)
         buffers = tuple((name, *what) for name, what in self.buffers.items())
-        return Program(text, tuple(launches), buffers, tuple(self.copied))
+        return CudaProgram(text, tuple(launches), buffers, tuple(self.copied))
 
     def _read_late(self) -> list[str]:
         """Inputs that a task reads after another has overwritten them, so a copy is read."""
@@ -161,7 +163,7 @@ class _Preparation:
             overwritten |= task.inplace
         return list(dict.fromkeys(found))
 
-    def _bind(self, task: Task, names: Names) -> Binding | None:
+    def _bind(self, task: Task, names: Names) -> CudaBinding | None:
         sizes = dict(self.sizes)
         parts = [p.name for p in task.inputs if CHUNK in p.axes]
         if parts:
@@ -179,10 +181,10 @@ class _Preparation:
             return self.outputs[part.name]
         if isinstance(part, Input) and part.name in self.inputs and part.name not in self.copied:
             return self.inputs[part.name]
-        steps = [prod(sizes[a] for a in part.axes[i + 1 :]) for i in range(len(part.axes))]
-        return Memory(0, tuple(n * item_size(part.dtype) for n in steps))
+        shape = [sizes[a] for a in part.axes]
+        return Memory(0, contiguous_strides(shape, item_size(part.dtype)))
 
-    def _launch(self, task: Task, names: Names, bound: Binding, number: int) -> _Launch:
+    def _launch(self, task: Task, names: Names, bound: CudaBinding, number: int) -> _Launch:
         pointers = [
             self._pointer(part) for part in names.parts if isinstance(part, (Input, Output))
         ]

@@ -9,23 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, Layout, is_costly
-from eagerflow.codegen.cuda.instructions import Operand, c_type, join, neutral
+from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, CudaLayout, is_costly
+from eagerflow.codegen.cuda.instructions import CudaOperand, c_type, join, neutral
 from eagerflow.codegen.cuda.prelude import SUPPORT
-from eagerflow.codegen.cuda.tasks import Task
-from eagerflow.codegen.cuda.writer import Writer, variable
-from eagerflow.codegen.region import REDUCTIONS, Input, Output, Region, Statement, value_type
+from eagerflow.codegen.cuda.tasks import Task, identifier
+from eagerflow.codegen.cuda.writer import KernelWriter, variable
+from eagerflow.codegen.instructions import value_type
+from eagerflow.codegen.region import (
+    REDUCTIONS,
+    Input,
+    Output,
+    Region,
+    Statement,
+    dependencies,
+    reduction_depths,
+)
 
 __all__ = ["kernel_name", "parameters", "source"]
 
 
 def kernel_name(region: Region, number: int) -> str:
     """The name of the kernel of a region's task."""
-    word = "".join(c if c.isascii() and c.isalnum() else "_" for c in region.name)
-    return f"{word}_{number}"
+    return f"{identifier(region.name)}_{number}"
 
 
-def source(region: Region, tasks: Sequence[Task], layouts: Sequence[Layout | None]) -> str:
+def source(region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]) -> str:
     """The text of a module: a kernel for each task that has a layout."""
     functions: dict[str, tuple[str, str]] = {}
     kernels = []
@@ -38,7 +46,7 @@ def source(region: Region, tasks: Sequence[Task], layouts: Sequence[Layout | Non
     return "\n\n".join([SUPPORT.rstrip(), heading, *bodies, *kernels]) + "\n"
 
 
-def parameters(task: Task, layout: Layout) -> tuple[str, ...]:
+def parameters(task: Task, layout: CudaLayout) -> tuple[str, ...]:
     """Names of the numbers that a kernel is given, in order, after the pointers."""
     return _WRITERS[task.kind](task, layout, {}, "").numbers()
 
@@ -46,7 +54,7 @@ def parameters(task: Task, layout: Layout) -> tuple[str, ...]:
 _Work = tuple[list[Statement], list[Output]]  # of a pass: what it reduces and what it stores
 
 
-class _Elements(Writer):
+class _Elements(KernelWriter):
     """A loop over packs of elements, by as many threads as there are."""
 
     def body(self) -> None:
@@ -70,7 +78,7 @@ class _Elements(Writer):
         self.code.close()
 
 
-class _Rows(Writer):
+class _Rows(KernelWriter):
     """Rows, each by some threads of a warp or by a block, in passes."""
 
     def body(self) -> None:
@@ -102,11 +110,8 @@ class _Rows(Writer):
 
     def _depths(self) -> dict[str, int]:
         """How many passes must have ended before a value can be computed."""
-        depths = {p.name: 0 for p in self.task.inputs}
-        for part in self.task.body:
-            own = max((depths[o] for o in part.operands if isinstance(o, str)), default=0)
-            depths[part.name] = own + (part.instruction in REDUCTIONS)
-        return depths
+        reductions = self._reductions()
+        return reduction_depths(self.task.parts, lambda part: part in reductions)
 
     def _passes(self) -> None:
         depths = self._depths()
@@ -132,7 +137,7 @@ class _Rows(Writer):
             self._pass(own, stored, held)
             for name in self.kept:
                 dtype = self.task.part(name).dtype
-                self.known[name] = Operand(f"{variable(name)}_row[step][k]", dtype)
+                self.known[name] = CudaOperand(f"{variable(name)}_row[step][k]", dtype)
         self._fixed_up_to(max(depths.values()), depths)
         if single:
             self._single(single)
@@ -166,17 +171,11 @@ class _Rows(Writer):
 
     def _walk(self, work: _Work, ends: set[str]) -> set[str]:
         """The values of elements that a pass needs, down to some that are known."""
-        found: set[str] = set()
-        todo = [*(str(s.operands[0]) for s in work[0]), *(o.value for o in work[1])]
-        while todo:
-            name = todo.pop()
-            if name in found or name not in self.moving:
-                continue
-            found.add(name)
-            part = self.task.part(name)
-            if isinstance(part, Statement) and name not in ends:
-                todo += [o for o in part.operands if isinstance(o, str)]
-        return found
+        roots = [*(str(s.operands[0]) for s in work[0]), *(o.value for o in work[1])]
+        inside = self.moving - ends
+        return self.moving & dependencies(
+            roots, lambda n: self.task.part(n).operands if n in inside else ()
+        )
 
     def _hold(self) -> dict[str, str]:
         """Append the loads of a whole row into registers, where it has few enough packs."""
@@ -288,7 +287,7 @@ class _Chunks(_Rows):
         return [f"blockIdx.x * {name}_chunk"]
 
 
-class _Columns(Writer):
+class _Columns(KernelWriter):
     """Columns, a piece of each by each block: lines of threads share out its rows."""
 
     def body(self) -> None:
@@ -353,7 +352,7 @@ class _Columns(Writer):
             each = f"{name} = {which}({name}, {name}_shared[line][threadIdx.x]);"
             self.code.line("#pragma unroll")
             self.code.line(f"for (int line = 1; line < {LINES}; ++line) {each}")
-            self.known[s.name] = Operand(name, s.dtype)
+            self.known[s.name] = CudaOperand(name, s.dtype)
         for out in self.task.outputs:
             name = self.names.of(out)
             chunk = f" + blockIdx.y * {name}_chunk" if f"{name}_chunk" in self.numbers() else ""
@@ -361,7 +360,7 @@ class _Columns(Writer):
             self.code.line(f"narrow({name}[{place}], {self.operand(out.value).text});")
 
 
-_WRITERS: dict[str, type[Writer]] = {
+_WRITERS: dict[str, type[KernelWriter]] = {
     "elements": _Elements,
     "rows": _Rows,
     "chunks": _Chunks,

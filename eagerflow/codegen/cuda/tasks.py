@@ -12,12 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from eagerflow.codegen.region import Input, Output, Region, Statement
+from eagerflow.codegen.region import Input, Output, Region, Statement, dependencies
 
-__all__ = ["CHUNK", "Task", "plan"]
+__all__ = ["CHUNK", "Task", "identifier", "plan"]
 
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""
+
+
+def identifier(name: str) -> str:
+    """A name as a word of the code."""
+    return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
 
 
 @dataclass(frozen=True)
@@ -101,19 +106,9 @@ class _Planner:
 
     def _needs(self, names: Iterable[str], known: set[str]) -> set[str]:
         """The values that these are computed from, themselves included, down to known ones."""
-        found: set[str] = set()
-        todo = list(names)
-        while todo:
-            name = todo.pop()
-            if name in found:
-                continue
-            found.add(name)
-            part = self.region.statement(name)
-            if isinstance(part, Input):
-                todo += [part.gather] if part.gather else []
-            elif name not in known:
-                todo += [o for o in part.operands if isinstance(o, str)]
-        return found
+        return dependencies(
+            names, lambda n: () if n in known else self.region.statement(n).operands
+        )
 
     def _reductions(self, names: Iterable[str], known: set[str]) -> list[str]:
         """The row reductions among what these values need, those that are known left out."""
@@ -203,10 +198,7 @@ class _Planner:
         self.wanted = set(self.saved)
 
     def _operands(self, name: str) -> list[str]:
-        part = self.region.statement(name)
-        return (
-            [o for o in part.operands if isinstance(o, str)] if isinstance(part, Statement) else []
-        )
+        return [o for o in self.region.statement(name).operands if isinstance(o, str)]
 
     def _partial(self, name: str, before: tuple[str, ...], after: tuple[str, ...]) -> Output:
         part = self.region.statement(name)

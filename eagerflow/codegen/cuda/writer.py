@@ -8,24 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eagerflow.codegen.cuda.binding import BROADCAST, PACKED, Layout, Names
+from eagerflow.codegen.cuda.binding import BROADCAST, PACKED, CudaLayout, Names
 from eagerflow.codegen.cuda.instructions import (
-    Code,
-    Emitter,
-    Operand,
+    CudaCode,
+    CudaEmitter,
+    CudaOperand,
     c_type,
     join,
     literal,
     memory_type,
     neutral,
 )
-from eagerflow.codegen.cuda.tasks import CHUNK, Task
-from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Statement, value_type
+from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
+from eagerflow.codegen.instructions import value_type
+from eagerflow.codegen.region import (
+    REDUCTIONS,
+    Constant,
+    Input,
+    Output,
+    Statement,
+    dependencies,
+)
 
-__all__ = ["Writer", "variable"]
+__all__ = ["KernelWriter", "variable"]
 
 
-class Writer:
+class KernelWriter:
     """One kernel while it is written; each kind of task has a subclass.
 
     ``fixed`` are values that the innermost loop does not change. ``known`` are the operands that
@@ -33,13 +41,13 @@ class Writer:
     """
 
     def __init__(
-        self, task: Task, layout: Layout, functions: dict[str, tuple[str, str]], name: str
+        self, task: Task, layout: CudaLayout, functions: dict[str, tuple[str, str]], name: str
     ) -> None:
         self.task, self.layout, self.name = task, layout, name
-        self.code = Code(functions)
-        self.emit = Emitter(self.code)
+        self.code = CudaCode(functions)
+        self.emit = CudaEmitter(self.code)
         self.names = Names(task)
-        self.known: dict[str, Operand] = {}
+        self.known: dict[str, CudaOperand] = {}
         self.kept: set[str] = set()  # values of elements that stay in registers for later passes
         self.walks = dict(zip(self.names.names, layout.walks, strict=True))
         self.moving = self._find_moving()
@@ -151,7 +159,7 @@ class Writer:
 
     # Values --------------------------------------------------------------------------------------
 
-    def operand(self, operand: str | Constant) -> Operand:
+    def operand(self, operand: str | Constant) -> CudaOperand:
         """A value that is known at this place, or a number."""
         if isinstance(operand, Constant):
             return literal(operand.value, operand.dtype)
@@ -169,7 +177,7 @@ class Writer:
         text = f"widen({name}[{self.place(name, *self.looked_up(part))}])"
         self.known[part.name] = self._named(text, value_type(part.dtype), part.name)
 
-    def _named(self, text: str, dtype: str, value: str) -> Operand:
+    def _named(self, text: str, dtype: str, value: str) -> CudaOperand:
         return self.code.value(text, dtype, variable(value))
 
     def statement(self, part: Statement, index: str = "") -> None:
@@ -186,7 +194,7 @@ class Writer:
             self.known[part.name] = self._named(text, part.dtype, part.name)
         elif part.instruction == "extent":
             extents = [s.name for s in self.task.body if s.instruction == "extent"]
-            size = Operand(f"size_{extents.index(part.name)}", "int64")
+            size = CudaOperand(f"size_{extents.index(part.name)}", "int64")
             self._keep(part, self.emit.convert(size, part.dtype))
         else:
             operands: list[Any] = [self.operand(o) for o in part.operands]
@@ -194,13 +202,13 @@ class Writer:
                 operands.append(part.dtype)
             self._keep(part, getattr(self.emit, part.instruction)(*operands))
 
-    def _keep(self, part: Statement, result: Operand) -> None:
+    def _keep(self, part: Statement, result: CudaOperand) -> None:
         """Give a result the name of its value: in its own line, if that is the last one."""
         name, lines = variable(part.name), self.code.lines
         begin = f"const {c_type(result.dtype)} {result.text} = "
         if lines and lines[-1].strip().startswith(begin) and result.text.startswith("t"):
             lines[-1] = lines[-1].replace(f" {result.text} = ", f" {name} = ", 1)
-            self.known[part.name] = Operand(name, result.dtype)
+            self.known[part.name] = CudaOperand(name, result.dtype)
         else:
             self.known[part.name] = self.code.value(result.text, result.dtype, name)
 
@@ -210,20 +218,12 @@ class Writer:
             if part.instruction == "random_bits":
                 self.code.line(f"Philox {self.names.of(part)}_draw;")
 
-    def needs(self, names: Iterable[str], also: Iterable[str] = ()) -> list[Input | Statement]:
+    def needs(self, names: Iterable[str]) -> list[Input | Statement]:
         """What must be loaded or computed for these values, in order; known ones are left out."""
-        wanted, todo = set(), [*names]
-        while todo:
-            name = todo.pop()
-            if name in wanted or (name in self.known and name not in also):
-                continue
-            wanted.add(name)
-            part = self.task.part(name)
-            if isinstance(part, Input):
-                todo += [part.gather] if part.gather else []
-            else:
-                todo += [o for o in part.operands if isinstance(o, str)]
-        return [p for p in self.parts() if p.name in wanted]
+        wanted = dependencies(
+            names, lambda n: () if n in self.known else self.task.part(n).operands
+        )
+        return [p for p in self.parts() if p.name in wanted and p.name not in self.known]
 
     def fixed_values(self, names: Iterable[str]) -> None:
         """Append all that these values need and the innermost loop does not change."""
@@ -296,7 +296,9 @@ class Writer:
                     name = variable(part.name)
                     self.code.line(f"{name}_row[step][k] = {self.known[part.name].text};")
             elif part.name in packs:
-                self.known[part.name] = Operand(f"{packs[part.name]}[k]", value_type(part.dtype))
+                self.known[part.name] = CudaOperand(
+                    f"{packs[part.name]}[k]", value_type(part.dtype)
+                )
             else:
                 self.load_each(part)
         for s in reductions:
@@ -330,7 +332,7 @@ class Writer:
 
 def variable(name: str) -> str:
     """The name of a value in the code."""
-    return "v_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return f"v_{identifier(name)}"
 
 
 def _wrapped(parts: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from eagerflow.codegen.functions import (
     trigonometric,
 )
 
-__all__ = ["BOUNDS", "FUNCTIONS"]
+__all__ = ["BOUNDS", "COSTLY_FUNCTIONS", "FUNCTIONS"]
 
 _MODULES: tuple[Any, ...] = (
     basic,
@@ -38,6 +38,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     if name != "BOUNDS"
 }
 """Instruction to ``function(s, *operands)``, which writes it in instructions of ``s``."""
+
+COSTLY_FUNCTIONS = frozenset(
+    FUNCTIONS.keys() - {"isfinite", "isinf", "isnan", "sign", "signbit", "square"}
+)
+"""Those that take so many instructions that a value is kept rather than computed again."""
 
 BOUNDS: dict[str, tuple[float, float]] = {
     name: bound for module in _MODULES for name, bound in module.BOUNDS.items()

@@ -4,19 +4,37 @@ Each thread that helps calls ``run`` once. There it takes the next piece of rows
 nobody has taken, until none is left, so a piece costs an atomic addition instead of a call from
 Python. Where the work has stages, a thread waits between them until all pieces are complete; it
 never waits for a thread that has not come, only for pieces that somebody works on.
+
+There are two ways of taking pieces: in their order (``driver``), or, each thread from its own part
+of them, which is the same in every kernel (``shared_driver``): what a thread leaves in a core's
+cache, it finds there again. Threads that are done with their part help the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eagerflow.codegen.llvm.instructions import Code
 
-__all__ = ["LINE", "RUN", "SLOTS", "driver", "pause_of"]
+__all__ = [
+    "COUNTER_WORDS",
+    "RUN",
+    "SHARED_SLOTS",
+    "SLOTS",
+    "counters",
+    "driver",
+    "pause_of",
+    "shared_counters",
+    "shared_driver",
+]
 
 RUN = "run"
 SLOTS = ("rows", "whole", "height", "span", "blocks", "count")
-"""What a frame holds for it: extents, those of a piece, and how many pieces there are."""
+"""What a frame holds for ``driver``: extents, those of a piece, and how many pieces there are."""
+SHARED_SLOTS = (*SLOTS, "threads")
+"""What the frame of ``shared_driver`` begins with: how many threads there are as well."""
 
-LINE = 16
+COUNTER_WORDS = 16
 """64-bit words between two counters, so that no two of them share a cache line."""
 
 _PAUSES = {
@@ -30,6 +48,11 @@ def pause_of(triple: str) -> tuple[str, str]:
     return _PAUSES.get(triple.partition("-")[0], ("", ""))
 
 
+def counters(stages: int) -> int:
+    """Words of the counters of ``driver``: pieces taken and done for each stage, the last call."""
+    return COUNTER_WORDS * (2 * stages + 1)
+
+
 def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -> str:
     """The function ``run(frame, scratch, counters)`` over functions of pieces.
 
@@ -38,14 +61,12 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
     """
     code = Code()
     pause, declaration = pause_of(triple)
-    code.lines.append(f"define void @{RUN}(ptr %frame, ptr %scratch, ptr %counters) nounwind {{")
-    code.label("entry")
-    for slot in SLOTS:
-        code.line(f"%at_{slot} = getelementptr i64, ptr %frame, i64 {slots.index(slot)}")
-        code.line(f"%{slot} = load i64, ptr %at_{slot}, align 8")
+    _begin(code, {slot: slots.index(slot) for slot in SLOTS})
     for number, name in enumerate(stages):
-        waits = number + 1 < len(stages) or last is not None
-        _stage(code, number, name, pause if waits else None)
+        taken, done = (_counter(code, 2 * number + i) for i in (0, 1))
+        _take_pieces(code, name, taken, done, "%count")
+        if number + 1 < len(stages) or last is not None:
+            _wait(code, done, pause)
     if last is not None:
         taken = _counter(code, 2 * len(stages))
         first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
@@ -56,13 +77,56 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
         _call(code, last, "0", "%rows", "0", "%whole")
         code.line(f"br label %{done}")
         code.label(done)
+    return _ended(code, declaration)
+
+
+def shared_counters(stages: int, threads: int) -> int:
+    """Words of the counters of ``shared_driver``.
+
+    They count threads that have come; for each stage pieces done, and those taken of each part.
+    """
+    return COUNTER_WORDS * (1 + stages * (1 + threads))
+
+
+def shared_driver(stages: Sequence[str], triple: str) -> str:
+    """The function ``run(frame, scratch, counters)``; each thread begins with its own part."""
+    code = Code()
+    pause, declaration = pause_of(triple)
+    _begin(code, {slot: at for at, slot in enumerate(SHARED_SLOTS)})
+    own = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
+    own = code.value(f"urem i64 {own}, %threads")
+    for number, name in enumerate(stages):
+        before = code.value(f"mul i64 {code.value('add i64 %threads, 1')}, {number}")
+        done = _counter(code, code.value(f"add i64 {before}, 1"))
+        with code.loop("turn", "0", "%threads") as (turn, _):
+            part = code.value(f"add i64 {own}, {turn}")
+            _take_part(code, name, code.value(f"urem i64 {part}, %threads"), done)
+        if number + 1 < len(stages):
+            _wait(code, done, pause)
+    return _ended(code, declaration)
+
+
+def _begin(code: Code, slots: dict[str, int]) -> None:
+    code.lines.append(f"define void @{RUN}(ptr %frame, ptr %scratch, ptr %counters) nounwind {{")
+    code.label("entry")
+    for slot, at in slots.items():
+        code.line(f"%at_{slot} = getelementptr i64, ptr %frame, i64 {at}")
+        code.line(f"%{slot} = load i64, ptr %at_{slot}, align 8")
+
+
+def _ended(code: Code, declaration: str) -> str:
     code.line("ret void")
     code.lines.append("}")
     return "\n".join([*code.lines, declaration])
 
 
-def _counter(code: Code, number: int) -> str:
-    return code.value(f"getelementptr i64, ptr %counters, i64 {number * LINE}")
+def _counter(code: Code, number: str | int, first: str = "%counters") -> str:
+    words: str | int
+    if isinstance(number, int):
+        words = number * COUNTER_WORDS
+    else:
+        words = code.value(f"mul i64 {number}, {COUNTER_WORDS}")
+    return code.value(f"getelementptr i64, ptr {first}, i64 {words}")
 
 
 def _call(code: Code, name: str, *ranges: str) -> None:
@@ -70,32 +134,44 @@ def _call(code: Code, name: str, *ranges: str) -> None:
     code.line(f"call void @{name}({given}, ptr %frame, ptr %scratch)")
 
 
-def _stage(code: Code, number: int, name: str, pause: str | None) -> None:
-    """Take pieces and work on them; unless ``pause`` is None, wait until all are complete."""
-    taken, complete = _counter(code, 2 * number), _counter(code, 2 * number + 1)
-    take, work, wait, after = (code.name(f"{w}_") for w in ("take", "work", "wait", "after"))
+def _take_part(code: Code, name: str, part: str, done: str) -> None:
+    """Take the pieces of one thread's part and work on them."""
+    after = code.value(f"add i64 {part}, 1")
+    products = [code.value(f"mul i64 {x}, %count") for x in (part, after)]
+    first, end = (code.value(f"udiv i64 {x}, %threads") for x in products)
+    size, taken = code.value(f"sub i64 {end}, {first}"), _counter(code, after, done)
+    _take_pieces(code, name, taken, done, size, first)
+
+
+def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first: str = "") -> None:
+    """Take pieces from the number ``first`` on and work on them, until none is left."""
+    take, work, end = (code.name(f"{word}_") for word in ("take", "work", "end"))
     code.line(f"br label %{take}")
     code.label(take)
-    i = code.value(f"atomicrmw add ptr {taken}, i64 1 acquire")
-    more = code.value(f"icmp ult i64 {i}, %count")
-    code.line(f"br i1 {more}, label %{work}, label %{wait}")
+    number = code.value(f"atomicrmw add ptr {taken}, i64 1 acquire")
+    more = code.value(f"icmp ult i64 {number}, {count}")
+    code.line(f"br i1 {more}, label %{work}, label %{end}")
     code.label(work)
-    row, block = code.value(f"udiv i64 {i}, %blocks"), code.value(f"urem i64 {i}, %blocks")
+    piece = code.value(f"add i64 {first}, {number}") if first else number
+    row, block = code.value(f"udiv i64 {piece}, %blocks"), code.value(f"urem i64 {piece}, %blocks")
     ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
     _call(code, name, *ranges)
-    code.value(f"atomicrmw add ptr {complete}, i64 1 release")
+    code.value(f"atomicrmw add ptr {done}, i64 1 release")
     code.line(f"br label %{take}")
+    code.label(end)
+
+
+def _wait(code: Code, done: str, pause: str) -> None:
+    """Wait until all pieces are complete."""
+    wait, again, after = (code.name(f"{word}_") for word in ("wait", "again", "after"))
+    code.line(f"br label %{wait}")
     code.label(wait)
-    if pause is not None:
-        found = code.value(f"load atomic i64, ptr {complete} acquire, align 8")
-        ended = code.value(f"icmp uge i64 {found}, %count")
-        again = code.name("again_")
-        code.line(f"br i1 {ended}, label %{after}, label %{again}")
-        code.label(again)
-        code.line(pause)
-        code.line(f"br label %{wait}")
-    else:
-        code.line(f"br label %{after}")
+    found = code.value(f"load atomic i64, ptr {done} acquire, align 8")
+    ended = code.value(f"icmp uge i64 {found}, %count")
+    code.line(f"br i1 {ended}, label %{after}, label %{again}")
+    code.label(again)
+    code.line(pause)
+    code.line(f"br label %{wait}")
     code.label(after)
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.llvm import launch
-from eagerflow.codegen.llvm.driver import LINE
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.team import Team, library
-from eagerflow.codegen.reductions import identity, ufunc
+from eagerflow.codegen.reductions import ufunc
 from eagerflow.runtime import threads
 
 __all__ = ["FixedCall", "possible"]
@@ -28,8 +28,8 @@ __all__ = ["FixedCall", "possible"]
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.
 _HEAD = 9
-_TYPE = launch.HEAD - 8  # where an object has the address of its type
-_STRIDES = launch.HEAD + 24  # where an array has the address of its strides
+_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
+_STRIDES = launch.OBJECT_HEAD_BYTES + 24  # where an array has the address of its strides
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
@@ -176,7 +176,9 @@ def _functions() -> tuple[Any, Any]:
 
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
-    text = _TEXT.format(head=_HEAD, field=launch.HEAD, strides=_STRIDES, type=_TYPE, line=LINE)
+    text = _TEXT.format(
+        head=_HEAD, field=launch.OBJECT_HEAD_BYTES, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
+    )
     found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
     return kind(found["fill_if_fit"]), kind(found["start"])
@@ -225,28 +227,25 @@ class _Job:
         self.threads = call.threads
         self.frame = own.frame_type.from_buffer_copy(own.template)
         self.counters = own.code.counters()
-        self.partial: dict[str, Any] = {}
-        self.partials: list[tuple[Any, Any]] = []  # arrays, and the number to fill them with
-        for name, shape in own.column_shapes.items():
-            part: Any = own.region.statement(name)
-            array = self.partial[name] = np.empty(shape, part.dtype)
-            self.partials.append((array, identity(part.instruction, part.dtype)))
-            self.frame[own.at[f"columns_{name}"]] = launch.address(array)
-        self.held = own._reserve(self.frame) if own.variant == "stages" else []
+        self.partial = own.partial_columns(self.frame)
+        # Arrays, and the number to fill them with.
+        self.partials = [(array, own.neutral[name]) for name, array in self.partial.items()]
+        self.held = own.reserve(self.frame) if own.variant == "stages" else []
         self.scratch = 0
         if own.scratch:
             if own.variant == "stages":
                 self.scratch = launch.address(self.held[-1])
             else:
-                self.held = [np.empty(own.scratch + 64, np.uint8)]
-                self.scratch = -(-launch.address(self.held[-1]) // 64) * 64
+                size = own.scratch + launch.VECTOR_ALIGNMENT_BYTES
+                self.held = [np.empty(size, np.uint8)]
+                self.scratch = launch.aligned_address(self.held[-1])
         count = len(call.slots)
         self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
             call.entry,
             ctypes.addressof(self.frame),
             self.scratch,
             ctypes.addressof(self.counters),
-            len(self.counters) // LINE,
+            len(self.counters) // COUNTER_WORDS,
             count,
             call.looked,
             ctypes.addressof(call.strides),
@@ -264,7 +263,7 @@ class _Job:
 
 
 class FixedCall:
-    """A ``launch.Call`` for arrays like those that it was made for, whatever their addresses.
+    """A ``launch.KernelCall`` for arrays like those that it was made for, whatever their addresses.
 
     ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
     to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
@@ -272,7 +271,7 @@ class FixedCall:
     """
 
     def __init__(
-        self, call: launch.Call, strides: Sequence[Sequence[int]], offsets: Sequence[int]
+        self, call: launch.KernelCall, strides: Sequence[Sequence[int]], offsets: Sequence[int]
     ) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.llvm.instructions import Operand, llvm_type
+from eagerflow.codegen.llvm.memory import Span
 from eagerflow.codegen.llvm.nest import Nest, Place, combine
-from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Statement
+from eagerflow.codegen.region import REDUCTIONS, Constant, Statement
 from eagerflow.codegen.schedule import Pass
 
 __all__ = ["GroupNest"]
@@ -79,22 +81,20 @@ class GroupNest(Nest):
             if self.region.is_column_reduction(part) and self.schedule.varies(
                 str(part.operands[0])
             ):
-                kind = llvm_type("uint8" if part.dtype == "bool" else part.dtype)
-                room = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
-                self.sums[part.name] = room
-                self.memory.store(room, "0", "", 1, self._identity(part, self.lanes), part.dtype)
+                room = self.sums[part.name] = self._room(part.dtype)
+                self.memory.store(Span(room, part.dtype), self._identity(part, self.lanes))
 
     def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
         if part.name not in self.sums:
             super()._add_to_column(part, value, place)
             return
-        room = self.sums[part.name]
-        known = self.memory.load(room, "0", "", 1, part.dtype)
+        span = Span(self.sums[part.name], part.dtype)
+        known = self.memory.load(span)
         counted = self.emit.select(
             Operand(place.mask, "bool", self.lanes), value, self._identity(part, self.lanes)
         )
         total = combine(self.emit, part.instruction, known, counted)
-        self.memory.store(room, "0", "", 1, total, part.dtype)
+        self.memory.store(span, total)
 
     def _close_columns(self) -> None:
         """Add the sums to the line of this block of rows."""
@@ -107,7 +107,7 @@ class GroupNest(Nest):
                 start = self.code.value("mul i64 %block, %width")
                 line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)
                 self.lines = {part.name: line}
-                value = self.memory.load(room, "0", "", 1, part.dtype)
+                value = self.memory.load(Span(room, part.dtype))
                 super()._add_to_column(part, value, place)
 
     # One row after the other -----------------------------------------------------------------
@@ -165,7 +165,7 @@ class GroupNest(Nest):
             found = self.emit.splat(self._for_all(part, operands), self.lanes)
             self.vectors[part.name] = found
             place = self._stack(part.name, part.dtype)
-            self.memory.store(place, "0", "", 1, found, part.dtype)
+            self.memory.store(Span(place, part.dtype), found)
 
     def _for_all(self, part: Statement, operands: list[Operand]) -> Operand:
         if part.instruction != "position":
@@ -176,19 +176,22 @@ class GroupNest(Nest):
     # Between the two -------------------------------------------------------------------------
 
     def _type(self, name: str) -> str:
-        part = self.region.statement(name)
-        small = isinstance(part, Input) and part.dtype in ("float16", "bfloat16")
-        return "float32" if small else part.dtype
+        return value_type(self.region.statement(name).dtype)
 
     def _stack(self, name: str, dtype: str) -> str:
         """Room for a value of each row of the group."""
         if name not in self.stacks:
-            kind = llvm_type("uint8" if dtype == "bool" else dtype)
-            room = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
-            zero = llvm_type("uint8" if dtype == "bool" else dtype, self.lanes)
+            room = self._room(dtype)
+            zero = llvm_type(_type_in_room(dtype), self.lanes)
             self.code.entry_line(f"store {zero} zeroinitializer, ptr {room}, align 64")
             self.stacks[name] = room
         return self.stacks[name]
+
+    def _room(self, dtype: str) -> str:
+        """Memory for a number in each lane."""
+        kind = llvm_type(_type_in_room(dtype))
+        room: str = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
+        return room
 
     def _put(self, name: str, dtype: str, value: Operand) -> None:
         place = self.memory.offset(self._stack(name, dtype), self.member, dtype)
@@ -200,4 +203,8 @@ class GroupNest(Nest):
         return self.memory.load_one(place, dtype)
 
     def _gather(self, name: str, dtype: str) -> Operand:
-        return self.memory.load(self._stack(name, dtype), "0", "", 1, dtype)
+        return self.memory.load(Span(self._stack(name, dtype), dtype))
+
+
+def _type_in_room(dtype: str) -> str:
+    return "uint8" if dtype == "bool" else dtype

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
 
-__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type"]
+__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type", "type_suffix"]
 
 _TYPES = {
     "bool": "i1",
@@ -31,9 +31,6 @@ _TYPES = {
     "float64": "double",
 }
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
-_BITS = {"bool": 1, "float16": 16, "bfloat16": 16, "float32": 32, "float64": 64} | {
-    f"{kind}int{bits}": bits for kind in ("", "u") for bits in (8, 16, 32, 64)
-}
 _OPCODES = {  # float, signed, unsigned; bool counts as unsigned
     "add": ("fadd", "add", "add"),
     "subtract": ("fsub", "sub", "sub"),
@@ -177,11 +174,15 @@ class Code:
         found[:] = carried
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
-        """Append a call of an external function or intrinsic; the name of its result."""
+        """Append a call of an external function or intrinsic; the name of its result, if any."""
         kinds = ", ".join(kind for kind, _ in arguments)
         self.declarations[function] = f"declare {result} @{function}({kinds})"
         given = ", ".join(f"{kind} {text}" for kind, text in arguments)
-        return self.value(f"call {result} @{function}({given})")
+        call = f"call {result} @{function}({given})"
+        if result == "void":
+            self.line(call)
+            return ""
+        return self.value(call)
 
 
 class Emitter:
@@ -258,14 +259,14 @@ class Emitter:
         if not is_float(dtype):
             return self._of_integers(name, known)
         kind = llvm_type(dtype, lanes)
-        full = f"llvm.{name}.{_vector_suffix(dtype, lanes)}"
+        full = f"llvm.{name}.{type_suffix(dtype, lanes)}"
         text = self.code.call(kind, full, *((kind, x.text) for x in known))
         return Operand(text, dtype, lanes)
 
     def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
         x = operands[0]
-        kind, suffix = llvm_type(x.dtype, x.lanes), _vector_suffix(x.dtype, x.lanes)
-        signed = _kind_of(x.dtype) == 1
+        kind, suffix = llvm_type(x.dtype, x.lanes), type_suffix(x.dtype, x.lanes)
+        signed = is_signed(x.dtype)
         if name in ("floor", "ceil", "trunc", "rint"):
             return x
         if name == "fabs":
@@ -309,8 +310,8 @@ class Emitter:
         a, b = self._together((a, b))
         zero = self.equal(b, 0)
         guarded = zero
-        if _kind_of(a.dtype) == 1:
-            least = self.equal(a, -(1 << (_BITS[a.dtype] - 1)))
+        if is_signed(a.dtype):
+            least = self.equal(a, -(1 << (bit_width(a.dtype) - 1)))
             guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
         # The machine traps on both; divided by 1 the least number is what it wraps to.
         b = self.select(guarded, 1, b)
@@ -349,10 +350,10 @@ class Emitter:
 
     def bitwise_right_shift(self, x: Operand, count: Any) -> Operand:
         """Bits moved down; signed numbers keep their sign."""
-        return self._shift("ashr" if _kind_of(x.dtype) == 1 else "lshr", x, count)
+        return self._shift("ashr" if is_signed(x.dtype) else "lshr", x, count)
 
     def _shift(self, opcode: str, x: Operand, count: Any) -> Operand:
-        bits = _BITS[x.dtype]
+        bits = bit_width(x.dtype)
         x, by = self._together((x, count))
         kind = llvm_type(x.dtype, x.lanes)
         if not isinstance(count, int):
@@ -368,7 +369,7 @@ class Emitter:
 
     def scale(self, x: Operand, exponent: Operand) -> Operand | None:
         """A number times 2^exponent, rounded once; None where no instruction does that."""
-        bits = x.lanes * _BITS[x.dtype]
+        bits = x.lanes * bit_width(x.dtype)
         if not self._avx512 or bits not in (128, 256, 512):
             return None
         kind = llvm_type(x.dtype, x.lanes)
@@ -389,9 +390,9 @@ class Emitter:
             return self.not_equal(x, 0)
         source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
         if is_float(x.dtype) and not is_float(dtype):
-            sign = "s" if _kind_of(dtype) == 1 else "u"
-            name = f"llvm.fpto{sign}i.sat.{_vector_suffix(dtype, x.lanes)}"
-            name += f".{_vector_suffix(x.dtype, x.lanes)}"
+            sign = "s" if is_signed(dtype) else "u"
+            name = f"llvm.fpto{sign}i.sat.{type_suffix(dtype, x.lanes)}"
+            name += f".{type_suffix(x.dtype, x.lanes)}"
             return Operand(self.code.call(target, name, (source, x.text)), dtype, x.lanes)
         opcode = _conversion(x.dtype, dtype)
         text = self.code.value(f"{opcode} {source} {x.text} to {target}")
@@ -408,23 +409,24 @@ class Emitter:
 
 def _kind_of(dtype: str) -> int:
     """0 for floats, 1 for signed integers, 2 for unsigned ones and bool."""
-    return 0 if is_float(dtype) else 1 if dtype.startswith("int") else 2
+    return 0 if is_float(dtype) else 1 if is_signed(dtype) else 2
 
 
-def _vector_suffix(dtype: str, lanes: int) -> str:
+def type_suffix(dtype: str, lanes: int) -> str:
+    """What the names of LLVM's functions of a type, or of a vector of it, end with."""
     kind = _TYPES[dtype]
     return (f"v{lanes}" if lanes else "") + _SUFFIX.get(kind, kind)
 
 
 def _conversion(source: str, target: str) -> str:
     """The opcode of a conversion that loses no more than precision, or high bits."""
-    wider = _BITS[target] > _BITS[source]
+    wider = bit_width(target) > bit_width(source)
     if is_float(source):
         return "fpext" if wider else "fptrunc"
-    signed = _kind_of(source) == 1
+    signed = is_signed(source)
     if is_float(target):
         return "sitofp" if signed else "uitofp"
-    if _BITS[target] == _BITS[source]:
+    if bit_width(target) == bit_width(source):
         return "bitcast"
     return ("sext" if signed else "zext") if wider else "trunc"
 

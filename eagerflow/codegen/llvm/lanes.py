@@ -8,6 +8,7 @@ axis is then the one that vectors lie along, the *side*; nothing is added up acr
 from __future__ import annotations
 
 from eagerflow.codegen.llvm.instructions import Operand
+from eagerflow.codegen.llvm.memory import Span
 from eagerflow.codegen.llvm.nest import Nest, Place
 from eagerflow.codegen.region import Input, Output, Statement
 from eagerflow.codegen.schedule import Pass
@@ -53,11 +54,14 @@ class SideNest(Nest):
             by = code.value(f"mul i64 {self.c}, %s{i}")
             self.front[part] = self.memory.bytes_on(self.base[part], by)
             if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
-                self.row[part.name] = self._across_side(part, self.front[part])
+                self.row[part.name] = self.memory.load(
+                    self._side(part, self.front[part]), self.mask
+                )
 
-    def _across_side(self, part: Input, pointer: str) -> Operand:
+    def _side(self, part: Input | Output, pointer: str) -> Span:
+        """Where the elements of the rows of all lanes are, the first one at an address."""
         i = self.index[part]
-        return self.memory.load(pointer, "0", f"%s{i}", self.layout.inner[i], part.dtype, self.mask)
+        return Span(pointer, part.dtype, "0", self.layout.inner[i], f"%s{i}")
 
     def _walk(self, own: Pass) -> None:
         """One walk along the rows of all lanes."""
@@ -73,24 +77,14 @@ class SideNest(Nest):
         value: Operand = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
         return value
 
-    def _step(self, part: Input | Output, place: Place) -> str:
+    def _span(self, part: Input | Output, place: Place) -> Span:
         by = self.code.value(f"mul i64 {place.position}, %i{self.index[part]}")
-        return self.memory.bytes_on(self.front[part], by)
-
-    def _load(self, part: Input, place: Place) -> Operand:
-        return self._across_side(part, self._step(part, place))
-
-    def _store(self, out: Output, value: Operand, place: Place) -> None:
-        self._store_across(out, value, self._step(out, place))
-
-    def _store_across(self, out: Output, value: Operand, pointer: str) -> None:
-        i = self.index[out]
-        kind = self.layout.inner[i]
-        self.memory.store(pointer, "0", f"%s{i}", kind, value, out.dtype, self.mask)
+        return self._side(part, self.memory.bytes_on(self.front[part], by))
 
     def _lane_results(self) -> None:
         for out in self.schedule.row_outputs():
-            self._store_across(out, self._row_operand(out.value), self.front[out])
+            span = self._side(out, self.front[out])
+            self.memory.store(span, self._row_operand(out.value), self.mask)
 
     def _kept_row(self) -> str:
         return "0"
@@ -98,8 +92,9 @@ class SideNest(Nest):
     def _homes(self) -> dict[str, Output]:
         return {}  # the elements of one row lie apart
 
-    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
-        return self.buffers[name], self.code.value(f"mul i64 {place.position}, {self.lanes}")
+    def _kept_span(self, name: str, place: Place) -> Span:
+        position = self.code.value(f"mul i64 {place.position}, {self.lanes}")
+        return super()._kept_span(name, Place(position))
 
     def _generated(self, part: Statement, place: Place) -> Operand:
         at = Operand(place.position, "int64", 0)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.layout import Binding, Layout, bind, operands_of, sideways, straight
-from eagerflow.codegen.llvm.driver import LINE, RUN, SLOTS, driver
+from eagerflow.codegen.llvm.driver import RUN, SLOTS, counters, driver
 from eagerflow.codegen.llvm.groups import GroupNest
 from eagerflow.codegen.llvm.lanes import SideNest
 from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes
@@ -32,15 +32,25 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.runtime.cache import ObjectCache
 
-__all__ = ["Call", "Code", "assembly", "can_run", "choose", "clear", "intermediate", "prepare"]
+__all__ = [
+    "KernelCall",
+    "CompiledKernel",
+    "assembly",
+    "can_run",
+    "choose",
+    "clear",
+    "intermediate",
+    "prepare",
+]
 
-TASK = 1 << 15  # elements of one piece; threads take pieces by a counter in machine code
-PARALLEL = 1 << 17  # elements from which waking another thread pays
-LONG = 1 << 16  # elements of a row from which threads share it
-GROUPED = 256  # elements of a row up to which rows go through each pass in groups
-BLOCK = 1 << 15  # elements of a block of such a row
-COLUMN_BLOCKS = 32  # blocks of rows at most, each with sums of its own
-KEPT = 64  # kernels kept in memory that nobody has ready; those that somebody has are there
+TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
+MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
+MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it
+MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
+BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
+MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
+VECTOR_ALIGNMENT_BYTES = 64
+MAX_KEPT_KERNELS = 64  # that nobody has ready; those that somebody has are in memory as well
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 
@@ -48,7 +58,7 @@ Operands = list[tuple[Any, tuple[str, ...]]]
 # Code --------------------------------------------------------------------------------------------
 
 
-class Code:
+class CompiledKernel:
     """A kernel for one layout, ready to call: its functions, and what their frame holds."""
 
     def __init__(self, region: Region, layout: Layout, variant: str) -> None:
@@ -56,13 +66,13 @@ class Code:
         self.slots = frame_slots(region, layout)
         self.at = {slot: i for i, slot in enumerate(self.slots)}
         stages, _ = _stages(region, variant)
-        self.counters = ctypes.c_int64 * (LINE * (2 * len(stages) + 1))
+        self.counters = ctypes.c_int64 * counters(len(stages))
         library = machine_code.link(_object(region, layout, variant), RUN)
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
-_codes: weakref.WeakValueDictionary[Any, Code] = weakref.WeakValueDictionary()
-_latest: deque[Code] = deque(maxlen=KEPT)
+_kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
+_latest: deque[CompiledKernel] = deque(maxlen=MAX_KEPT_KERNELS)
 _making: dict[Any, Any] = {}  # held while a kernel is made; others go on meanwhile
 _disk = ObjectCache()
 
@@ -114,10 +124,9 @@ def assembly(
 
 
 @cache
-def _generator() -> str:
-    """A digest of the code that writes code: objects of another one are of no use."""
+def source_digest(folder: str) -> str:
+    """A digest of a folder's code: objects of code that writes other code are of no use."""
     digest = hashlib.sha256()
-    folder = os.path.dirname(os.path.dirname(__file__))
     for place, folders, files in sorted(os.walk(folder)):
         folders.sort()
         for file in sorted(files):
@@ -127,27 +136,30 @@ def _generator() -> str:
     return digest.hexdigest()
 
 
+def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> bytes:
+    """The object of a module, from disk, or compiled now from its ``text()``.
+
+    ``own`` tells the module from all others that the same code has written.
+    """
+    generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
+    key = "\n".join([own, target.key, machine_code.version(), generator])
+    return _disk.load_or_make(key, lambda: machine_code.compile_object(text(), target))
+
+
 def _object(region: Region, layout: Layout, variant: str) -> bytes:
-    target = machine_code.host()
-    key = "\n".join(
-        [str(region), str(layout), variant, target.key, machine_code.version(), _generator()]
-    )
-    content = _disk.load(key)
-    if content is None:
-        content = machine_code.compile_object(intermediate(region, layout, variant), target)
-        _disk.store(key, content)
-    return content
+    own = f"{region}\n{layout}\n{variant}"
+    return compiled(own, lambda: intermediate(region, layout, variant), machine_code.host())
 
 
-def prepare(region: Region, layout: Layout, variant: str) -> Code:
+def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
     """The kernel of a layout, from memory, from disk, or compiled now."""
     key = region.key, layout, variant
-    code = _codes.get(key)
+    code = _kernels.get(key)
     if code is None:
         with Locked(_making.setdefault(key, reentrant_lock())):
-            code = _codes.get(key)
+            code = _kernels.get(key)
             if code is None:
-                code = _codes[key] = Code(region, layout, variant)
+                code = _kernels[key] = CompiledKernel(region, layout, variant)
                 _latest.append(code)
         _making.pop(key, None)
     return code
@@ -155,7 +167,7 @@ def prepare(region: Region, layout: Layout, variant: str) -> Code:
 
 def clear() -> None:
     """Forget all kernels in memory; those on disk stay."""
-    _codes.clear()
+    _kernels.clear()
     _latest.clear()
 
 
@@ -169,11 +181,11 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
     columns = bool(plan.column_results())
     if reduces and not columns and _side_by_side(region, binding):
         return "side"
-    if width > LONG and (rows < 16 or not reduces):
+    if width > MAX_OWN_WIDTH and (rows < 16 or not reduces):
         return "stages"
     if not reduces and not columns:
         return "stages"
-    if reduces and width <= GROUPED and _one_line(region):
+    if reduces and width <= MAX_GROUPED_WIDTH and _one_line(region):
         return "short" if width <= lanes else "group"
     return "rows"
 
@@ -193,7 +205,7 @@ def _side_by_side(region: Region, binding: Binding) -> bool:
     return sum(closer) * 2 > len(closer)
 
 
-HEAD = object.__basicsize__  # an array's first field after that is the address of its elements
+OBJECT_HEAD_BYTES = object.__basicsize__  # then comes the address of an array's elements
 _word = ctypes.c_uint64.from_address
 
 
@@ -203,7 +215,7 @@ def _plain_address(array: Any) -> int:
 
 
 def _quick_address(array: Any) -> int:
-    start: int = _word(id(array) + HEAD).value
+    start: int = _word(id(array) + OBJECT_HEAD_BYTES).value
     return start
 
 
@@ -222,7 +234,12 @@ address = _address()
 def own_scratch(name: str, size: int) -> tuple[Any, int]:
     """Memory of the calling thread's own, and its first address that is placed for vectors."""
     memory = threads.scratch(name, (size,), np.uint8)
-    return memory, -(-address(memory) // 64) * 64
+    return memory, aligned_address(memory)
+
+
+def aligned_address(memory: Any) -> int:
+    """The first address in memory that is placed for vectors."""
+    return -(-address(memory) // VECTOR_ALIGNMENT_BYTES) * VECTOR_ALIGNMENT_BYTES
 
 
 def share(
@@ -289,8 +306,8 @@ class Launch:
     def _cut(self) -> None:
         """Where rows and columns are cut, and the memory that kept values need."""
         rows, width, side = self.rows, max(self.width, 1), self.side
-        self.parallel = rows * self.width * side >= PARALLEL
-        self.height, self.span, self.blocks = max(1, TASK // (width * side)), self.width, 1
+        self.parallel = rows * self.width * side >= MIN_SHARED_ELEMENTS
+        self.height, self.span, self.blocks = max(1, TASK_ELEMENTS // (width * side)), self.width, 1
         line = -(-self.width * 8 // 64) * 64
         away = set(self.plan.kept)
         if self.variant not in ("side", "short"):
@@ -299,14 +316,15 @@ class Launch:
         lines = len(self.plan.kept) if away else 0
         self.scratch = line * lines
         self.column_shapes = {}
+        self.neutral = {}  # what column reductions begin with
         if self.variant == "side":
-            piece = max(self.lanes, TASK // width // self.lanes * self.lanes)
+            piece = max(self.lanes, TASK_ELEMENTS // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
             line = self.width * self.lanes * 8
             self.scratch = line * lines
         elif self.variant == "stages":
             reduces = any(p.reductions for p in self.plan.passes)
-            self.span = BLOCK if reduces else TASK
+            self.span = BLOCK_ELEMENTS if reduces else TASK_ELEMENTS
             self.blocks = max(1, -(-self.width // self.span))
             if self.plan.column_results() or self.blocks > 1:
                 self.height = 1
@@ -314,7 +332,7 @@ class Launch:
             self._set("keep_row", line)
             line *= rows
         elif self.plan.column_results():
-            self.height = max(-(-rows // COLUMN_BLOCKS), TASK // width, 1)
+            self.height = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
             line *= self.lanes
@@ -336,6 +354,7 @@ class Launch:
                 self._set(f"middle_{part.name}", max(middle, 1))
                 blocks = max(1, -(-rows // self.height))
                 self.column_shapes[part.name] = (blocks, middle, across)
+                self.neutral[part.name] = identity(part.instruction, part.dtype)
 
     def __call__(
         self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
@@ -347,17 +366,10 @@ class Launch:
         frame = self.frame_type.from_buffer_copy(self.template)
         for slot, array in zip(self.pointers, arrays, strict=True):
             frame[slot] = address(array)
-        partial = {}
-        for name, shape in self.column_shapes.items():
-            part = self.region.statement(name)
-            neutral = identity(part.instruction, part.dtype)  # type: ignore[union-attr]
-            made = None if lines is None else lines.get(name)
-            if made is None:
-                made = np.empty(shape, part.dtype)
-            made.fill(neutral)
-            partial[name] = made
-            frame[self.at[f"columns_{name}"]] = address(partial[name])
-        held = self._reserve(frame) if self.variant == "stages" else []
+        partial = self.partial_columns(frame, lines)
+        for name, array in partial.items():
+            array.fill(self.neutral[name])
+        held = self.reserve(frame) if self.variant == "stages" else []
         own = None
         if self.scratch:
             own = (lambda: (held, address(held[-1]))) if held else self.own_scratch
@@ -365,11 +377,22 @@ class Launch:
         share(self.code.function, frame, self.code.counters(), own, many - 1)
         return partial
 
+    def partial_columns(self, frame: Any, lines: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Arrays for what the blocks of rows give for column reductions; a frame gets them."""
+        found = {}
+        for name, shape in self.column_shapes.items():
+            made = None if lines is None else lines.get(name)
+            if made is None:
+                made = np.empty(shape, self.region.statement(name).dtype)
+            found[name] = made
+            frame[self.at[f"columns_{name}"]] = address(made)
+        return found
+
     def own_scratch(self) -> tuple[Any, int]:
         """Memory of the calling thread's own, and where in it kernels may begin."""
-        return own_scratch("kernel", self.scratch + 64)
+        return own_scratch("kernel", self.scratch + VECTOR_ALIGNMENT_BYTES)
 
-    def _reserve(self, frame: Any) -> list[Any]:
+    def reserve(self, frame: Any) -> list[Any]:
         """Memory for what stages leave for later ones; last, that of the values kept."""
         held = []
         for own in self.plan.passes:
@@ -412,7 +435,7 @@ def can_run(region: Region, sizes: dict[str, int]) -> bool:
     )
 
 
-class Call:
+class KernelCall:
     """A region made ready for arrays of certain shapes and strides; called with arrays."""
 
     def __init__(

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from eagerflow.codegen.instructions import item_size, value_type
 from eagerflow.codegen.layout import BROADCAST, UNIT
-from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
-from eagerflow.codegen.region import item_size, value_type
+from eagerflow.codegen.llvm.instructions import (
+    Code,
+    Emitter,
+    Operand,
+    literal,
+    llvm_type,
+    type_suffix,
+)
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Span"]
 
 _HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+class Span(NamedTuple):
+    """Where the elements of a vector are: an address, the type there, the place of the first.
+
+    ``kind`` says how they follow each other, as in ``Layout``: ``stride`` bytes apart if STRIDED.
+    """
+
+    pointer: str
+    dtype: str
+    position: str = "0"
+    kind: int = UNIT
+    stride: str = ""
 
 
 class Memory:
@@ -32,13 +52,14 @@ class Memory:
         """The address ``count`` bytes further on."""
         return self.code.value(f"getelementptr i8, ptr {pointer}, i64 {count}")
 
-    def _addresses(self, pointer: str, position: str, stride: str) -> str:
-        """A vector of addresses, ``stride`` bytes apart, the first one at ``position``."""
-        start = self.code.value(f"mul i64 {position}, {stride}")
-        base = self.bytes_on(pointer, start)
-        by = self.emit.multiply(self.iota, Operand(stride, "int64", 0))
+    def _addresses(self, span: Span) -> tuple[str, str]:
+        """A vector of addresses, with its type."""
+        start = self.code.value(f"mul i64 {span.position}, {span.stride}")
+        base = self.bytes_on(span.pointer, start)
+        by = self.emit.multiply(self.iota, Operand(span.stride, "int64", 0))
         kind = llvm_type("int64", self.lanes)
-        return self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        places = self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        return f"<{self.lanes} x ptr>", places
 
     # One element ---------------------------------------------------------------------------------
 
@@ -56,79 +77,53 @@ class Memory:
 
     # Vectors -------------------------------------------------------------------------------------
 
-    def load(
-        self, pointer: str, position: str, stride: str, kind: int, dtype: str, mask: str = ""
-    ) -> Operand:
-        """Elements from ``position`` on; lanes outside the mask are 0, and are not read."""
-        if kind == BROADCAST:
+    def load(self, span: Span, mask: str = "") -> Operand:
+        """A vector of elements; lanes outside the mask are 0, and are not read."""
+        pointer, dtype = span.pointer, span.dtype
+        if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
         held = _HALF_BITS.get(dtype, dtype)
-        vector, size = llvm_type(held, self.lanes), item_size(dtype)
-        if kind == UNIT:
-            place = self.offset(pointer, position, dtype)
+        if span.kind == UNIT:
+            place = self.offset(pointer, span.position, dtype)
             if mask:
-                text = self._masked("load", vector, ("ptr", place), size, mask)
+                text = self._masked("load", held, ("ptr", place), mask)
             else:
-                text = self.code.value(f"load {vector}, ptr {place}, align {size}")
+                vector = llvm_type(held, self.lanes)
+                text = self.code.value(f"load {vector}, ptr {place}, align {item_size(dtype)}")
         else:
-            places = self._addresses(pointer, position, stride)
-            pointers = f"<{self.lanes} x ptr>"
-            text = self._masked("gather", vector, (pointers, places), size, mask or self.everything)
+            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
         return self._widen(Operand(text, held, self.lanes), dtype)
 
-    def store(
-        self,
-        pointer: str,
-        position: str,
-        stride: str,
-        kind: int,
-        value: Operand,
-        dtype: str,
-        mask: str = "",
-    ) -> None:
-        """Write elements from ``position`` on; lanes outside the mask are not touched."""
-        x = self._narrow(self.emit.splat(value, self.lanes), dtype)
-        vector, size = llvm_type(x.dtype, self.lanes), item_size(dtype)
-        if kind == UNIT:
-            place = self.offset(pointer, position, dtype)
+    def store(self, span: Span, value: Operand, mask: str = "") -> None:
+        """Write a vector of elements; lanes outside the mask are not touched."""
+        x = self._narrow(self.emit.splat(value, self.lanes), span.dtype)
+        if span.kind == UNIT:
+            place = self.offset(span.pointer, span.position, span.dtype)
             if mask:
-                self._masked_store("store", vector, x, ("ptr", place), size, mask)
+                self._masked("store", x.dtype, ("ptr", place), mask, x.text)
             else:
+                vector, size = llvm_type(x.dtype, self.lanes), item_size(span.dtype)
                 self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
         else:
-            places = self._addresses(pointer, position, stride)
-            where = (f"<{self.lanes} x ptr>", places)
-            self._masked_store("scatter", vector, x, where, size, mask or self.everything)
+            where = self._addresses(span)
+            self._masked("scatter", x.dtype, where, mask or self.everything, x.text)
 
     @property
     def everything(self) -> str:
         """The mask of all lanes."""
         return literal(True, "bool", self.lanes).text
 
-    def _masked(self, name: str, vector: str, where: tuple[str, str], size: int, mask: str) -> str:
-        bits = llvm_type("bool", self.lanes)
-        kind, place = where
-        suffix = _mangled(vector, self.lanes)
-        pointers = f".v{self.lanes}p0" if name == "gather" else ".p0"
-        full = f"llvm.masked.{name}.{suffix}{pointers}"
-        self.code.declarations[full] = f"declare {vector} @{full}({kind}, i32, {bits}, {vector})"
-        return self.code.value(
-            f"call {vector} @{full}({kind} {place}, i32 {size}, {bits} {mask}, "
-            f"{vector} zeroinitializer)"
-        )
-
-    def _masked_store(
-        self, name: str, vector: str, x: Operand, where: tuple[str, str], size: int, mask: str
-    ) -> None:
-        bits = llvm_type("bool", self.lanes)
-        kind, place = where
-        suffix = _mangled(vector, self.lanes)
-        pointers = f".v{self.lanes}p0" if name == "scatter" else ".p0"
-        full = f"llvm.masked.{name}.{suffix}{pointers}"
-        self.code.declarations[full] = f"declare void @{full}({vector}, {kind}, i32, {bits})"
-        self.code.line(
-            f"call void @{full}({vector} {x.text}, {kind} {place}, i32 {size}, {bits} {mask})"
-        )
+    def _masked(
+        self, name: str, dtype: str, where: tuple[str, str], mask: str, value: str = ""
+    ) -> str:
+        """A masked load or gather, with 0 outside of the mask; or a store or scatter of a value."""
+        vector, bits = llvm_type(dtype, self.lanes), (llvm_type("bool", self.lanes), mask)
+        pointers = f".v{self.lanes}p0" if name in ("gather", "scatter") else ".p0"
+        full = f"llvm.masked.{name}.{type_suffix(dtype, self.lanes)}{pointers}"
+        size = "i32", str(item_size(dtype))
+        if value:
+            return self.code.call("void", full, (vector, value), where, size, bits)
+        return self.code.call(vector, full, where, size, bits, (vector, "zeroinitializer"))
 
     # Types in memory -----------------------------------------------------------------------------
 
@@ -157,11 +152,6 @@ class Memory:
                 return s.bitcast(s.convert(x, "float16"), "uint16")
             return _half_bits(s, x)
         return x
-
-
-def _mangled(vector: str, lanes: int) -> str:
-    element = vector.split(" x ")[1].rstrip(">")
-    return f"v{lanes}" + {"float": "f32", "double": "f64"}.get(element, element)
 
 
 def _bfloat16_bits(s: Any, x: Operand) -> Operand:

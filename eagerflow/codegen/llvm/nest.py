@@ -25,7 +25,7 @@ from eagerflow.codegen.instructions import is_float
 from eagerflow.codegen.layout import UNIT, Layout, operands_of
 from eagerflow.codegen.llvm.driver import SLOTS
 from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
-from eagerflow.codegen.llvm.memory import Memory
+from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.random import random_lanes
 from eagerflow.codegen.reductions import JOINS, identity
 from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region, Statement
@@ -321,39 +321,21 @@ class Nest:
             value = s.splat(self._element(str(part.operands[0]), place), self.lanes)
             self._add_to_column(part, value, place)
         for name, value in kept:
-            (row, at), dtype = self._buffer(name, place), self.region.statement(name).dtype
-            memory.store(row, at, "", 1, value, dtype, place.mask)
+            memory.store(self._kept_span(name, place), value, place.mask)
         for out, value in written:
-            self._store(out, value, place)
+            memory.store(self._span(out, place), value, place.mask)
 
     def _add_to_column(self, part: Statement, value: Operand, place: Place) -> None:
-        line, dtype = self.lines[part.name], part.dtype
-        known = self.memory.load(line, place.position, "", 1, dtype, place.mask)
+        span = Span(self.lines[part.name], part.dtype, place.position)
+        known = self.memory.load(span, place.mask)
         total = combine(self.emit, part.instruction, known, value)
-        self.memory.store(line, place.position, "", 1, total, dtype, place.mask)
+        self.memory.store(span, total, place.mask)
 
-    def _load(self, part: Input, place: Place) -> Operand:
+    def _span(self, part: Input | Output, place: Place) -> Span:
+        """Where the elements of an operand are at a place."""
         i = self.index[part]
-        return self.memory.load(
-            self.base[part],
-            place.position,
-            f"%i{i}",
-            self.layout.inner[i],
-            part.dtype,
-            place.mask,
-        )
-
-    def _store(self, out: Output, value: Operand, place: Place) -> None:
-        i = self.index[out]
-        self.memory.store(
-            self.base[out],
-            place.position,
-            f"%i{i}",
-            self.layout.inner[i],
-            value,
-            out.dtype,
-            place.mask,
-        )
+        kind = self.layout.inner[i]
+        return Span(self.base[part], part.dtype, place.position, kind, f"%i{i}")
 
     def _counted(self, part: Statement, place: Place) -> Operand:
         value = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
@@ -371,10 +353,9 @@ class Nest:
             return place.values[name]
         part = self.region.statement(name)
         if isinstance(part, Input):
-            found = self._load(part, place)
+            found = self.memory.load(self._span(part, place), place.mask)
         elif name in self.schedule.kept and name not in self.schedule.passes[self.passing].kept:
-            row, at = self._buffer(name, place)
-            found = self.memory.load(row, at, "", 1, part.dtype, place.mask)
+            found = self.memory.load(self._kept_span(name, place), place.mask)
         elif not part.operands or part.instruction == "random_bits":
             found = self._generated(part, place)
         else:
@@ -437,9 +418,9 @@ class Nest:
         """The number of this row among those whose values are kept at the same time."""
         return self.r
 
-    def _buffer(self, name: str, place: Place) -> tuple[str, str]:
-        """The row of a value that is kept between passes, and the place in it."""
-        return self.buffers[name], place.position
+    def _kept_span(self, name: str, place: Place) -> Span:
+        """Where the elements of a value that is kept between passes are at a place."""
+        return Span(self.buffers[name], self.region.statement(name).dtype, place.position)
 
     def _column(self, part: Statement) -> str:
         """Where a row's line of a column reduction begins: there is one for each block of rows,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from eagerflow.codegen.llvm.instructions import Code, Operand, llvm_type
+from eagerflow.codegen.numpy.philox import BLOCK_WORDS, KEY_STEPS, MULTIPLIERS
 
 __all__ = ["random_lanes"]
 
-_PRODUCTS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
-_STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
-_BLOCK_WORDS = 4
 _NAME = "philox"
 
 
@@ -18,7 +16,7 @@ def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes
     A block of the generator gives four words, or eight halves. Blocks that the vector touches
     are computed one by one and laid behind each other, and the vector is read from there.
     """
-    per_block = _BLOCK_WORDS * (2 if dtype == "uint32" else 1)
+    per_block = BLOCK_WORDS * (2 if dtype == "uint32" else 1)
     size = 4 if dtype == "uint32" else 8
     count = -(-lanes // per_block) + 1
     code.functions[_NAME] = _philox()
@@ -34,7 +32,7 @@ def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes
             code.line(f"br i1 {aligned}, label %{after}, label %{more}")
             code.label(more)
         number = code.value(f"add i64 {block}, {i}")
-        place = code.value(f"getelementptr i64, ptr {room}, i64 {i * _BLOCK_WORDS}")
+        place = code.value(f"getelementptr i64, ptr {room}, i64 {i * BLOCK_WORDS}")
         code.line(f"call void @{_NAME}(ptr {place}, i64 {number}, {words})")
     code.line(f"br label %{after}")
     code.label(after)
@@ -51,7 +49,7 @@ def _philox() -> str:
     keys = ["%key0", "%key1"]
     for _ in range(10):
         low, high = [], []
-        for factor, word in zip(_PRODUCTS, (a, c), strict=True):
+        for factor, word in zip(MULTIPLIERS, (a, c), strict=True):
             wide = code.value(f"zext i64 {word} to i128")
             product = code.value(f"mul i128 {wide}, {factor}")
             low.append(code.value(f"trunc i128 {product} to i64"))
@@ -60,7 +58,8 @@ def _philox() -> str:
         mixed = [code.value(f"xor i64 {h}, {w}") for h, w in ((high[1], b), (high[0], d))]
         a, c = (code.value(f"xor i64 {m}, {k}") for m, k in zip(mixed, keys, strict=True))
         b, d = low[1], low[0]
-        keys = [code.value(f"add i64 {k}, {_signed(s)}") for k, s in zip(keys, _STEPS, strict=True)]
+        steps = map(_signed, KEY_STEPS)
+        keys = [code.value(f"add i64 {k}, {s}") for k, s in zip(keys, steps, strict=True)]
     for i, word in enumerate((a, b, c, d)):
         place = code.value(f"getelementptr i64, ptr %out, i64 {i}")
         code.line(f"store i64 {word}, ptr {place}, align 8")

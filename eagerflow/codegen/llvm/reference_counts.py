@@ -19,8 +19,8 @@ from eagerflow.codegen.llvm.team import library
 
 __all__ = ["Holders", "counts_lie_open"]
 
-_TYPE = launch.HEAD - 8  # where an object has the address of its type
-_BASE = launch.HEAD + 32  # where an array has that of the owner of its memory
+_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
+_BASE = launch.OBJECT_HEAD_BYTES + 32  # where an array has that of the owner of its memory
 _HEAD = 4  # words of a table before its pairs
 _TEXT = """
 define i64 @held(ptr %table) nounwind {{

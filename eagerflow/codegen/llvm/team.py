@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from eagerflow.codegen.llvm.driver import LINE, pause_of
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, pause_of
 from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 
@@ -23,7 +23,7 @@ __all__ = ["HEAD", "Team", "functions", "library"]
 
 # A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
 # with its function and that one's arguments: frame, scratch memory, counters.
-HEAD = LINE + 1
+HEAD = COUNTER_WORDS + 1
 _CLOSED = 1 << 32  # added to the number of helpers at work
 _TEXT = """
 define internal void @work(ptr %team, i64 %scratch) nounwind {{
@@ -91,12 +91,9 @@ def library(text: str, *names: str) -> dict[str, int]:
     """The addresses of functions of a module in LLVM's text form, which stays for good."""
     target = machine_code.host()
     whole = f'target triple = "{target.triple}"\n{text}'
-    disk = ObjectCache()
     key = "\n".join([whole, target.key, machine_code.version()])
-    content = disk.load(key)
-    if content is None:
-        content = machine_code.compile_object(whole, target)
-        disk.store(key, content)
+    compile_now = partial(machine_code.compile_object, whole, target)
+    content = ObjectCache().load_or_make(key, compile_now)
     found = machine_code.link(content, *names)
     _held.append(found)
     return {name: found.address(name) for name in names}
@@ -109,7 +106,7 @@ _held: list[Any] = []
 def functions() -> tuple[Any, Any]:
     """``run(team, scratch)`` and ``help(team, scratch)``; both let other Python threads run."""
     call, declaration = pause_of(machine_code.host().triple)
-    text = _TEXT.format(line=LINE, closed=_CLOSED, pause=call) + declaration
+    text = _TEXT.format(line=COUNTER_WORDS, closed=_CLOSED, pause=call) + declaration
     found = library(text, "run", "help")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
     return kind(found["run"]), kind(found["help"])
@@ -136,7 +133,7 @@ class Team:
         self, jobs: Sequence[int], held: Any, scratch: Callable[[], Any] | None = None
     ) -> None:
         self._words = (ctypes.c_int64 * (HEAD + len(jobs)))(
-            _CLOSED, *[0] * (LINE - 1), len(jobs), *jobs
+            _CLOSED, *[0] * (COUNTER_WORDS - 1), len(jobs), *jobs
         )
         self.address = ctypes.addressof(self._words)
         self._held = held

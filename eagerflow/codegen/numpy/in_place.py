@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.numpy.tile_steps import Step, select, steps_of
+from eagerflow.codegen.numpy.tile_steps import Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
 from eagerflow.codegen.region import Constant, Region
 from eagerflow.runtime import threads
@@ -22,14 +22,15 @@ from eagerflow.runtime.python_code import compiled
 
 __all__ = ["Builder", "program_of"]
 
-Program = Callable[..., None]
+Fill = Callable[..., None]
 
 
-def program_of(region: Region, tile: bool) -> Program:
+def program_of(region: Region, tile: bool) -> Fill:
     """``fill(*arrays, out)`` for a region of one axis and one output; the arrays have one shape.
 
-    They have at most ``tiling.TILE`` elements. With ``tile``, they lie along one axis, buffers are
-    the thread's own and outlast the call, and steps are those that are quick on many elements.
+    They have at most ``tiling.TILE_ELEMENTS`` elements. With ``tile``, they lie along one axis,
+    buffers are the thread's own and outlast the call, and steps are those that are quick on many
+    elements.
 
     >>> from eagerflow.codegen.numpy.in_place import Builder, program_of
     >>> s = Builder("twice_exp", "n")
@@ -40,12 +41,12 @@ def program_of(region: Region, tile: bool) -> Program:
     >>> out.tolist()
     [2.0, 2.0]
     """
-    writer = _Writer(region, tile)
+    writer = _FunctionWriter(region, tile)
     writer.write()
     names = writer.globals.keys() | writer.names
     code = compiled("\n".join(writer.lines), "<eagerflow kernel>", names)
     exec(code, writer.globals)
-    fill: Program = writer.globals["fill"]
+    fill: Fill = writer.globals["fill"]
     return fill
 
 
@@ -58,7 +59,7 @@ def _scratch(name: str, like: Any, dtype: Any) -> Any:
     return threads.scratch(name, like.shape, dtype)
 
 
-class _Writer:
+class _FunctionWriter:
     """Writes the function of a region's steps."""
 
     def __init__(self, region: Region, tile: bool) -> None:
@@ -66,7 +67,7 @@ class _Writer:
         self.inputs = [part.name for part in region.inputs]
         self.result = region.outputs[0].value
         self.dtype = np.dtype(region.outputs[0].dtype)
-        self.steps = self._needed(steps_of(region, quick=True))
+        self.steps = needed_steps(steps_of(region, quick=True), (self.result,))
         self.last = {
             o: i for i, s in enumerate(self.steps) for o in s.operands if isinstance(o, str)
         }
@@ -78,14 +79,6 @@ class _Writer:
         self.lines = [f"def fill({', '.join(self.homes.values())}, out):"]
         if self.steps and self._may_read_output(self.steps[-1]):
             self.free[self.dtype.itemsize] = ["out"]
-
-    def _needed(self, steps: dict[str, Step]) -> list[Step]:
-        needed, found = {self.result}, []
-        for step in reversed(steps.values()):
-            if step.name in needed:
-                found.append(step)
-                needed.update(o for o in step.operands if isinstance(o, str))
-        return found[::-1]
 
     def _is_choice(self, step: Step) -> bool:
         """Whether a step is a selection that is made by copying, as is quickest on few elements."""

@@ -29,6 +29,9 @@ import numpy as np
 from eagerflow.dtypes import DType, float32, float64
 
 __all__ = [
+    "BLOCK_WORDS",
+    "KEY_STEPS",
+    "MULTIPLIERS",
     "WORDS",
     "bits",
     "integers",
@@ -41,6 +44,12 @@ __all__ = [
 
 WORDS = 3
 """Words of a state."""
+BLOCK_WORDS = 4
+"""Words that the cipher of one counter gives."""
+MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
+"""What a round multiplies the first and the third word of a counter by."""
+KEY_STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
+"""What a round adds to the words of the key."""
 
 _ALL = 2**64 - 1
 
@@ -247,15 +256,14 @@ def slow_words(state: Any, count: int, retry: int = 0) -> list[int]:
 def _slow_block(counter: list[int], first: int, second: int) -> list[int]:
     a, b, c, d = counter
     for _ in range(10):
-        left, right = a * 0xD2E7470EE14C6C93, c * 0xCA5A826395121157
+        left, right = a * MULTIPLIERS[0], c * MULTIPLIERS[1]
         a, b, c, d = (
             (right >> 64) ^ b ^ first,
             right & _ALL,
             (left >> 64) ^ d ^ second,
             left & _ALL,
         )
-        first = (first + 0x9E3779B97F4A7C15) & _ALL
-        second = (second + 0xBB67AE8584CAA73B) & _ALL
+        first, second = (first + KEY_STEPS[0]) & _ALL, (second + KEY_STEPS[1]) & _ALL
     return [a, b, c, d]
 
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import instructions
-from eagerflow.codegen.numpy.tiling import SMALL, tiled, tiled_together
+from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled, tiled_together
 from eagerflow.runtime import buffers
 
 __all__ = ["direct", "on_numpy", "whole"]
 
 Call = Callable[..., Any]
-_MOST = 256  # programs of one body
+_MAX_PROGRAMS = 256  # programs of one body
 _TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}
 """What may come from a user as it is, for each type of a default."""
 
@@ -44,7 +44,7 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
     def program(tile: bool, key: Any, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> Call:
         known = tiles if tile else few
         if key not in known:
-            if len(known) > _MOST:  # attributes that change with each call
+            if len(known) > _MAX_PROGRAMS:  # attributes that change with each call
                 known.clear()
             known[key] = generated.program(body, arrays, attributes, tile)
         return known[key]
@@ -56,7 +56,8 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
             more, fresh = tuple(rest), _in_order  # axes that were repeated have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
-        if x.size < SMALL and (fill := few.get(key)) is not None and generated.calls is None:
+        small = x.size < MIN_TILED_ELEMENTS
+        if small and (fill := few.get(key)) is not None and generated.calls is None:
             out = fresh(x)
             fill(x, *more, out)
             return out
@@ -65,7 +66,7 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
         if generated.pays(x.size, border):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
-        if x.size < SMALL:
+        if small:
             program(False, key, arrays, attributes)
             return kernel(xp, *arrays, **attributes)
         if not more:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.numpy.tile_steps import (
     BOX,
     CONTIGUOUS,
@@ -22,11 +23,12 @@ from eagerflow.codegen.numpy.tile_steps import (
     Step,
     accumulate,
     copy,
+    needed_steps,
     steps_of,
 )
-from eagerflow.codegen.region import Constant, Output, Region, Statement
+from eagerflow.codegen.region import Constant, Output, Region, Statement, reduction_depths
 
-__all__ = ["Nest", "Program", "plan"]
+__all__ = ["TileNest", "TileProgram", "plan"]
 
 Axes = tuple[str, ...]
 
@@ -34,7 +36,7 @@ LOADED = ".copy"  # follows an input: the copy that steps read
 
 
 @dataclass
-class Program:
+class TileProgram:
     """Calls on registers, and what the registers hold.
 
     ``fixed`` sources and ``start`` calls are made once, ``moving`` ones for each tile.
@@ -54,7 +56,7 @@ class Program:
 
 
 @dataclass
-class Nest:
+class TileNest:
     """Tiles of some axes, ``cut``; the axes of ``row`` are whole in each tile.
 
     ``sums`` are reductions along ``over``, some of the axes that are cut. ``known`` are results
@@ -70,9 +72,9 @@ class Nest:
     known: frozenset[str]
     steps: list[Step] = field(default_factory=list)
     reduces_rows: bool = False
-    programs: dict[Any, Program] = field(default_factory=dict)
+    programs: dict[Any, TileProgram] = field(default_factory=dict)
 
-    def program(self, pieces: frozenset[str], turned: bool, strided: frozenset[str]) -> Program:
+    def program(self, pieces: frozenset[str], turned: bool, strided: frozenset[str]) -> TileProgram:
         """The program where the axes ``pieces`` are in several pieces.
 
         ``turned`` tiles have the axes of the row in front in memory; inputs in ``strided`` have
@@ -81,7 +83,7 @@ class Nest:
         key = pieces, turned, strided
         found = self.programs.get(key)
         if found is None:
-            found = self.programs[key] = _Writer(self, pieces, turned, strided).write()
+            found = self.programs[key] = _TileProgramWriter(self, pieces, turned, strided).write()
         return found
 
 
@@ -89,13 +91,13 @@ class Nest:
 
 
 @lru_cache(2048)
-def plan(region: Region, long: bool) -> list[Nest]:
+def plan(region: Region, long: bool) -> list[TileNest]:
     """The nests of a region, in their order; ``long`` rows are cut as well.
 
     Those that vary along more axes come first: an input that is replaced by an output varies
     along the same axes, and is read only by nests that vary along at least these.
     """
-    found = _Nests(region, long)
+    found = _TilePlanner(region, long)
     if long:
         found.add_rows()
     found.add_columns()
@@ -103,7 +105,7 @@ def plan(region: Region, long: bool) -> list[Nest]:
     return found.nests
 
 
-class _Nests:
+class _TilePlanner:
     def __init__(self, region: Region, long: bool) -> None:
         self.region = region
         self.steps = steps_of(region)
@@ -111,7 +113,7 @@ class _Nests:
         self.row_reductions = rows
         self.row = () if long or not rows else rows[0].over
         self.known: frozenset[str] = frozenset()
-        self.nests: list[Nest] = []
+        self.nests: list[TileNest] = []
 
     def _is_column(self, step: Step) -> bool:
         part = self.region.statement(step.name)
@@ -120,23 +122,15 @@ class _Nests:
     def _axes(self, name: str) -> Axes:
         return self.region.statement(name).axes
 
-    def _nest(self, cut: Iterable[str], over: Axes) -> Nest:
+    def _nest(self, cut: Iterable[str], over: Axes) -> TileNest:
         axes = tuple(a for a in cut if a not in self.row)
-        return Nest(self.region, axes, over, (), [], [], self.known)
+        return TileNest(self.region, axes, over, (), [], [], self.known)
 
-    def _complete(self, nest: Nest) -> None:
+    def _complete(self, nest: TileNest) -> None:
         """Find the steps that the results of a nest need."""
-        needed = {o.value for o in nest.outputs}
-        needed.update(str(s.operands[1]) for s in nest.sums)
         own = {s.name: s for s in nest.sums}
-        steps: list[Step] = []
-        for step in reversed(self.steps.values()):
-            if step.name in own:
-                steps.append(own[step.name])
-            elif step.name in needed and step.name not in nest.known:
-                steps.append(step)
-                needed.update(o for o in step.operands if isinstance(o, str))
-        nest.steps = steps[::-1]
+        names = [*own, *(o.value for o in nest.outputs)]
+        nest.steps = needed_steps(self.steps | own, names, nest.known)
         used = {a for s in nest.steps for a in s.axes}
         used.update(a for o in nest.outputs for a in o.axes)
         used.update(a for s in nest.steps if not s.sums for a in s.over)
@@ -147,15 +141,12 @@ class _Nests:
 
     def add_rows(self) -> None:
         """A nest for each level of row reductions that depend on each other."""
-        depths: dict[str, int] = {}
         rows = {s.name for s in self.row_reductions}
+        depths = reduction_depths(self.steps.values(), lambda step: step.name in rows)
         groups: dict[tuple[int, Axes], list[Step]] = {}
-        for step in self.steps.values():
-            below = max((depths.get(o, 0) for o in step.operands if isinstance(o, str)), default=0)
-            depths[step.name] = below + (step.name in rows)
-            if step.name in rows:
-                key = below, self._axes(str(step.operands[0]))
-                groups.setdefault(key, []).append(step)
+        for step in self.row_reductions:
+            key = depths[step.name] - 1, self._axes(str(step.operands[0]))
+            groups.setdefault(key, []).append(step)
         for (depth, axes), steps in sorted(groups.items()):
             self.known = frozenset(n for n in rows if depths[n] <= depth)
             nest = self._nest(axes, steps[0].over)
@@ -165,7 +156,7 @@ class _Nests:
 
     def add_columns(self) -> None:
         """A nest for the column reductions of the same values' axes along the same axes."""
-        self.groups: dict[Axes, dict[Axes, Nest]] = {}
+        self.groups: dict[Axes, dict[Axes, TileNest]] = {}
         for step in self.steps.values():
             if step.over and self._is_column(step):
                 axes = tuple(a for a in self._axes(str(step.operands[0])) if a not in self.row)
@@ -194,20 +185,20 @@ class _Nests:
 # Programs ----------------------------------------------------------------------------------------
 
 
-class _Writer:
+class _TileProgramWriter:
     """Writes the program of a nest."""
 
     def __init__(
-        self, nest: Nest, pieces: frozenset[str], turned: bool, strided: frozenset[str]
+        self, nest: TileNest, pieces: frozenset[str], turned: bool, strided: frozenset[str]
     ) -> None:
         self.nest, self.pieces, self.turned, self.strided = nest, pieces, turned, strided
         self.inputs = {p.name: p for p in nest.region.inputs}
-        self.program = Program()
+        self.program = TileProgram()
         self.registers: dict[Any, int] = {}
         self.places: dict[str, int] = {}  # values to slots
         self.free: dict[tuple[Axes, int], list[int]] = {}
 
-    def write(self) -> Program:
+    def write(self) -> TileProgram:
         for name in (BOX, FIRST):
             self._register(name)
         steps = self._with_stores(self._with_loads(self.nest.steps))
@@ -237,7 +228,7 @@ class _Writer:
                 if o in loaded and o not in names:
                     names[str(o)] = f"{o}{LOADED}"
                     part = self.inputs[str(o)]
-                    held = "float32" if part.dtype in ("float16", "bfloat16") else part.dtype
+                    held = value_type(part.dtype)
                     found.append(Step(names[str(o)], copy, (o,), held, part.axes, False))
             if step.name:
                 given = tuple(names.get(o, o) if isinstance(o, str) else o for o in step.operands)
@@ -249,9 +240,7 @@ class _Writer:
         part = self.inputs[name]
         if part.gather:
             return False
-        if part.dtype in ("float16", "bfloat16"):
-            return True
-        if self._is_turned(part.axes):
+        if value_type(part.dtype) != part.dtype or self._is_turned(part.axes):
             return True
         if any(o.value == name for o in self.nest.outputs) and any(
             o.inplace == name for o in self.nest.outputs

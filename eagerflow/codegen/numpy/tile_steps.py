@@ -7,17 +7,24 @@ rest. Where one ufunc computes an instruction, the ufunc is the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.instructions import INSTRUCTIONS, NUMPY, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, NUMPY, is_float, value_type
 from eagerflow.codegen.numpy import philox
 from eagerflow.codegen.reductions import identity, ufunc
-from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Region, Statement, value_type
+from eagerflow.codegen.region import (
+    REDUCTIONS,
+    Constant,
+    Input,
+    Region,
+    Statement,
+    dependencies,
+)
 from eagerflow.runtime import threads
 
 __all__ = [
@@ -32,6 +39,7 @@ __all__ = [
     "Step",
     "accumulate",
     "copy",
+    "needed_steps",
     "select",
     "steps_of",
 ]
@@ -348,3 +356,12 @@ def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
             clamp = _clamp(region, part) if part.instruction == "select" else []
             steps += clamp or _instruction(part, value_type(source.dtype), quick)
     return {s.name: s for s in steps}
+
+
+def needed_steps(
+    steps: dict[str, Step], names: Iterable[str], known: frozenset[str] = frozenset()
+) -> list[Step]:
+    """The steps that lead to the values of these names, but for those of ``known`` ones."""
+    own = {name: step for name, step in steps.items() if name not in known}
+    needed = dependencies(names, lambda n: own[n].operands if n in own else ())
+    return [step for name, step in own.items() if name in needed]

@@ -24,21 +24,20 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.numpy.tile_plan import Nest, plan
+from eagerflow.codegen.numpy.tile_plan import TileNest, plan
 from eagerflow.codegen.numpy.tile_steps import EXTENT, TABLE, Array, copy
+from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH
 from eagerflow.codegen.reductions import ufunc
 from eagerflow.codegen.region import Region, Statement
 from eagerflow.runtime import threads
 
 __all__ = ["compute"]
 
-TILE = 1 << 16  # elements, with row reductions; smaller ones hand the interpreter's lock over often
-FLAT_TILE = 1 << 16  # elements, without
-LONG = 1 << 17  # elements of a row from which it is cut
-PARALLEL = 1 << 17  # elements from which waking another thread pays
-GROUPS = 64  # at most, of tiles whose partial results are added up one after the other
-NARROW = 20  # NumPy's reductions cost more per row than per element up to about this length
-ALIGNMENT = 64  # bytes
+TILE_ELEMENTS = 1 << 16  # smaller tiles hand the interpreter's lock over often
+MIN_CUT_ROW_ELEMENTS = 1 << 17  # of a row, from which it is cut
+MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
+MAX_GROUPS = 64  # of tiles whose partial results are added up one after the other
+ALIGNMENT_BYTES = 64
 
 Box = tuple[slice, ...]
 WHOLE = slice(None)
@@ -147,7 +146,7 @@ class _Call:
     def make(self) -> None:
         """Run the nests, then store what was reduced along columns."""
         row = prod(self.sizes[a] for a in self.region.reduced_axes)
-        for nest in plan(self.region, row >= LONG):
+        for nest in plan(self.region, row >= MIN_CUT_ROW_ELEMENTS):
             _Run(self, nest).make()
         for part, out in zip(self.region.outputs, self.outputs, strict=True):
             value = self.region.statement(part.value)
@@ -166,22 +165,21 @@ def _has_runs(array: Array) -> bool:
 class _Run:
     """A nest at work: its tiles, shared out to threads."""
 
-    def __init__(self, call: _Call, nest: Nest) -> None:
+    def __init__(self, call: _Call, nest: TileNest) -> None:
         self.call, self.nest = call, nest
         self.axes = call.region.axes
         sizes = call.sizes
         kept = [a for a in nest.cut if a not in nest.over]
-        limit = TILE if nest.reduces_rows else FLAT_TILE
         self.width = prod(sizes[a] for a in nest.row)
-        limit = max(1, limit // max(1, self.width))
+        limit = max(1, TILE_ELEMENTS // max(1, self.width))
         self.kept, largest, kept_cut = _cut(tuple(sizes[a] for a in kept), limit)
         limit = max(1, limit // max(1, largest))
         self.over, _, over_cut = _cut(tuple(sizes[a] for a in nest.over), limit)
-        self.groups = min(len(self.over), max(1, GROUPS // len(self.kept)))
+        self.groups = min(len(self.over), max(1, MAX_GROUPS // len(self.kept)))
         self.places = [self.axes.index(a) for a in (*kept, *nest.over)]
         self.size = prod(sizes[a] for a in nest.cut) * self.width
         rows = self.size // max(1, self.width)
-        self.turned = nest.reduces_rows and self.width <= NARROW and rows >= 64
+        self.turned = nest.reduces_rows and self.width <= MAX_TURNED_WIDTH and rows >= 64
         pieces = frozenset((*kept[:kept_cut], *nest.over[:over_cut]))
         self.program = nest.program(pieces, self.turned, frozenset(call.strided))
         self.frames: dict[Any, list[Any]] = {}
@@ -194,11 +192,7 @@ class _Run:
             shape = [self.call.sizes[a] if a in operand_axes else 1 for a in self.axes]
             self.registers[register] = np.empty((self.groups, *shape), step.dtype)
         tasks = len(self.kept) * self.groups
-        if tasks > 1 and self.size >= PARALLEL:
-            threads.run(self._task, tasks)
-        else:
-            for task in range(tasks):
-                self._task(task)
+        threads.run_if(tasks > 1 and self.size >= MIN_SHARED_ELEMENTS, self._task, tasks)
         for register, step in self.program.sums:
             parts = self.registers[register]
             join = ufunc(step.reduction)
@@ -263,7 +257,7 @@ class _Run:
         for axes, itemsize in self.program.slots:
             offsets.append(end)
             count = prod(n for a, n in zip(self.axes, lengths, strict=True) if a in axes)
-            end += -(-count * itemsize // ALIGNMENT) * ALIGNMENT
+            end += -(-count * itemsize // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         arena = threads.scratch("tiles", (end,), np.uint8)
         for register, slot, dtype in self.program.buffers:
             axes = self.program.slots[slot][0]

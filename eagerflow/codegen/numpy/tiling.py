@@ -16,8 +16,9 @@ import numpy as np
 from eagerflow.runtime import buffers, threads
 
 __all__ = [
-    "SMALL",
-    "TILE",
+    "MAX_TURNED_WIDTH",
+    "MIN_TILED_ELEMENTS",
+    "TILE_ELEMENTS",
     "filled",
     "horner",
     "in_tiles",
@@ -28,9 +29,10 @@ __all__ = [
 
 Call = Callable[..., Any]
 
-SMALL = 1 << 10  # elements up to which the fewest calls win
-TILE = 1 << 16  # elements; with smaller ones, threads wait for the interpreter's lock
-PARALLEL = 1 << 19  # elements from which waking another thread pays, also for a single ufunc
+MIN_TILED_ELEMENTS = 1 << 10  # up to which the fewest calls win
+TILE_ELEMENTS = 1 << 16  # with smaller tiles, threads wait for the interpreter's lock
+MAX_TURNED_WIDTH = 20  # elements of a row up to which NumPy's reductions cost more per row
+MIN_SHARED_ELEMENTS = 1 << 19  # from which waking another thread pays, also for a single ufunc
 
 
 # What kernels work with --------------------------------------------------------------------------
@@ -38,7 +40,7 @@ PARALLEL = 1 << 19  # elements from which waking another thread pays, also for a
 
 def scratch(like: Any, name: str = "elementwise") -> Any:
     """A buffer of the shape and dtype of ``like``; each thread has one for each name."""
-    if like.size < SMALL:
+    if like.size < MIN_TILED_ELEMENTS:
         return np.empty_like(like)
     return threads.scratch(name, like.shape, like.dtype)
 
@@ -47,7 +49,7 @@ def filled(x: Any, value: Any) -> Any:
     """A tile of one value: NumPy's maximum and minimum of two contiguous arrays take a third
     of the time of those of an array and a number.
     """
-    return np.full(TILE, value, x.dtype)
+    return np.full(TILE_ELEMENTS, value, x.dtype)
 
 
 def horner(coefficients: tuple[float, ...], z: Any, out: Any) -> Any:
@@ -68,7 +70,7 @@ def tiled(into: Call, x: Any, **attributes: Any) -> Any:
         # Half precision has no arithmetic of its own, and rounding each step costs digits.
         into, attributes = _through_float32, {"into": into, **attributes}
     size = x.size
-    if size < SMALL:
+    if size < MIN_TILED_ELEMENTS:
         out = np.empty_like(x)
         into(x, out, **attributes)
         return out
@@ -78,10 +80,10 @@ def tiled(into: Call, x: Any, **attributes: Any) -> Any:
     source, target = x.ravel("K"), out.ravel("K")
 
     def work(tile: int) -> None:
-        here = slice(tile * TILE, (tile + 1) * TILE)
+        here = slice(tile * TILE_ELEMENTS, (tile + 1) * TILE_ELEMENTS)
         into(source[here], target[here], **attributes)
 
-    _shared_out(work, -(-size // TILE), size)
+    threads.run_if(size >= MIN_SHARED_ELEMENTS, work, -(-size // TILE_ELEMENTS))
     return out
 
 
@@ -89,14 +91,6 @@ def _through_float32(x: Any, out: Any, into: Call, **attributes: Any) -> None:
     wide = np.empty(x.shape, np.float32)
     into(x.astype(np.float32), wide, **attributes)
     out[...] = wide
-
-
-def _shared_out(work: Call, count: int, size: int) -> None:
-    if size >= PARALLEL:
-        threads.run(work, count)
-    else:
-        for tile in range(count):
-            work(tile)
 
 
 def in_tiles(into: Call) -> Call:
@@ -120,8 +114,8 @@ def tiled_together(into: Call, arrays: tuple[Any, ...], out: Any) -> Any:
         target = out
     shape = target.shape
     # The tiles are runs along one axis; all axes before it are walked one by one.
-    axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= TILE)
-    length = max(1, TILE // math.prod(shape[axis + 1 :]))
+    axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= TILE_ELEMENTS)
+    length = max(1, TILE_ELEMENTS // math.prod(shape[axis + 1 :]))
     runs = -(-shape[axis] // length)
 
     def work(tile: int) -> None:
@@ -132,5 +126,6 @@ def tiled_together(into: Call, arrays: tuple[Any, ...], out: Any) -> Any:
         )
         into(*(a if a.ndim == 0 else a[here] for a in wide), target[here])
 
-    _shared_out(work, math.prod(shape[:axis]) * runs, out.size)
+    tiles = math.prod(shape[:axis]) * runs
+    threads.run_if(out.size >= MIN_SHARED_ELEMENTS, work, tiles)
     return out

@@ -1,77 +1,52 @@
 """Winograd's F(2x2, 3x3) and F(3x3, 2x2) as LLVM's code (Lavin and Gray, 2015).
 
-A piece of work is some images, or some rows of tiles of one: their elements are copied with the
-zeros around them, transformed into 16 matrices with a row for each tile, multiplied in registers
-and transformed back, all in memory that stays in a core's cache.
+The elements of a piece are transformed into 16 matrices with a row for each tile, multiplied in
+registers and transformed back, all in memory that stays in a core's cache. For the gradient by the
+filters, each piece sums up what its images give, in a matrix for each of the 16 products; then the
+sums of all pieces are added in their order and transformed.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
-from eagerflow.library.llvm.pieces import LINE, Pieces
-from eagerflow.library.llvm.products import Sum, block_shape, up
+from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
+from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
+from eagerflow.library.llvm.vectors import register_block, round_up
 
-__all__ = ["SLOTS", "Form", "ForwardWriter", "Writer"]
+__all__ = ["WinogradFilterWriter", "WinogradForwardWriter"]
 
-SLOTS = ("images", "other", "result", "weights", "flags")
-"""What a frame holds after the numbers of the driver."""
-
-# Polynomials at the points 0, 1, -1 and infinity; for each result the signs of its terms.
+# Polynomials at the points 0, 1, -1 and infinity; for each result the factors of its terms.
 INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))
-RESULT = ((1, 1, 1, 0), (0, 1, -1, 1))
-SPREAD = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
+FORWARD_FILTERS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
+FORWARD_RESULT = ((1, 1, 1, 0), (0, 1, -1, 1))
+# The same with two elements of g in place of three of the filter, and three results.
+GRADIENT_GIVEN = ((1, 0), (0.5, 0.5), (0.5, -0.5), (0, 1))
+GRADIENT_RESULT = ((1, 1, 1, 0), (0, 1, -1, 0), (0, 1, 1, 1))
 
 
 def _apart(size: int) -> int:
     """Bytes between lines of so many bytes that do not all go to the same places of a cache."""
-    return size if size % 512 else size + LINE
+    return size if size % 512 else size + CACHE_LINE_BYTES
 
 
-class Form(NamedTuple):
-    """A convolution with 3 by 3 windows: sizes, and how many tiles a piece has at most."""
+class _WinogradWriter(ConvolutionWriter):
+    """What both kernels are made of."""
 
-    height: int
-    width: int
-    channels: int
-    filters: int
-    top: int
-    """Rows of zeros above an image."""
-    left: int
-    rows: int
-    """Rows of the result."""
-    columns: int
-    tiles: int
-    """Of a piece."""
-    band: int
-    """Rows of tiles of a piece."""
-    turned: bool = False
-    """The filters are those that lead back to the images."""
-
-    @property
-    def tile_rows(self) -> int:
-        """Rows of tiles of an image."""
-        return -(-self.rows // 2)
-
-    @property
-    def tile_columns(self) -> int:
-        """Tiles of a row."""
-        return -(-self.columns // 2)
-
-
-class Writer(Pieces):
-    """What both kernels are made of; lengths are in bytes unless they count something."""
-
-    def __init__(self, code: Any, form: Form, lanes: int, registers: int, slots: list[str]) -> None:
-        super().__init__(code, "float32", lanes, slots)
-        self.form, self.registers = form, registers
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        config = self.config
+        self.tile_columns = -(-config.wide.out // 2)
+        self.tiles = config.group * config.band * self.tile_columns  # of a piece, at most
         # Channels of the copies and of the transformed tiles: whole vectors.
-        self.channels = up(form.channels, lanes)
-        self.filters = up(form.filters, lanes)
+        self.channels = round_up(config.channels, self.lanes)
+        self.pixel = self.channels * 4
+        self.make_room(2 * self.tile_columns + 2)
         # Bytes of a row of the matrices, with a row for each tile.
-        self.tile_line, self.other_line = _apart(self.channels * 4), _apart(self.filters * 4)
-        self.wide = 2 * form.tile_columns + 2
-        self.patch = up((2 * form.band + 2) * self.wide * self.channels * 4, LINE)
+        self.tile_line, self.other_line = _apart(self.pixel), _apart(self.filters * 4)
+        self.patch = round_up((2 * config.band + 2) * self.line, CACHE_LINE_BYTES)
 
     def _sum(self, terms: list[tuple[float, str]]) -> str:
         """A sum of values with factors of 1, -1, 1/2 and -1/2."""
@@ -97,60 +72,45 @@ class Writer(Pieces):
 
     # Tiles of the images -------------------------------------------------------------------------
 
-    def _copy(self, image: str, first: str, rows: str) -> None:
-        """Copy ``rows`` rows of an image from ``first`` on, with the zeros around, to scratch."""
-        v, form, code = self.v, self.form, self.code
-        line = self.wide * self.channels * 4
-        inside = min(form.width, self.wide - form.left)
-        with code.loop("row", "0", rows) as (i, _):
-            row = v.number("add", first, i)
-            to = v.step("%scratch", i, line)
-            real = code.value(f"icmp ult i64 {row}, {form.height}")
-            copy, clear, after = (code.name(f"{word}_") for word in ("copy", "clear", "after"))
-            code.line(f"br i1 {real}, label %{copy}, label %{clear}")
-            code.label(copy)
-            start = v.step(image, row, form.width * form.channels * 4)
-            v.fill(to, form.left * self.channels // self.lanes)
-            aim = v.at(to, form.left * self.channels * 4)
-            self._copy_line(start, aim, inside)
-            rest = self.wide - form.left - inside
-            v.fill(v.at(aim, inside * self.channels * 4), rest * self.channels // self.lanes)
-            code.line(f"br label %{after}")
-            code.label(clear)
-            v.fill(to, line // v.size)
-            code.line(f"br label %{after}")
-            code.label(after)
-
-    def _copy_line(self, start: str, to: str, places: int) -> None:
-        v, form = self.v, self.form
-        if form.channels == self.channels:
-            with self.code.loop("x", "0", str(places * form.channels // self.lanes)) as (i, _):
-                at = v.number("mul", i, v.size)
-                v.store(v.load(start, at), to, at)
+    def copy_positions(self, start: str, to: str, count: int) -> None:
+        """Copy so many positions of a row, with zeros in the channels that fill a vector."""
+        v, channels = self.v, self.config.channels
+        if channels == self.channels:
+            super().copy_positions(start, to, count)
             return
-        with self.code.loop("x", "0", str(places)) as (i, _):
-            here = v.step(start, i, form.channels * 4)
-            there = v.step(to, i, self.channels * 4)
+        with self.code.loop("x", "0", str(count)) as (i, _):
+            here, there = v.step(start, i, channels * 4), v.step(to, i, self.pixel)
             for c in range(0, self.channels, self.lanes):
-                count = min(self.lanes, form.channels - c)
-                v.store(v.load(here, 4 * c, count), there, 4 * c)
+                v.store(v.load(here, 4 * c, min(self.lanes, channels - c)), there, 4 * c)
 
-    def _each_tile(self, rows: str) -> Any:
-        """A loop over tiles: row and column, and the number of the tile."""
-        return _Tiles(self, rows)
+    def copy_tiles(self, image: str, tile_row: str, rows: str) -> None:
+        """Copy the elements of ``rows`` rows of an image's tiles."""
+        v, config = self.v, self.config
+        start = v.step(self.pointer("images"), image, self.image_bytes)
+        above = v.number("sub", v.number("mul", tile_row, 2), config.high.before)
+        self.copy(start, above, v.number("add", v.number("mul", rows, 2), 2))
+
+    @contextmanager
+    def _each_tile(self, rows: str) -> Iterator[tuple[str, str, str]]:
+        """A loop over the tiles of some rows: row and column, and the number of the tile."""
+        v, columns = self.v, self.tile_columns
+        with (
+            self.code.loop("i", "0", rows) as (i, _),
+            self.code.loop("j", "0", str(columns)) as (j, _),
+        ):
+            yield i, j, v.number("add", v.number("mul", i, columns), j)
 
     def _image_tiles(self, first: str, rows: str, plane: int) -> None:
         """Transform the copied rows; ``first`` is where the first tile goes in each matrix."""
         v = self.v
         with self._each_tile(rows) as (i, j, number):
-            top = v.step("%scratch", i, 2 * self.wide * self.channels * 4)
-            corner = v.step(top, j, 2 * self.channels * 4)
+            corner = v.step(v.step("%scratch", i, 2 * self.line), j, 2 * self.pixel)
             aim = v.step(first, number, self.tile_line)
             with self.code.loop("c", "0", str(self.channels // self.lanes)) as (c, _):
                 at = v.number("mul", c, v.size)
                 here, there = v.at(corner, at), v.at(aim, at)
                 square = [
-                    [v.load(here, (k * self.wide + m) * self.channels * 4) for m in range(4)]
+                    [v.load(here, k * self.line + m * self.pixel) for m in range(4)]
                     for k in range(4)
                 ]
                 self._set_planes(self._transform(INPUT, square), there, plane)
@@ -163,10 +123,18 @@ class Writer(Pieces):
     def _square_of(self, start: str, plane: int) -> list[list[str]]:
         return [[self.v.load(start, (4 * k + m) * plane) for m in range(4)] for k in range(4)]
 
-    def _check(self, held: str, values: Any) -> None:
+    # Whether all is finite -----------------------------------------------------------------------
+
+    def _zeros(self) -> str:
+        """A vector of zeros in memory."""
+        place: str = self.code.entry(f"alloca {self.v.type}, align {self.v.size}")
+        self.v.store(self.v.zero, place)
+        return place
+
+    def _check(self, held: str, square: list[list[str]]) -> None:
         """Add to ``held`` what is NaN where a value is not finite."""
         v = self.v
-        terms = [v.subtract(value, value) for value in values]
+        terms = [v.subtract(value, value) for line in square for value in line]
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=False)
             terms = [v.add(a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
@@ -182,38 +150,19 @@ class Writer(Pieces):
         code.line(f"store i8 {code.value(f'zext i1 {some} to i8')}, ptr {place}, align 1")
 
 
-class _Tiles:
-    """A context: two loops over the tiles of some rows."""
-
-    def __init__(self, writer: Writer, rows: str) -> None:
-        code = writer.code
-        self.writer = writer
-        self.outer = code.loop("i", "0", rows)
-        self.inner = code.loop("j", "0", str(writer.form.tile_columns))
-
-    def __enter__(self) -> tuple[str, str, str]:
-        v = self.writer.v
-        i, _ = self.outer.__enter__()
-        j, _ = self.inner.__enter__()
-        line = v.number("mul", i, self.writer.form.tile_columns)
-        return i, j, v.number("add", line, j)
-
-    def __exit__(self, *error: Any) -> None:
-        self.inner.__exit__(*error)
-        self.outer.__exit__(*error)
-
-
-class ForwardWriter(Writer):
+class WinogradForwardWriter(_WinogradWriter):
     """Writes ``weights``, which transforms the filters, and ``kernel``, which does the rest."""
 
-    def __init__(self, code: Any, form: Form, lanes: int, registers: int, slots: list[str]) -> None:
-        super().__init__(code, form, lanes, registers, slots)
-        self.block = block_shape(form.tiles, self.filters // lanes, registers)
-        rows = up(form.tiles, self.block.rows)
+    stages = ("weights", "kernel")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.block = register_block(self.tiles, self.filters // self.lanes, self.registers)
+        rows = round_up(self.tiles, self.block.rows)
         # Planes a power of two apart would share few lines of the cache.
-        self.tile_plane = rows * self.tile_line + LINE
-        self.product_plane = rows * self.other_line + LINE
-        self.weight_plane = form.channels * self.filters * 4
+        self.tile_plane = rows * self.tile_line + CACHE_LINE_BYTES
+        self.product_plane = rows * self.other_line + CACHE_LINE_BYTES
+        self.weight_plane = self.config.channels * self.filters * 4
 
     @property
     def scratch(self) -> int:
@@ -225,70 +174,58 @@ class ForwardWriter(Writer):
         """Bytes of the transformed filters."""
         return 16 * self.weight_plane
 
-    def module(self) -> str:
-        """The text of the module, but for the driver."""
-        self._weights()
-        self._kernel()
-        return self.text()
-
     def _weights(self) -> None:
         """Each piece transforms its share of the channels."""
-        v, form, code = self.v, self.form, self.code
-        with self.function("weights"):
-            _, _, first, last = self.share(form.channels)
-            filters, to = self.pointer("other"), self.pointer("weights")
-            size = form.channels * form.filters * 4
-            wide = self.block.vectors
-            panel = wide * v.size
-            panels = str(self.filters // self.lanes // wide)
-            # Channels inside: their filters to lead back lie side by side.
-            with code.loop("panel", "0", panels) as (p, _), code.loop("c", first, last) as (c, _):
-                aim = v.step(v.step(to, p, form.channels * panel), c, panel)
-                start = v.step(filters, c, 4 if form.turned else form.filters * 4)
-                # Bytes from the filters of a vector to those of the next one.
-                stride = self.lanes * 4 * (form.channels if form.turned else 1)
-                start = v.step(start, p, wide * stride)
-                for j, mask in enumerate(self.masks(p, wide, form.filters)):
-                    here = v.at(start, j * stride)
-                    if form.turned:
-                        # From (3, 3, filters, channels), back to front.
-                        taps = [
-                            v.gather(v.at(here, (8 - k) * size), form.channels * 4, mask)
-                            for k in range(9)
-                        ]
-                    else:
-                        taps = [v.load(here, k * size, mask=mask) for k in range(9)]
-                    square = self._transform(SPREAD, [taps[:3], taps[3:6], taps[6:]])
-                    self._set_planes(square, v.at(aim, j * v.size), self.weight_plane)
+        v, config, code = self.v, self.config, self.code
+        _, _, first, last = self.share(config.channels)
+        filters, to = self.pointer("other"), self.pointer("weights")
+        wide = self.block.vectors
+        panel, panels = wide * v.size, str(self.filters // self.lanes // wide)
+        # Channels inside: their filters to lead back lie side by side.
+        with code.loop("panel", "0", panels) as (p, _), code.loop("c", first, last) as (c, _):
+            aim = v.step(v.step(to, p, config.channels * panel), c, panel)
+            start = v.step(filters, c, 4 if config.turned else self.result_pixel)
+            # Bytes from the filters of a vector to those of the next one.
+            stride = self.lanes * 4 * (config.channels if config.turned else 1)
+            start = v.step(start, p, wide * stride)
+            for j, mask in enumerate(self.masks(p, wide, config.filters)):
+                taps = self._taps(v.at(start, j * stride), mask)
+                square = self._transform(FORWARD_FILTERS, [taps[:3], taps[3:6], taps[6:]])
+                self._set_planes(square, v.at(aim, j * v.size), self.weight_plane)
+
+    def _taps(self, start: str, mask: str) -> list[str]:
+        """The nine elements of a vector of filters."""
+        v, config = self.v, self.config
+        size = config.channels * self.result_pixel
+        if not config.turned:
+            return [v.load(start, k * size, mask=mask) for k in range(9)]
+        # From (3, 3, filters, channels), back to front.
+        places = [v.at(start, (8 - k) * size) for k in range(9)]
+        return [v.gather(place, config.channels * 4, mask) for place in places]
 
     def _kernel(self) -> None:
-        v, form, code = self.v, self.form, self.code
-        with self.function("kernel"):
-            held = code.entry(f"alloca {v.type}, align {v.size}")
-            v.store(v.zero, held)
-            tiles = v.at("%scratch", self.patch)
-            products = v.at(tiles, 16 * self.tile_plane)
-            rows = v.number("sub", "%c1", "%c0")
-            each = v.number("mul", rows, form.tile_columns)
-            x, y = self.pointer("images"), self.pointer("result")
-            with code.loop("image", "%r0", "%r1") as (image, _):
-                start = v.step(x, image, form.height * form.width * form.channels * 4)
-                first = v.number("sub", v.number("mul", "%c0", 2), form.top)
-                self._copy(start, first, v.number("add", v.number("mul", rows, 2), 2))
-                number = v.number("mul", v.number("sub", image, "%r0"), each)
-                self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
-            count = v.number("mul", v.number("sub", "%r1", "%r0"), each)
-            self._multiply(tiles, products, self.pointer("weights"), count)
-            with code.loop("image", "%r0", "%r1") as (image, _):
-                number = v.number("mul", v.number("sub", image, "%r0"), each)
-                start = v.step(y, image, form.rows * form.columns * form.filters * 4)
-                here = v.step(products, number, self.other_line)
-                self._results(here, start, rows, held)
-            self._report(held, self.piece())
+        v, code = self.v, self.code
+        held = self._zeros()
+        tiles = v.at("%scratch", self.patch)
+        products = v.at(tiles, 16 * self.tile_plane)
+        rows = v.number("sub", "%c1", "%c0")
+        each = v.number("mul", rows, self.tile_columns)
+        y = self.pointer("result")
+        with code.loop("image", "%r0", "%r1") as (image, _):
+            self.copy_tiles(image, "%c0", rows)
+            number = v.number("mul", v.number("sub", image, "%r0"), each)
+            self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
+        count = v.number("mul", v.number("sub", "%r1", "%r0"), each)
+        self._multiply(tiles, products, self.pointer("weights"), count)
+        with code.loop("image", "%r0", "%r1") as (image, _):
+            number = v.number("mul", v.number("sub", image, "%r0"), each)
+            here = v.step(products, number, self.other_line)
+            self._results(here, v.step(y, image, self.result_bytes), rows, held)
+        self._report(held, self.piece())
 
     def _multiply(self, tiles: str, products: str, weights: str, count: str) -> None:
-        v, form, code, block = self.v, self.form, self.code, self.block
-        blocks = code.value(f"udiv i64 {v.number('add', count, block.rows - 1)}, {block.rows}")
+        v, code, block = self.v, self.code, self.block
+        blocks = v.number("udiv", v.number("add", count, block.rows - 1), block.rows)
         self._clear_rest(tiles, count, blocks)
         line, panel = self.tile_line, block.vectors * v.size
         with code.loop("plane", "0", "16") as (plane, _):
@@ -298,24 +235,18 @@ class ForwardWriter(Writer):
                 v.step(products, plane, self.product_plane),
             )
             with code.loop("panel", "0", str(self.filters * 4 // panel)) as (p, _):
-                own, out = v.step(b, p, form.channels * panel), v.step(c, p, panel)
+                own, out = v.step(b, p, self.config.channels * panel), v.step(c, p, panel)
                 with code.loop("block", "0", blocks) as (i, _):
                     rows = v.step(a, i, block.rows * line)
                     to = v.step(out, i, block.rows * self.other_line)
-                    sums = self._block_sums(rows, own, line, panel)
+                    sums = v.accumulate(
+                        block,
+                        v.no_sums(block),
+                        self.config.channels,
+                        lambda k, i: (v.step(rows, k, 4), i * line),
+                        lambda k: v.step(own, k, panel),
+                    )
                     self.store_block(block, sums, to, self.other_line)
-
-    def _block_sums(self, rows: str, weights: str, line: int, panel: int) -> list[str]:
-        """Sums over all channels."""
-        v, block = self.v, self.block
-        sums = v.accumulate(
-            block,
-            [Sum(v.zero, "float32", self.lanes)] * (block.rows * block.vectors),
-            self.form.channels,
-            lambda k, i: (v.step(rows, k, 4), i * line),
-            lambda k: v.step(weights, k, panel),
-        )
-        return [s.text for s in sums]
 
     def _clear_rest(self, tiles: str, count: str, blocks: str) -> None:
         """Zeros in the rows that fill the last block, lest slow numbers be there."""
@@ -328,32 +259,152 @@ class ForwardWriter(Writer):
 
     def _results(self, products: str, image: str, rows: str, held: str) -> None:
         """Transform the products of one image back, and write what lies inside of it."""
-        v, form = self.v, self.form
-        pixel, line = form.filters * 4, form.columns * form.filters * 4
+        v, high, wide = self.v, self.config.high, self.config.wide
         with self._each_tile(rows) as (i, j, number):
             here = v.step(products, number, self.other_line)
             row = v.number("mul", v.number("add", i, "%c0"), 2)
             column = v.number("mul", j, 2)
-            there = v.step(v.step(image, row, line), column, pixel)
+            there = v.step(v.step(image, row, self.result_line), column, self.result_pixel)
 
             def one(at: str, count: int) -> None:
                 square = self._square_of(v.at(here, at), self.product_plane)
-                found = self._transform(RESULT, square)
-                self._check(held, [x for own in found for x in own])
+                found = self._transform(FORWARD_RESULT, square)
+                self._check(held, found)
                 aim = v.at(there, at)
                 for a in range(2):
                     for b in range(2):
-                        down, across = (
-                            self._inside(row, a, form.rows),
-                            self._inside(column, b, form.columns),
-                        )
+                        down = self._inside(row, a, high.out)
+                        across = self._inside(column, b, wide.out)
                         with self.where(down), self.where(across):
-                            v.store(found[a][b], aim, a * line + b * pixel, count)
+                            offset = a * self.result_line + b * self.result_pixel
+                            v.store(found[a][b], aim, offset, count)
 
-            self.parts(form.filters, one)
+            self.parts(self.config.filters, one)
 
     def _inside(self, first: str, further: int, size: int) -> str:
         """The condition that a place is within the result; "" where it always is."""
         if not further or size % 2 == 0:
             return ""
         return self.code.value(f"icmp ult i64 {self.v.number('add', first, 1)}, {size}")
+
+
+class WinogradFilterWriter(_WinogradWriter):
+    """Writes ``sums``, which makes the sums of a piece, and ``join``, which makes the result."""
+
+    stages = ("sums", "join")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.block = register_block(self.channels, self.filters // self.lanes, self.registers)
+        self.tile_plane = self.tiles * self.tile_line + CACHE_LINE_BYTES
+        self.other_plane = self.tiles * self.other_line + CACHE_LINE_BYTES
+        rows = round_up(self.channels, self.block.rows)
+        self.sum_plane = rows * self.filters * 4 + CACHE_LINE_BYTES
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each thread needs."""
+        return self.patch + 16 * (self.tile_plane + self.other_plane)
+
+    @property
+    def sums(self) -> int:
+        """Bytes of the sums of a piece."""
+        return 16 * self.sum_plane
+
+    def _sums(self) -> None:
+        v, band, code = self.v, self.config.band, self.code
+        self.nothing = self._zeros()
+        tiles = v.at("%scratch", self.patch)
+        others = v.at(tiles, 16 * self.tile_plane)
+        own = v.step(self.pointer("weights"), self.piece(), self.sums)
+        v.fill(own, self.sums // v.size)
+        g = self.pointer("other")
+        with (
+            code.loop("first", "%r0", "%r1", self.config.group) as (first, _),
+            code.loop("row", "%c0", "%c1", band) as (row, _),
+        ):
+            last = self.least(v.number("add", first, self.config.group), "%r1")
+            rows = v.number("sub", self.least(v.number("add", row, band), "%c1"), row)
+            each = v.number("mul", rows, self.tile_columns)
+            with code.loop("image", first, last) as (image, _):
+                self.copy_tiles(image, row, rows)
+                number = v.number("mul", v.number("sub", image, first), each)
+                self._image_tiles(v.step(tiles, number, self.tile_line), rows, self.tile_plane)
+                given = v.step(g, image, self.result_bytes)
+                self._other_tiles(given, v.step(others, number, self.other_line), row, rows)
+            count = v.number("mul", v.number("sub", last, first), each)
+            self._add_products(tiles, others, own, count)
+
+    def _other_tiles(self, image: str, first: str, above: str, rows: str) -> None:
+        """Transform squares of 2 by 2 elements of g; beyond the edges are zeros."""
+        v, high, wide = self.v, self.config.high, self.config.wide
+        pixel, line = self.result_pixel, self.result_line
+        with self._each_tile(rows) as (i, j, number):
+            row = v.number("mul", v.number("add", i, above), 2)
+            column = v.number("mul", j, 2)
+            corner = v.step(v.step(image, row, line), column, pixel)
+            aim = v.step(first, number, self.other_line)
+
+            def one(at: str, count: int) -> None:
+                square = []
+                for a in range(2):
+                    places = [v.at(v.at(corner, at), a * line + b * pixel) for b in range(2)]
+                    if wide.out % 2:
+                        places[1] = self._or_nothing(places[1], column, wide.out)
+                    if a and high.out % 2:
+                        places = [self._or_nothing(p, row, high.out) for p in places]
+                    square.append([v.load(p, 0, count) for p in places])
+                spread = self._transform(GRADIENT_GIVEN, square)
+                self._set_planes(spread, v.at(aim, at), self.other_plane)
+
+            self.parts(self.config.filters, one)
+
+    def _or_nothing(self, place: str, first: str, size: int) -> str:
+        """An address, or that of zeros where the number after ``first`` is not below ``size``."""
+        after = self.v.number("add", first, 1)
+        inside = self.code.value(f"icmp ult i64 {after}, {size}")
+        return self.code.value(f"select i1 {inside}, ptr {place}, ptr {self.nothing}")
+
+    def _add_products(self, tiles: str, others: str, own: str, count: str) -> None:
+        v, code, block = self.v, self.code, self.block
+        panel, sum_line = block.vectors * v.size, self.filters * 4
+        blocks = round_up(self.channels, block.rows) // block.rows
+        with (
+            code.loop("plane", "0", "16") as (plane, _),
+            code.loop("panel", "0", str(sum_line // panel)) as (p, _),
+            code.loop("block", "0", str(blocks)) as (i, _),
+        ):
+            rows = v.step(v.step(tiles, plane, self.tile_plane), i, block.rows * 4)
+            columns = v.step(v.step(others, plane, self.other_plane), p, panel)
+            to = v.step(v.step(own, plane, self.sum_plane), p, panel)
+            sums = v.accumulate(
+                block,
+                v.no_sums(block),
+                count,
+                lambda t, m: (v.step(rows, t, self.tile_line), 4 * m),
+                lambda t: v.step(columns, t, self.other_line),
+            )
+            self.add_block(block, sums, v.step(to, i, block.rows * sum_line), sum_line)
+
+    def _join(self) -> None:
+        """Each piece joins its share of the channels."""
+        v, config = self.v, self.config
+        held = self._zeros()
+        piece, count, first, last = self.share(config.channels)
+        known, to = self.pointer("weights"), self.pointer("result")
+        planes = [self.sum_plane * k for k in range(16)]
+        with self.code.loop("c", first, last) as (c, _):
+            here = v.step(known, c, self.filters * 4)
+            there = v.step(to, c, self.result_pixel)
+
+            def one(at: str, many: int) -> None:
+                totals = self.joined(v.at(here, at), planes, count)
+                square = [totals[k : k + 4] for k in range(0, 16, 4)]
+                found = self._transform(GRADIENT_RESULT, square)
+                self._check(held, found)
+                for k in range(9):
+                    offset = k * config.channels * self.result_pixel
+                    v.store(found[k // 3][k % 3], v.at(there, at), offset, many)
+
+            self.parts(config.filters, one)
+        self._report(held, piece)

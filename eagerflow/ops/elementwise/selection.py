@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.numpy.tiling import TILE, filled, scratch, tiled, tiled_together
+from eagerflow.codegen.numpy.tiling import TILE_ELEMENTS, filled, scratch, tiled, tiled_together
 from eagerflow.convert import SCALARS
 from eagerflow.dtypes import REAL, default_dtype, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
@@ -96,7 +96,7 @@ def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
         x1 = np.array(x1, dtype)
     if x2.__class__ in SCALARS:
         x2 = np.array(x2, dtype)
-    if condition.size < TILE or dtype.itemsize > 8:
+    if condition.size < TILE_ELEMENTS or dtype.itemsize > 8:
         return np.where(condition, x1, x2)
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
     return tiled_together(_blend_into, (condition, x1, x2), buffers.empty(shape, dtype))
@@ -232,7 +232,7 @@ def _clip_fast(xp: Any) -> Any:
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
         if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
             raise TypeError("bounds that need conversion")
-        if xp is np and x.size >= TILE and min is not None and max is not None:
+        if xp is np and x.size >= TILE_ELEMENTS and min is not None and max is not None:
             return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
         return _limited(xp, x, min, max)
 

@@ -5,7 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
-from eagerflow.library.llvm.program import Program
+from eagerflow.library.llvm.staged_kernel import StagedKernel
 from eagerflow.ops.nn.batch_normalization import batch_norm_gradient, batch_norm_training
 from eagerflow.ops.nn.normalization import norm_gradient
 
@@ -30,9 +30,11 @@ def bound(dtype, steps):
 def calls_of_kernels(monkeypatch):
     """A list that grows with each region, or program, that runs."""
     found = []
-    run = Program.run
+    run = StagedKernel.run
     monkeypatch.setattr(
-        Program, "run", lambda *given, **values: found.append("program") or run(*given, **values)
+        StagedKernel,
+        "run",
+        lambda *given, **values: found.append("program") or run(*given, **values),
     )
     for name in ("run", "compute"):
         original = getattr(generated, name)

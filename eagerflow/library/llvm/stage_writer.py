@@ -1,51 +1,59 @@
-"""Functions of pieces of work, as LLVM's code: what the kernels of convolutions share."""
+"""Functions of pieces of work, as LLVM's code: what all kernels of the library are written with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
-from eagerflow.library.llvm.products import Shape, Vectors
+from eagerflow.library.llvm.vectors import RegisterBlock, VectorWriter, splat
 
-__all__ = ["LINE", "Pieces"]
+__all__ = ["CACHE_LINE_BYTES", "StageWriter"]
 
-LINE = 64  # bytes of a cache line
+CACHE_LINE_BYTES = 64
 
 
-class Pieces:
-    """Writes functions as the driver calls them; lengths are in bytes unless they count something.
+class StageWriter:
+    """Writes the stages of a kernel: functions of a piece, a range of rows and one of columns.
 
-    ``slots`` are the names of what a frame holds.
+    A stage is begun when all pieces of the one before are complete. ``frame`` are the names of
+    what the functions find in the frame: numbers of the driver, then ``slots``. Lengths are in
+    bytes unless they count something.
     """
 
-    def __init__(self, code: Any, dtype: str, lanes: int, slots: list[str]) -> None:
-        self.code, self.lanes, self.slots = code, lanes, slots
-        self.v = Vectors(code, dtype, lanes)
+    stages: ClassVar[tuple[str, ...]]
+    """Names of the stages; ``_name`` writes what the stage ``name`` does."""
+    slots: ClassVar[tuple[str, ...]]
+    """What a call gives by name: numbers, or arrays, whose addresses the functions find."""
 
-    @contextmanager
-    def function(self, name: str) -> Iterator[None]:
-        """What is written in this context is a function of a piece."""
+    def __init__(self, code: Any, frame: Sequence[str], dtype: str, lanes: int) -> None:
+        self.code, self.lanes, self.frame = code, lanes, frame
+        self.v = VectorWriter(code, dtype, lanes)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each thread needs to work in."""
+        return 0
+
+    def module(self) -> str:
+        """The text of all stages."""
         ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
-        self.code.lines.append(
-            f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
-        )
-        self.code.label("entry")
-        yield
-        self.code.line("ret void")
-        self.code.lines.append("}")
-
-    def text(self) -> str:
-        """All that was written."""
+        for name in self.stages:
+            head = f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
+            self.code.lines.append(head)
+            self.code.label("entry")
+            getattr(self, f"_{name}")()
+            self.code.line("ret void")
+            self.code.lines.append("}")
         return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
 
     def argument(self, name: str) -> str:
         """A number of the frame."""
-        return self.v.argument(self.slots.index(name))
+        return self.v.argument(self.frame.index(name))
 
     def pointer(self, name: str) -> str:
         """An address of the frame."""
-        return self.v.pointer(self.slots.index(name))
+        return self.v.pointer(self.frame.index(name))
 
     def piece(self) -> str:
         """The number of the piece that a function is called for."""
@@ -89,12 +97,8 @@ class Pieces:
         numbers = ", ".join(f"i64 {i}" for i in range(self.lanes))
         kind, masks = f"<{self.lanes} x i64>", []
         for j in range(vectors):
-            left = v.number("sub", size - j * self.lanes, first)
-            one = code.value(f"insertelement {kind} poison, i64 {left}, i64 0")
-            every = code.value(
-                f"shufflevector {kind} {one}, {kind} poison, <{self.lanes} x i32> zeroinitializer"
-            )
-            masks.append(code.value(f"icmp slt {kind} <{numbers}>, {every}"))
+            left = splat(code, "i64", self.lanes, v.number("sub", size - j * self.lanes, first))
+            masks.append(code.value(f"icmp slt {kind} <{numbers}>, {left}"))
         return masks
 
     def parts(self, size: int, one: Callable[[str, int], None]) -> None:
@@ -106,13 +110,13 @@ class Pieces:
         if rest:
             one(str(whole * self.v.size), rest)
 
-    def store_block(self, block: Shape, values: list[str], to: str, line: int) -> None:
+    def store_block(self, block: RegisterBlock, values: list[str], to: str, line: int) -> None:
         """Write a block, whose rows are ``line`` apart."""
         for i in range(block.rows):
             for j in range(block.vectors):
                 self.v.store(values[i * block.vectors + j], to, i * line + j * self.v.size)
 
-    def add_block(self, block: Shape, values: list[str], to: str, line: int) -> None:
+    def add_block(self, block: RegisterBlock, values: list[str], to: str, line: int) -> None:
         """Add a block to what is there."""
         for i in range(block.rows):
             for j in range(block.vectors):

@@ -1,4 +1,4 @@
-"""Products of small matrices in registers, as LLVM's code: what convolutions are made of.
+"""Vectors of floats in LLVM's code, and products of small matrices in registers.
 
 A block of rows and of vectors of columns is summed up in registers: each step reads a vector of
 columns once for all rows and a number of each row once for all columns.
@@ -6,27 +6,37 @@ columns once for all rows and a number of each row once for all columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-__all__ = ["Shape", "Sum", "Vectors", "block_shape", "up"]
+__all__ = ["RegisterBlock", "VectorWriter", "register_block", "round_up", "splat"]
 
 _KINDS = {"float32": ("float", "f32", 4), "float64": ("double", "f64", 8)}
 
 
-def up(size: int, step: int) -> int:
+def round_up(size: int, step: int) -> int:
     """The next multiple of ``step``."""
     return -(-size // step) * step
 
 
-class Shape(NamedTuple):
+def splat(code: Any, kind: str, lanes: int, number: str) -> str:
+    """A vector with one number, of the type that LLVM calls ``kind``, in all lanes."""
+    vector = f"<{lanes} x {kind}>"
+    one = code.value(f"insertelement {vector} poison, {kind} {number}, i64 0")
+    mask = f"<{lanes} x i32> zeroinitializer"
+    found: str = code.value(f"shufflevector {vector} {one}, {vector} poison, {mask}")
+    return found
+
+
+class RegisterBlock(NamedTuple):
     """A block of sums: rows, and vectors side by side."""
 
     rows: int
     vectors: int
 
 
-class Sum(NamedTuple):
+class _Carried(NamedTuple):
     """A value that a loop carries on, as ``Code.loop`` has them."""
 
     text: str
@@ -34,7 +44,7 @@ class Sum(NamedTuple):
     lanes: int
 
 
-def block_shape(rows: int, vectors: int, registers: int) -> Shape:
+def register_block(rows: int, vectors: int, registers: int) -> RegisterBlock:
     """The block that covers ``rows`` times ``vectors`` in the fewest cycles.
 
     A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
@@ -46,17 +56,20 @@ def block_shape(rows: int, vectors: int, registers: int) -> Shape:
         for high in range(1, (registers - 1 - wide) // wide + 1):
             cycles = max(high * wide, high + wide, 8) / 2 + 0.5
             blocks = -(-rows // high) * (vectors // wide)
-            found.append((blocks * cycles, -high * wide, Shape(high, wide)))
+            found.append((blocks * cycles, -high * wide, RegisterBlock(high, wide)))
     return min(found)[2]
 
 
-class Vectors:
-    """Writes loads, stores and arithmetic of vectors of one type into a ``Code``."""
+class VectorWriter:
+    """Writes loads, stores and arithmetic of vectors of one type into a ``Code``.
+
+    Values and addresses are their names in the code; offsets and strides are in bytes.
+    """
 
     def __init__(self, code: Any, dtype: str, lanes: int) -> None:
         self.code, self.dtype, self.lanes = code, dtype, lanes
-        self.element, self._suffix, self.itemsize = _KINDS[dtype]
-        self.type = f"<{lanes} x {self.element}>"
+        self.element, kind, self.itemsize = _KINDS[dtype]
+        self.type, self.suffix = f"<{lanes} x {self.element}>", f"v{lanes}{kind}"
         self.size = lanes * self.itemsize
         self.zero = "zeroinitializer"
 
@@ -74,6 +87,10 @@ class Vectors:
             return str(a)
         return self.code.value(f"{operation} i64 {a}, {b}")
 
+    def quotient_and_rest(self, number: str, divisor: int) -> tuple[str, str]:
+        """A count divided by a number, and the remainder."""
+        return self.number("udiv", number, divisor), self.number("urem", number, divisor)
+
     def step(self, pointer: str, count: str, size: int) -> str:
         """The address ``count`` times ``size`` bytes further on."""
         return self.at(pointer, self.number("mul", count, size))
@@ -90,23 +107,28 @@ class Vectors:
 
     # Memory --------------------------------------------------------------------------------------
 
-    def _mask(self, count: int, mask: str = "") -> str:
-        if mask:
-            return f"<{self.lanes} x i1> {mask}"
-        bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes))
-        return f"<{self.lanes} x i1> <{bits}>"
+    def _masked(self, count: int, mask: str) -> tuple[str, str]:
+        """A mask, or that of the first ``count`` elements, with its type."""
+        if not mask:
+            bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(self.lanes))
+            mask = f"<{bits}>"
+        return f"<{self.lanes} x i1>", mask
+
+    def _is_whole(self, count: int, mask: str) -> bool:
+        return not mask and (not count or count == self.lanes)
 
     def load(self, pointer: str, offset: str | int = 0, count: int = 0, mask: str = "") -> str:
         """A vector; of ``count`` elements, or those of a mask, if that is given, and zeros."""
         place = self.at(pointer, offset)
-        if not mask and (not count or count == self.lanes):
+        if self._is_whole(count, mask):
             return self.code.value(f"load {self.type}, ptr {place}, align {self.itemsize}")
-        name = f"llvm.masked.load.v{self.lanes}{self._suffix}.p0"
-        bits = f"<{self.lanes} x i1>"
-        self.code.declarations[name] = f"declare {self.type} @{name}(ptr, i32, {bits}, {self.type})"
-        return self.code.value(
-            f"call {self.type} @{name}(ptr {place}, i32 {self.itemsize}, "
-            f"{self._mask(count, mask)}, {self.type} zeroinitializer)"
+        return self.code.call(
+            self.type,
+            f"llvm.masked.load.{self.suffix}.p0",
+            ("ptr", place),
+            ("i32", str(self.itemsize)),
+            self._masked(count, mask),
+            (self.type, self.zero),
         )
 
     def store(
@@ -114,15 +136,16 @@ class Vectors:
     ) -> None:
         """Write a vector, or its first ``count`` elements, or those of a mask."""
         place = self.at(pointer, offset)
-        if not mask and (not count or count == self.lanes):
+        if self._is_whole(count, mask):
             self.code.line(f"store {self.type} {value}, ptr {place}, align {self.itemsize}")
             return
-        name = f"llvm.masked.store.v{self.lanes}{self._suffix}.p0"
-        bits = f"<{self.lanes} x i1>"
-        self.code.declarations[name] = f"declare void @{name}({self.type}, ptr, i32, {bits})"
-        self.code.line(
-            f"call void @{name}({self.type} {value}, ptr {place}, i32 {self.itemsize}, "
-            f"{self._mask(count, mask)})"
+        self.code.call(
+            "void",
+            f"llvm.masked.store.{self.suffix}.p0",
+            (self.type, value),
+            ("ptr", place),
+            ("i32", str(self.itemsize)),
+            self._masked(count, mask),
         )
 
     def gather(self, pointer: str, stride: int, mask: str = "") -> str:
@@ -131,25 +154,24 @@ class Vectors:
         places = self.code.value(
             f"getelementptr i8, ptr {pointer}, <{self.lanes} x i64> <{numbers}>"
         )
-        name = f"llvm.masked.gather.v{self.lanes}{self._suffix}.v{self.lanes}p0"
-        bits, pointers = f"<{self.lanes} x i1>", f"<{self.lanes} x ptr>"
-        self.code.declarations[name] = (
-            f"declare {self.type} @{name}({pointers}, i32, {bits}, {self.type})"
-        )
-        return self.code.value(
-            f"call {self.type} @{name}({pointers} {places}, i32 {self.itemsize}, "
-            f"{self._mask(self.lanes, mask)}, {self.type} zeroinitializer)"
+        return self.code.call(
+            self.type,
+            f"llvm.masked.gather.{self.suffix}.v{self.lanes}p0",
+            (f"<{self.lanes} x ptr>", places),
+            ("i32", str(self.itemsize)),
+            self._masked(self.lanes, mask),
+            (self.type, self.zero),
         )
 
-    def everywhere(self, pointer: str, offset: str | int = 0) -> str:
-        """One element in all lanes."""
+    def load_splat(self, pointer: str, offset: str | int = 0) -> str:
+        """The element at an address in all lanes."""
         place = self.at(pointer, offset)
-        one = self.code.value(f"load {self.element}, ptr {place}, align {self.itemsize}")
-        first = self.code.value(f"insertelement {self.type} poison, {self.element} {one}, i64 0")
-        return self.code.value(
-            f"shufflevector {self.type} {first}, {self.type} poison, "
-            f"<{self.lanes} x i32> zeroinitializer"
-        )
+        number = self.code.value(f"load {self.element}, ptr {place}, align {self.itemsize}")
+        return self.splat(number)
+
+    def splat(self, number: str) -> str:
+        """One number in all lanes."""
+        return splat(self.code, self.element, self.lanes, number)
 
     # Arithmetic ----------------------------------------------------------------------------------
 
@@ -169,42 +191,68 @@ class Vectors:
         """A * b."""
         return self.code.value(f"fmul {self.type} {a}, {b}")
 
+    def divide(self, a: str, b: str) -> str:
+        """A / b."""
+        return self.code.value(f"fdiv {self.type} {a}, {b}")
+
     def fma(self, a: str, b: str, c: str) -> str:
         """A * b + c, rounded once where the processor has an instruction for it."""
-        name = f"llvm.fmuladd.v{self.lanes}{self._suffix}"
-        kind = self.type
-        self.code.declarations[name] = f"declare {kind} @{name}({kind}, {kind}, {kind})"
-        return self.code.value(f"call {kind} @{name}({kind} {a}, {kind} {b}, {kind} {c})")
+        return self._function("fmuladd", a, b, c)
+
+    def sqrt(self, x: str) -> str:
+        """The square root."""
+        return self._function("sqrt", x)
+
+    def _function(self, name: str, *operands: str) -> str:
+        return self.code.call(
+            self.type, f"llvm.{name}.{self.suffix}", *((self.type, x) for x in operands)
+        )
 
     # Loops ---------------------------------------------------------------------------------------
 
+    @contextmanager
+    def loop(
+        self, hint: str, first: str, end: str | int, step: int = 1, sums: list[str] | None = None
+    ) -> Iterator[tuple[str, list[str]]]:
+        """``Code.loop`` whose sums are vectors of this type, as their names in the code."""
+        carried = [_Carried(x, self.dtype, self.lanes) for x in sums or ()]
+        names: list[str] = []
+        with self.code.loop(hint, first, str(end), step, carried) as (counter, held):
+            names[:] = [x.text for x in held]
+            yield counter, names
+            held[:] = [x._replace(text=name) for x, name in zip(held, names, strict=True)]
+        names[:] = [x.text for x in held]
+
     def fill(self, pointer: str, vectors: str | int) -> None:
         """Zeros in ``vectors`` vectors."""
-        with self.code.loop("zero", "0", str(vectors)) as (i, _):
+        with self.loop("zero", "0", vectors) as (i, _):
             self.store(self.zero, self.step(pointer, i, self.size))
 
     def accumulate(
         self,
-        shape: Shape,
-        sums: list[Any],
+        block: RegisterBlock,
+        sums: list[str],
         count: str | int,
         row: Callable[[str, int], tuple[str, int]],
         column: Callable[[str], str],
         masks: list[str] | None = None,
-    ) -> list[Any]:
+    ) -> list[str]:
         """``sums`` of a block, to which ``count`` steps are added.
 
         ``row(step, i)`` is the address of a number of row i, as a pointer and an offset,
         ``column(step)`` that of the vectors, of which ``masks`` tell what there is.
         """
-        masks = masks or [""] * shape.vectors
-        with self.code.loop("k", "0", str(count), 1, sums) as (k, carried):
+        masks = masks or [""] * block.vectors
+        with self.loop("k", "0", count, 1, sums) as (k, carried):
             start = column(k)
             columns = [self.load(start, j * self.size, mask=m) for j, m in enumerate(masks)]
-            for i in range(shape.rows):
-                number = self.everywhere(*row(k, i))
-                for j in range(shape.vectors):
-                    at = i * shape.vectors + j
-                    total = self.fma(number, columns[j], carried[at].text)
-                    carried[at] = carried[at]._replace(text=total)
+            for i in range(block.rows):
+                number = self.load_splat(*row(k, i))
+                for j in range(block.vectors):
+                    at = i * block.vectors + j
+                    carried[at] = self.fma(number, columns[j], carried[at])
         return carried
+
+    def no_sums(self, block: RegisterBlock) -> list[str]:
+        """The sums of a block before anything is added."""
+        return [self.zero] * (block.rows * block.vectors)

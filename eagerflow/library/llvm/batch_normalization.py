@@ -7,39 +7,19 @@ piece is read once more for the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.library.llvm.pieces import Pieces
-from eagerflow.library.llvm.products import Sum, Vectors
+from eagerflow.library.llvm.stage_writer import StageWriter
+from eagerflow.library.llvm.vectors import VectorWriter
 
-__all__ = ["SLOTS", "Form", "Writer"]
+__all__ = ["BatchNormConfig", "BatchNormWriter"]
 
-SLOTS = (
-    "x",
-    "g",
-    "y",
-    "scale",
-    "offset",
-    "of_mean",
-    "of_variance",
-    "first",
-    "second",
-    "sums",
-    "lines",
-    "numbers",
-)
-"""What a frame holds after the numbers of the driver.
-
-``first`` and ``second`` are the results for each channel, ``numbers`` epsilon and the number of
-rows in float64; ``sums`` and ``lines`` are memory to work in.
-"""
-
-SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
-WIDE = 4  # vectors of channels that are worked on together
+ROWS_PER_SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
+MAX_BLOCK_VECTORS = 4  # of channels that are worked on together
 
 
-class Form(NamedTuple):
+class BatchNormConfig(NamedTuple):
     """What a kernel depends on."""
 
     dtype: str
@@ -50,28 +30,37 @@ class Form(NamedTuple):
     gradient: bool
 
 
-class Writer(Pieces):
-    """Writes the stages ``measure``, ``join`` and ``apply``."""
+class BatchNormWriter(StageWriter):
+    """Writes the stages: ``measure`` adds up pieces, ``join`` joins them, ``apply`` computes."""
 
-    def __init__(self, code: Any, form: Form, slots: list[str]) -> None:
-        super().__init__(code, form.dtype, form.lanes, slots)
-        self.form = form
-        self.exact = Vectors(code, "float64", form.lanes)
-        self.line = form.channels * self.v.itemsize
-        vectors = form.channels // form.lanes
-        self.wide = next(n for n in range(min(WIDE, vectors), 0, -1) if vectors % n == 0)
-        self.kinds = 5 if form.gradient else 3  # near, two sums of x, two of g
+    stages = ("measure", "join", "apply")
+    slots = (
+        "x",
+        "g",
+        "y",
+        "scale",
+        "offset",
+        "of_mean",
+        "of_variance",
+        "first",
+        "second",
+        "sums",
+        "lines",
+        "numbers",
+    )
+    """``first`` and ``second`` are the results for each channel, ``numbers`` epsilon and the number
+    of rows in float64; ``sums`` and ``lines`` are memory to work in.
+    """
 
-    def module(self) -> str:
-        """The text of the module, but for the driver."""
-        for name, write in (
-            ("measure", self._measure),
-            ("join", self._join),
-            ("apply", self._apply),
-        ):
-            with self.function(name):
-                write()
-        return self.text()
+    def __init__(self, code: Any, frame: Sequence[str], config: BatchNormConfig) -> None:
+        super().__init__(code, frame, config.dtype, config.lanes)
+        self.config = config
+        self.exact = VectorWriter(code, "float64", config.lanes)
+        self.line = config.channels * self.v.itemsize
+        self.vectors = config.channels // config.lanes
+        most = min(MAX_BLOCK_VECTORS, self.vectors)
+        self.wide = next(n for n in range(most, 0, -1) if self.vectors % n == 0)
+        self.kinds = 5 if config.gradient else 3  # near, two sums of x, two of g
 
     def _blocks(self, first: str, last: str, wide: int, body: Callable[[str], None]) -> None:
         """Call ``body(offset)`` for blocks of ``wide`` vectors of channels."""
@@ -89,30 +78,19 @@ class Writer(Pieces):
 
         There is a list of them for each of ``unrolled`` rows; they are added up at the end.
         """
-        v, code = self.v, self.code
-        every = [Sum(x, v.dtype, v.lanes) for _ in range(unrolled) for x in sums]
-        size = len(sums)
+        v, size = self.v, len(sums)
         whole = v.number("and", count, -unrolled)
-
-        def one(row: str, at: int, held: list[Any]) -> None:
-            own = held[at * size : at * size + size]
-            texts = body(row, [s.text for s in own])
-            held[at * size : at * size + size] = [
-                s._replace(text=text) for s, text in zip(own, texts, strict=True)
-            ]
-
-        with code.loop("row", "0", whole, unrolled, every) as (row, held):
+        with v.loop("row", "0", whole, unrolled, sums * unrolled) as (row, held):
             for at in range(unrolled):
-                one(v.number("add", row, at) if at else row, at, held)
+                own = slice(at * size, (at + 1) * size)
+                held[own] = body(v.number("add", row, at) if at else row, held[own])
         if unrolled > 1:
-            with code.loop("row", whole, count, 1, held) as (row, rest):
-                one(row, 0, rest)
-            held = rest
-        found = [s.text for s in held]
-        while len(found) > size:
-            half = len(found) // 2
-            found = [v.add(a, b) for a, b in zip(found[:half], found[half:], strict=True)]
-        return found
+            with v.loop("row", whole, count, 1, held) as (row, held):
+                held[:size] = body(row, held[:size])
+        while len(held) > size:
+            half = len(held) // 2
+            held = [v.add(a, b) for a, b in zip(held[:half], held[half:], strict=True)]
+        return held
 
     # Sums ----------------------------------------------------------------------------------------
 
@@ -121,8 +99,8 @@ class Writer(Pieces):
         count = v.number("sub", "%r1", "%r0")
         to = v.step(self.pointer("sums"), self.piece(), self.kinds * self.line)
         x = v.step(self.pointer("x"), "%r0", self.line)
-        g = v.step(self.pointer("g"), "%r0", self.line) if self.form.gradient else ""
-        few = v.number("add", v.number("udiv", count, SAMPLE), 1)
+        g = v.step(self.pointer("g"), "%r0", self.line) if self.config.gradient else ""
+        few = v.number("add", v.number("udiv", count, ROWS_PER_SAMPLE), 1)
         small = self.code.value(f"icmp ult i64 {few}, {count}")
         few = self.code.value(f"select i1 {small}, i64 {few}, i64 {count}")
         share = self._one_over(few)
@@ -138,21 +116,14 @@ class Writer(Pieces):
                     total = found[kind * self.wide + j]
                     v.store(total, start, (kind + 1) * self.line + j * v.size)
 
-        vectors = self.form.channels // self.form.lanes
-        self._blocks("0", str(vectors // self.wide), self.wide, block)
+        self._blocks("0", str(self.vectors // self.wide), self.wide, block)
 
     def _one_over(self, count: str) -> str:
         """1 / count in all lanes."""
         v, code = self.v, self.code
         number = code.value(f"uitofp i64 {count} to {v.element}")
         share = code.value(f"fdiv {v.element} 1.0, {number}")
-        return self._everywhere(v, share)
-
-    def _everywhere(self, v: Vectors, number: str) -> str:
-        one = self.code.value(f"insertelement {v.type} poison, {v.element} {number}, i64 0")
-        return self.code.value(
-            f"shufflevector {v.type} {one}, {v.type} poison, <{v.lanes} x i32> zeroinitializer"
-        )
+        return v.splat(share)
 
     def _near(self, x: str, count: str, share: str) -> list[str]:
         """The means of the first rows."""
@@ -191,12 +162,12 @@ class Writer(Pieces):
         """Each piece joins its share of the channels."""
         v, code = self.v, self.code
         rows, height = (self.argument(name) for name in ("rows", "height"))
-        _, count, first, last = self.share(self.form.channels // self.form.lanes)
+        _, count, first, last = self.share(self.vectors)
         self.numbers = self.pointer("numbers")
-        self.count = self.exact.everywhere(self.numbers, 8)
+        self.count = self.exact.load_splat(self.numbers, 8)
         before = v.number("mul", v.number("sub", count, 1), height)
         sizes = [
-            self._everywhere(self.exact, code.value(f"uitofp i64 {size} to double"))
+            self.exact.splat(code.value(f"uitofp i64 {size} to double"))
             for size in (height, v.number("sub", rows, before))
         ]
         sums, final = self.pointer("sums"), v.number("sub", count, 1)
@@ -208,7 +179,7 @@ class Writer(Pieces):
         def block(at: str) -> None:
             start = v.at(sums, at)
             mean, total, squares, products = self._totals(start, final, sizes)
-            (self._gradient if self.form.gradient else self._training)(
+            (self._gradient if self.config.gradient else self._training)(
                 at, mean, squares, total, products
             )
 
@@ -216,10 +187,13 @@ class Writer(Pieces):
 
     def _wide(self, place: str, offset: str | int = 0) -> str:
         """A vector of the arrays' type, as float64."""
-        value = self.v.load(place, offset)
+        return self._widened(self.v.load(place, offset))
+
+    def _widened(self, value: str) -> str:
         if self.v.dtype == "float64":
             return value
-        return self.code.value(f"fpext {self.v.type} {value} to {self.exact.type}")
+        found: str = self.code.value(f"fpext {self.v.type} {value} to {self.exact.type}")
+        return found
 
     def _store(self, value: str, place: str, offset: str | int = 0) -> str:
         """Write float64 in the arrays' type; what was written."""
@@ -235,13 +209,13 @@ class Writer(Pieces):
             start,
             final,
             sizes,
-            1 + self.form.gradient,
+            1 + self.config.gradient,
             lambda near, at, size, sums: [
                 e.add(sums[0], e.fma(near, size, self._wide(at, line))),
-                *([e.add(sums[1], self._wide(at, 3 * line))] if self.form.gradient else []),
+                *([e.add(sums[1], self._wide(at, 3 * line))] if self.config.gradient else []),
             ],
         )
-        mean = self.code.value(f"fdiv {e.type} {total[0]}, {self.count}")
+        mean = e.divide(total[0], self.count)
 
         def around(near: str, at: str, size: str, sums: list[str]) -> list[str]:
             apart = e.subtract(near, mean)
@@ -249,12 +223,12 @@ class Writer(Pieces):
             # sum (x - mean)^2 = sum (x - near)^2 + apart (2 sum (x - near) + apart size)
             more = e.fma(apart, size, e.add(own, own))
             found = [e.add(sums[0], e.fma(apart, more, self._wide(at, 2 * line)))]
-            if self.form.gradient:
+            if self.config.gradient:
                 part = e.fma(apart, self._wide(at, 3 * line), self._wide(at, 4 * line))
                 found.append(e.add(sums[1], part))
             return found
 
-        beyond = self._over_pieces(start, final, sizes, 1 + self.form.gradient, around)
+        beyond = self._over_pieces(start, final, sizes, 1 + self.config.gradient, around)
         return mean, total[-1], beyond[0], beyond[-1]
 
     def _over_pieces(
@@ -267,52 +241,44 @@ class Writer(Pieces):
     ) -> list[str]:
         """Sums over all pieces; the last one has a size of its own."""
         v, e = self.v, self.exact
-        sums = [Sum(e.zero, "float64", e.lanes)] * many
-        with self.code.loop("piece", "0", final, 1, sums) as (i, held):
+        with e.loop("piece", "0", final, 1, [e.zero] * many) as (i, held):
             at = v.step(start, i, self.kinds * self.line)
-            texts = body(self._wide(at), at, sizes[0], [s.text for s in held])
-            held[:] = [s._replace(text=t) for s, t in zip(held, texts, strict=True)]
+            held[:] = body(self._wide(at), at, sizes[0], held)
         at = v.step(start, final, self.kinds * self.line)
-        return body(self._wide(at), at, sizes[1], [s.text for s in held])
+        return body(self._wide(at), at, sizes[1], held)
 
     def _factor(self, squares: str) -> tuple[str, str]:
         """The variance, and 1 / sqrt(variance + epsilon)."""
-        e, code = self.exact, self.code
-        variance = code.value(f"fdiv {e.type} {squares}, {self.count}")
-        name = f"llvm.sqrt.v{e.lanes}f64"
-        code.declarations[name] = f"declare {e.type} @{name}({e.type})"
-        moved = e.add(variance, e.everywhere(self.numbers))
-        root = code.value(f"call {e.type} @{name}({e.type} {moved})")
-        return variance, code.value(f"fdiv {e.type} splat (double 1.0), {root}")
+        e = self.exact
+        variance = e.divide(squares, self.count)
+        root = e.sqrt(e.add(variance, e.load_splat(self.numbers)))
+        return variance, e.divide(e.constant(1), root)
 
     def _places(self, at: str, *names: str) -> list[str]:
         return [self.v.at(self.targets[name], at) for name in names]
 
     def _rest(self, mean: str, line: str) -> str:
         """Store a number near the mean; what is left of it."""
-        stored = self._store(mean, line)
-        if self.v.dtype != "float64":
-            stored = self.code.value(f"fpext {self.v.type} {stored} to {self.exact.type}")
-        return self.exact.subtract(mean, stored)
+        return self.exact.subtract(mean, self._widened(self._store(mean, line)))
 
     def _training(self, at: str, mean: str, squares: str, *_: str) -> None:
-        e, form = self.exact, self.form
+        e, config = self.exact, self.config
         of_mean, of_variance, scale, offset, line = self._places(
             at, "first", "second", "scale", "offset", "lines"
         )
         variance, factor = self._factor(squares)
         self._store(mean, of_mean)
         self._store(variance, of_variance)
-        if form.scaled:
+        if config.scaled:
             factor = e.multiply(factor, self._wide(scale))
         shift = e.subtract(e.zero, e.multiply(self._rest(mean, line), factor))
-        if form.shifted:
+        if config.shifted:
             shift = e.add(shift, self._wide(offset))
         self._store(factor, line, self.line)
         self._store(shift, line, 2 * self.line)
 
     def _gradient(self, at: str, mean: str, squares: str, total: str, products: str) -> None:
-        e, form = self.exact, self.form
+        e, config = self.exact, self.config
         of_scale, of_offset, scale, of_mean, of_variance, line = self._places(
             at, "first", "second", "scale", "of_mean", "of_variance", "lines"
         )
@@ -320,13 +286,11 @@ class Writer(Pieces):
         slope = e.multiply(products, factor)
         self._store(slope, of_scale)
         self._store(total, of_offset)
-        weight = e.multiply(factor, self._wide(scale)) if form.scaled else factor
+        weight = e.multiply(factor, self._wide(scale)) if config.scaled else factor
         twice = e.add(known := self._wide(of_variance), known)
         slope = e.subtract(twice, e.multiply(e.multiply(weight, factor), slope))
         level = e.subtract(self._wide(of_mean), e.multiply(weight, total))
-        slope, level = (
-            self.code.value(f"fdiv {e.type} {value}, {self.count}") for value in (slope, level)
-        )
+        slope, level = e.divide(slope, self.count), e.divide(level, self.count)
         level = e.subtract(level, e.multiply(self._rest(mean, line), slope))
         for i, value in enumerate((weight, slope, level), 1):
             self._store(value, line, i * self.line)
@@ -334,7 +298,7 @@ class Writer(Pieces):
     # Results -------------------------------------------------------------------------------------
 
     def _apply(self) -> None:
-        v, gradient = self.v, self.form.gradient
+        v, gradient = self.v, self.config.gradient
         count = v.number("sub", "%r1", "%r0")
         names = ("x", "y", "g") if gradient else ("x", "y")
         starts = {name: v.step(self.pointer(name), "%r0", self.line) for name in names}
@@ -360,6 +324,6 @@ class Writer(Pieces):
                     v.store(value, places["y"], j * v.size)
                 return []
 
-            self._rows(count, 2 if self.wide < WIDE else 1, [], row)
+            self._rows(count, 2 if self.wide < MAX_BLOCK_VECTORS else 1, [], row)
 
-        self._blocks("0", str(self.form.channels // self.form.lanes // self.wide), self.wide, block)
+        self._blocks("0", str(self.vectors // self.wide), self.wide, block)

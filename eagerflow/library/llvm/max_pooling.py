@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.library.llvm.pieces import Pieces
+from eagerflow.library.llvm.stage_writer import StageWriter
 
-__all__ = ["SLOTS", "Form", "Writer"]
-
-SLOTS = ("x", "g", "result")
-"""What a frame holds after the numbers of the driver."""
+__all__ = ["MaxPoolConfig", "MaxPoolWriter"]
 
 
-class Form(NamedTuple):
+class MaxPoolConfig(NamedTuple):
     """What a kernel depends on: an image, and windows that touch no element twice."""
 
     dtype: str
@@ -28,30 +26,31 @@ class Form(NamedTuple):
     gradient: bool
 
 
-class Writer(Pieces):
+class MaxPoolWriter(StageWriter):
     """Writes ``kernel``, whose rows are those of the windows of all images."""
 
-    def __init__(self, code: Any, form: Form, lanes: int, slots: list[str]) -> None:
-        super().__init__(code, form.dtype, lanes, slots)
-        self.form = form
-        self.pixel = form.channels * self.v.itemsize
+    stages = ("kernel",)
+    slots = ("x", "g", "result")
 
-    def module(self) -> str:
-        """The text of the module, but for the driver."""
-        v, form, code = self.v, self.form, self.code
-        line = form.width * self.pixel
-        places = [a * line + b * self.pixel for a in range(form.high) for b in range(form.wide)]
-        with self.function("kernel"), code.loop("row", "%r0", "%r1") as (row, _):
-            image, inside = (code.value(f"{op} i64 {row}, {form.rows}") for op in ("udiv", "urem"))
-            above = v.number("mul", image, form.height)
-            above = v.number("add", above, v.number("mul", inside, form.high))
-            small = v.number("mul", row, form.columns * self.pixel)
+    def __init__(self, code: Any, frame: Sequence[str], config: MaxPoolConfig, lanes: int) -> None:
+        super().__init__(code, frame, config.dtype, lanes)
+        self.config = config
+        self.pixel = config.channels * self.v.itemsize
+
+    def _kernel(self) -> None:
+        v, config, code = self.v, self.config, self.code
+        line = config.width * self.pixel
+        places = [a * line + b * self.pixel for a in range(config.high) for b in range(config.wide)]
+        with code.loop("row", "%r0", "%r1") as (row, _):
+            image, inside = v.quotient_and_rest(row, config.rows)
+            above = v.number("mul", image, config.height)
+            above = v.number("add", above, v.number("mul", inside, config.high))
+            small = v.number("mul", row, config.columns * self.pixel)
             large = v.number("mul", above, line)
-            with code.loop("column", "0", str(form.columns)) as (column, _):
+            with code.loop("column", "0", str(config.columns)) as (column, _):
                 own = v.number("add", small, v.number("mul", column, self.pixel))
-                seen = v.number("add", large, v.number("mul", column, form.wide * self.pixel))
-                self.parts(form.channels, lambda at, n: self._window(own, seen, at, n, places))
-        return self.text()
+                seen = v.number("add", large, v.number("mul", column, config.wide * self.pixel))
+                self.parts(config.channels, lambda at, n: self._window(own, seen, at, n, places))
 
     def _window(self, own: str, seen: str, at: str, count: int, places: list[int]) -> None:
         """A vector of channels of one window."""
@@ -59,7 +58,7 @@ class Writer(Pieces):
         x, result = (v.at(self.pointer(name), at) for name in ("x", "result"))
         values = [v.load(v.at(x, seen), place, count) for place in places]
         largest = self._maximum(values)
-        if not self.form.gradient:
+        if not self.config.gradient:
             v.store(largest, result, own, count)
             return
         given = v.load(v.at(self.pointer("g"), at), own, count)

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import os
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from eagerflow.codegen import generated, llvm
-from eagerflow.library.llvm.shares import RUN, SLOTS, counters, driver
+from eagerflow.library.llvm.stage_writer import StageWriter
 from eagerflow.runtime import machine_code, threads
 
-__all__ = ["Program", "aligned", "kept", "machine", "processor"]
+__all__ = ["StagedKernel", "aligned", "kept", "machine", "processor"]
 
+Writer = TypeVar("Writer", bound=StageWriter)
 
 _package: Any = llvm
-KEPT = 1024  # programs kept in memory
+MAX_KEPT_KERNELS = 1024
 
 
 @cache
@@ -39,67 +41,51 @@ def processor(dtype: str) -> tuple[int, int]:
     return target.vector_bytes // (8 if dtype == "float64" else 4), 32 if many else 16
 
 
-class Program:
+class StagedKernel(Generic[Writer]):
     """Functions of pieces of work, which threads share out among them stage by stage.
 
-    ``write(code, slots)`` gives the text of ``stages``, functions as the driver calls them.
+    They are written by ``writer_class(code, frame, *arguments)``; ``writer`` is one that writes
+    nothing, and knows how much memory the stages need.
     """
 
-    def __init__(
-        self,
-        key: str,
-        write: Callable[[Any, list[str]], str],
-        stages: list[str],
-        names: tuple[str, ...],
-    ) -> None:
-        launch = machine().launch
-        self.slots = [*SLOTS, *names]
-        self.at = {name: i for i, name in enumerate(self.slots)}
-        text = _text(write, stages, self.slots)
-        target = machine_code.host()
-        key = "\n".join([key, target.key, machine_code.version(), launch._generator()])
-        content = launch._disk.load(key)
-        if content is None:
-            content = machine_code.compile_object(text(), target)
-            launch._disk.store(key, content)
-        library = machine_code.link(content, RUN)
-        self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
-        self.stages = len(stages)
-        self.frame = ctypes.c_int64 * len(self.slots)
+    def __init__(self, writer_class: type[Writer], *arguments: Any) -> None:
+        launch, driver, target = machine().launch, machine().driver, machine_code.host()
+        frame = [*driver.SHARED_SLOTS, *writer_class.slots]
+        self.writer = writer_class(None, frame, *arguments)
+        self.scratch = self.writer.scratch
+        self.at = {name: i for i, name in enumerate(frame)}
+        self.stages = len(writer_class.stages)
+        self.frame = ctypes.c_int64 * len(frame)
+        source = launch.source_digest(os.path.dirname(__file__))
+        own = f"{writer_class.__module__}.{writer_class.__qualname__} {arguments}"
 
-    def run(
-        self, cut: tuple[int, int, int, int], scratch: int, shared: bool = True, **values: Any
-    ) -> None:
+        def text() -> str:
+            module = writer_class(machine().instructions.Code(), frame, *arguments).module()
+            return module + driver.shared_driver(writer_class.stages, target.triple)
+
+        content = launch.compiled(f"{own}\n{source}", text, target)
+        library = machine_code.link(content, driver.RUN)
+        self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
+
+    def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
-        ``values`` are numbers, or arrays whose addresses the functions get. Each thread gets
-        ``scratch`` bytes of its own.
+        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
+        ``parallel`` says whether other threads help.
         """
         rows, whole, height, span = cut
         launch, at, frame = machine().launch, self.at, self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        many = min(count, 1 + threads.helpers()) if shared else 1
+        many = min(count, 1 + threads.helpers()) if parallel else 1
         frame[:7] = [rows, whole, height, span, blocks, count, many]
         for name, value in values.items():
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
-        taken = (ctypes.c_int64 * counters(self.stages, many))()
-
-        # Each power of two has memory of its own: small programs leave the large ones' alone.
-        name = f"program {scratch.bit_length()}"
-
-        own = (lambda: launch.own_scratch(name, 2 << scratch.bit_length())) if scratch else None
+        taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
+        # Each power of two has memory of its own: small kernels leave the large ones' alone.
+        bits = self.scratch.bit_length()
+        own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
         launch.share(self.function, frame, taken, own, many - 1)
-
-
-def _text(write: Any, stages: list[str], slots: list[str]) -> Callable[[], str]:
-    def text() -> str:
-        found, target = machine(), machine_code.host()
-        pause, declaration = found.driver.pause_of(target.triple)
-        code = found.instructions.Code
-        return "\n".join([write(code(), slots), driver(code(), stages, pause), declaration])
-
-    return text
 
 
 _kept: dict[Any, Any] = {}
@@ -108,13 +94,13 @@ atexit.register(_kept.clear)
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose results, which hold programs, are kept by its arguments."""
+    """A function whose results, which hold kernels, are kept by its arguments."""
 
     @wraps(make)
     def found(*key: Any) -> Any:
         result = _kept.get((make, key))
         if result is None:
-            if len(_kept) >= KEPT:
+            if len(_kept) >= MAX_KEPT_KERNELS:
                 _kept.clear()
             result = _kept[make, key] = make(*key)
         return result

@@ -1,0 +1,262 @@
+"""The direct sums of a convolution as LLVM's code, blocked in registers.
+
+Windows whose elements lie side by side in memory are walked along as one run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
+from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
+from eagerflow.library.llvm.vectors import RegisterBlock, register_block, round_up
+
+__all__ = ["DirectFilterWriter", "DirectForwardWriter"]
+
+
+class _DirectWriter(ConvolutionWriter):
+    """What both kernels are made of."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        config = self.config
+        self.pixel = config.channels * self.itemsize
+        self.taps = config.high.kernel * config.wide.kernel
+        # A run: elements of a window side by side in memory.
+        joined = config.wide.dilation == 1
+        self.runs = 1 if joined else config.wide.kernel
+        self.run = config.channels * (config.wide.kernel if joined else 1)
+
+    def make_room_for(self, many: int) -> None:
+        """Make room for the elements that so many columns of the result see."""
+        wide = self.config.wide
+        self.make_room((many - 1) * wide.stride + wide.extent)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each thread needs."""
+        config = self.config
+        rows = (config.band - 1) * config.high.stride + config.high.extent
+        return round_up(rows * self.line, CACHE_LINE_BYTES) + 16 * CACHE_LINE_BYTES
+
+    def copy_seen(self, image: str, first: str, rows: str) -> None:
+        """Copy what ``rows`` rows of an image's results see, from the row ``first`` on."""
+        v, high = self.v, self.config.high
+        above = v.number("sub", v.number("mul", first, high.stride), high.before)
+        seen = v.number("mul", v.number("sub", rows, 1), high.stride)
+        seen = v.number("add", seen, high.extent)
+        self.copy(v.step(self.pointer("images"), image, self.image_bytes), above, seen)
+
+
+class DirectForwardWriter(_DirectWriter):
+    """Writes ``weights``, which packs the filters, and ``kernel``, which does the rest."""
+
+    stages = ("weights", "kernel")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.block = register_block(
+            self.config.wide.out, self.filters // self.lanes, self.registers
+        )
+        self.make_room_for(round_up(self.config.wide.out, self.block.rows))
+        self.panel = self.block.vectors * self.v.size
+
+    @property
+    def weights(self) -> int:
+        """Bytes of the packed filters."""
+        return self.taps * self.config.channels * self.filters * self.itemsize
+
+    def _weights(self) -> None:
+        """Each piece packs its share: a line of all filters for each element of a window."""
+        v, config, code = self.v, self.config, self.code
+        _, _, first, last = self.share(self.taps * config.channels)
+        filters, to = self.pointer("other"), self.pointer("weights")
+        whole, wide = self.taps * config.channels * self.panel, self.block.vectors
+        # Bytes from the filters of a vector to those of the next one.
+        stride = self.lanes * self.pixel if config.turned else v.size
+        panels = str(self.filters // self.lanes // wide)
+        with (
+            code.loop("panel", "0", panels) as (p, _),
+            code.loop("element", first, last) as (element, _),
+        ):
+            aim = v.step(v.step(to, p, whole), element, self.panel)
+            if config.turned:
+                # From (*window, filters, channels), back to front.
+                tap, channel = v.quotient_and_rest(element, config.channels)
+                back = v.number("sub", self.taps - 1, tap)
+                start = v.step(filters, back, config.filters * self.pixel)
+                start = v.step(start, channel, self.itemsize)
+            else:
+                start = v.step(filters, element, self.result_pixel)
+            start = v.step(start, p, wide * stride)
+            for j, mask in enumerate(self.masks(p, wide, config.filters)):
+                place = v.at(start, j * stride)
+                value = (
+                    v.gather(place, self.pixel, mask) if config.turned else v.load(place, mask=mask)
+                )
+                v.store(value, aim, j * v.size)
+
+    def _kernel(self) -> None:
+        v, config, code, block = self.v, self.config, self.code, self.block
+        rows = v.number("sub", "%c1", "%c0")
+        y, weights = self.pointer("result"), self.pointer("weights")
+        with code.loop("image", "%r0", "%r1") as (image, _):
+            self.copy_seen(image, "%c0", rows)
+            out = v.step(y, image, self.result_bytes)
+            with code.loop("panel", "0", str(self.filters * self.itemsize // self.panel)) as (p, _):
+                own = v.step(weights, p, self.taps * config.channels * self.panel)
+                masks = self.masks(p, block.vectors, config.filters)
+                with code.loop("row", "0", rows) as (row, _):
+                    start = v.step("%scratch", row, config.high.stride * self.line)
+                    line = v.step(out, v.number("add", row, "%c0"), self.result_line)
+                    line = v.step(line, p, self.panel)
+                    blocks = round_up(config.wide.out, block.rows) // block.rows
+                    with code.loop("block", "0", str(blocks)) as (i, _):
+                        many = v.number("mul", i, block.rows)
+                        here = v.step(start, many, config.wide.stride * self.pixel)
+                        sums = self._window(here, own)
+                        self._store(sums, v.step(line, many, self.result_pixel), many, masks)
+
+    def _window(self, start: str, weights: str) -> list[str]:
+        """The sums over the windows of a block of columns."""
+        v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
+        step = wide.stride * self.pixel
+        with v.loop("down", "0", high.kernel, 1, v.no_sums(block)) as (down, rows):
+            here = v.step(start, down, high.dilation * self.line)
+            lines = v.step(weights, down, self.runs * self.run * self.panel)
+            with v.loop("across", "0", self.runs, 1, rows) as (across, runs):
+                run = v.step(here, across, wide.dilation * self.pixel)
+                packed = v.step(lines, across, self.run * self.panel)
+                runs[:] = v.accumulate(
+                    block,
+                    runs,
+                    self.run,
+                    lambda k, i: (v.step(run, k, self.itemsize), i * step),
+                    lambda k: v.step(packed, k, self.panel),
+                )
+            rows[:] = runs
+        return rows
+
+    def _store(self, sums: list[str], to: str, first: str, masks: list[str]) -> None:
+        """Write a block's columns, as far as the result has them."""
+        v, columns, block = self.v, self.config.wide.out, self.block
+        rest = columns % block.rows
+        for i in range(block.rows):
+            inside = ""
+            if rest and i >= rest:
+                inside = self.code.value(f"icmp ult i64 {v.number('add', first, i)}, {columns}")
+            with self.where(inside):
+                for j in range(block.vectors):
+                    value = sums[i * block.vectors + j]
+                    v.store(value, to, i * self.result_pixel + j * v.size, mask=masks[j])
+
+
+class DirectFilterWriter(_DirectWriter):
+    """Writes ``sums``, which makes the sums of a piece, and ``join``, which makes the result."""
+
+    stages = ("sums", "join")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.make_room_for(self.config.wide.out)
+        vectors, registers = self.filters // self.lanes, self.registers
+        self.window = self.taps * self.config.channels
+        wide = next(n for n in (4, 3, 2, 1) if vectors % n == 0)
+        # All elements of a small window together: they are not side by side.
+        while wide > 1 and self.window * wide > registers - 1 - wide and self.window <= 12:
+            wide = next(n for n in range(wide - 1, 0, -1) if vectors % n == 0)
+        self.whole = self.window * wide <= registers - 1 - wide
+        if self.whole:
+            self.block = RegisterBlock(self.window, wide)
+        else:
+            self.block = register_block(self.run, vectors, registers)
+        self.panel = self.block.vectors * self.v.size
+        self.sum_line = self.filters * self.itemsize
+        run = self.window if self.whole else self.run
+        self.sum_run = round_up(run, self.block.rows) * self.sum_line
+
+    @property
+    def sums(self) -> int:
+        """Bytes of the sums of a piece."""
+        runs = 1 if self.whole else self.config.high.kernel * self.runs
+        return runs * self.sum_run
+
+    def _sums(self) -> None:
+        v, band, code = self.v, self.config.band, self.code
+        own = v.step(self.pointer("weights"), self.piece(), self.sums)
+        v.fill(own, self.sums // v.size)
+        g = self.pointer("other")
+        with (
+            code.loop("image", "%r0", "%r1") as (image, _),
+            code.loop("band", "%c0", "%c1", band) as (first, _),
+        ):
+            rows = v.number("sub", self.least(v.number("add", first, band), "%c1"), first)
+            self.copy_seen(image, first, rows)
+            given = v.step(v.step(g, image, self.result_bytes), first, self.result_line)
+            with code.loop("panel", "0", str(self.sum_line // self.panel)) as (p, _):
+                self._panel(v.step(own, p, self.panel), v.step(given, p, self.panel), rows, p)
+
+    def _panel(self, own: str, given: str, rows: str, panel: str) -> None:
+        v, config, code, block = self.v, self.config, self.code, self.block
+        masks = self.masks(panel, block.vectors, config.filters)
+        down_bytes, across_bytes = (
+            config.high.dilation * self.line,
+            config.wide.dilation * self.pixel,
+        )
+        if self.whole:
+            offsets = [
+                a * down_bytes + b * across_bytes + c * self.itemsize
+                for a in range(config.high.kernel)
+                for b in range(config.wide.kernel)
+                for c in range(config.channels)
+            ]
+            self._block("%scratch", offsets, given, rows, own, masks)
+            return
+        offsets = [i * self.itemsize for i in range(block.rows)]
+        with (
+            code.loop("down", "0", str(config.high.kernel)) as (down, _),
+            code.loop("across", "0", str(self.runs)) as (across, _),
+        ):
+            here = v.step(v.step("%scratch", down, down_bytes), across, across_bytes)
+            number = v.number("add", v.number("mul", down, self.runs), across)
+            to = v.step(own, number, self.sum_run)
+            blocks = self.sum_run // self.sum_line // block.rows
+            with code.loop("block", "0", str(blocks)) as (i, _):
+                start = v.step(here, i, block.rows * self.itemsize)
+                aim = v.step(to, i, block.rows * self.sum_line)
+                self._block(start, offsets, given, rows, aim, masks)
+
+    def _block(
+        self, start: str, offsets: list[int], given: str, rows: str, to: str, masks: list[str]
+    ) -> None:
+        """Sums over all positions of some rows."""
+        v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
+        with v.loop("row", "0", rows, 1, v.no_sums(block)) as (row, held):
+            here = v.step(start, row, high.stride * self.line)
+            there = v.step(given, row, self.result_line)
+            held[:] = v.accumulate(
+                block,
+                held,
+                wide.out,
+                lambda k, i: (v.step(here, k, wide.stride * self.pixel), offsets[i]),
+                lambda k: v.step(there, k, self.result_pixel),
+                masks,
+            )
+        self.add_block(block, held, to, self.sum_line)
+
+    def _join(self) -> None:
+        """Each piece joins its share of the window's elements."""
+        v = self.v
+        _, count, first, last = self.share(self.window)
+        known, to = self.pointer("weights"), self.pointer("result")
+        size = self.window if self.whole else self.run
+        with self.code.loop("element", first, last) as (element, _):
+            run, inside = v.quotient_and_rest(element, size)
+            here = v.step(v.step(known, run, self.sum_run), inside, self.sum_line)
+            there = v.step(to, element, self.result_pixel)
+
+            def one(at: str, many: int) -> None:
+                (total,) = self.joined(v.at(here, at), (0,), count)
+                v.store(total, v.at(there, at), 0, many)
+
+            self.parts(self.config.filters, one)
