@@ -18,7 +18,16 @@ from eagerflow.display import escape
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
 from eagerflow.graph.picture import KINDS, Picture
-from eagerflow.graph.text import constant_text, line_text, nested, text, type_text
+from eagerflow.graph.text import (
+    constant_text,
+    line_text,
+    named_inputs,
+    named_outputs,
+    nested,
+    short_name,
+    text,
+    type_text,
+)
 
 __all__ = ["draw", "to_dot", "to_svg"]
 
@@ -71,7 +80,7 @@ def to_dot(self: Graph) -> str:
             lines.append("  }")
         lines += part.edges()
         if owner:
-            lines += [f"  {end} -> {owner} [style=dashed];" for end in part.ends()]
+            lines += [f"  {end} -> {owner} [style=dashed];" for end, _, _ in part.ends]
         for node in graph.nodes:
             for name, body in nested(node):
                 waiting.append((body, f"{node.name}.{name}", part.ids[node]))
@@ -79,33 +88,31 @@ def to_dot(self: Graph) -> str:
 
 
 class _Dot:
-    """The statements of one graph; ``ids`` are the names of its parts in Graphviz."""
+    """The statements of one graph; ``ids`` are the names of its parts in Graphviz.
+
+    ``ends`` are the boxes of outputs and assignments: name in Graphviz, label and value.
+    """
 
     def __init__(self, graph: Graph, number: int) -> None:
         self.graph = graph
         self.number = number
+        self.ends = [
+            (f"o{number}_{i}", name if kind == "return" else f"assign {name}", value)
+            for i, (kind, name, value) in enumerate(named_outputs(graph))
+        ]
         self.ids: dict[Any, str] = {}
         for part in [*graph.all_inputs(), *graph.constants, *graph.nodes]:
             self.ids.setdefault(part, f"n{number}_{len(self.ids)}")
         for node in graph.nodes:
             self.ids |= dict.fromkeys(node.outputs, self.ids[node])
 
-    def ends(self) -> list[str]:
-        """The boxes of outputs and assignments."""
-        return [f"o{self.number}_{i}" for i in range(len(self._ends()))]
-
     def boxes(self) -> Iterator[str]:
-        graph = self.graph
-        for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
-            yield self._box(value, "input", f"{name}\n{type_text(value)}")
-        for cell in graph.cells:
-            yield self._box(cell.value, "variable", f"{cell.name}\n{type_text(cell.value)}")
-        for value in graph.constants:
-            words = f"{value.name}\n{type_text(value)}\n{constant_text(value)}"
-            yield self._box(value, "constant", words)
+        for kind, name, value in named_inputs(self.graph):
+            known = f"\n{constant_text(value)}" if kind == "constant" else ""
+            yield self._box(value, kind, f"{name}\n{type_text(value)}{known}")
         yield from self._clusters()
-        for i, (name, _) in enumerate(self._ends()):
-            yield f"  o{self.number}_{i} [{_look('output')}, label={_quoted(name)}];"
+        for end, name, _ in self.ends:
+            yield f"  {end} [{_look('output')}, label={_quoted(name)}];"
 
     def _clusters(self) -> Iterator[str]:
         """Nodes within the clusters of their scopes, which stand within each other."""
@@ -133,27 +140,18 @@ class _Dot:
                 waiting.append(iter(inner.items()))
 
     def _node(self, node: Node) -> str:
-        made = "\n".join(map(type_text, node.outputs))
-        words = f"{node.name.rpartition('/')[2]}\n{made}"
-        tip = _quoted(line_text(node))
-        return f"{self._box(node, 'node', words)[:-2]}, tooltip={tip}];"
+        words = "\n".join([short_name(node), *map(type_text, node.outputs)])
+        return f"{self._box(node, 'node', words)[:-2]}, tooltip={_quoted(line_text(node))}];"
 
     def _box(self, part: Any, kind: str, words: str) -> str:
         return f"  {self.ids[part]} [{_look(kind)}, label={_quoted(words)}];"
-
-    def _ends(self) -> list[tuple[str, Value]]:
-        graph = self.graph
-        found = list(zip(graph.outputs.names, graph.outputs, strict=True))
-        return found + [
-            (f"assign {c.name}", c.assigned) for c in graph.cells if c.assigned is not None
-        ]
 
     def edges(self) -> Iterator[str]:
         for node in self.graph.nodes:
             for value in node.values():
                 yield self._edge(value, self.ids[node])
-        for i, (_, value) in enumerate(self._ends()):
-            yield self._edge(value, f"o{self.number}_{i}")
+        for end, _, value in self.ends:
+            yield self._edge(value, end)
 
     def _edge(self, value: Value, end: str) -> str:
         return f"  {self.ids[value]} -> {end} [label={_quoted(type_text(value))}];"

@@ -16,7 +16,14 @@ from typing import Any
 from eagerflow.display import escape
 from eagerflow.errors import printable
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.text import constant_text, line_text, type_text
+from eagerflow.graph.text import (
+    constant_text,
+    line_text,
+    named_inputs,
+    named_outputs,
+    short_name,
+    type_text,
+)
 
 __all__ = ["KINDS", "Picture"]
 
@@ -94,10 +101,10 @@ class Picture:
         for node in graph.nodes:
             for value in node.values():
                 self._connect(value, entries, home, home[node])
-        ends = _ends(graph)
+        ends = list(named_outputs(graph))
         rest = Box("output", [f"{len(ends) - limit} more outputs"])
-        for i, (name, what, value) in enumerate(ends):
-            words = [_short(name), what + type_text(value)]
+        for i, (kind, name, value) in enumerate(ends):
+            words = [_short(name), ("assigned: " if kind == "assign" else "") + type_text(value)]
             box = Box("output", words, f"{name} = {value.name}") if i < limit else rest
             if i <= limit:
                 self.boxes.append(box)
@@ -115,7 +122,7 @@ class Picture:
                 readers.setdefault(value, set()).add(home[node])
         found: dict[Value, Box] = {}
         inside: dict[Box, dict[str, int]] = {}
-        for kind, name, value in _given(graph):
+        for kind, name, value in named_inputs(graph):
             known = readers.get(value, set())
             only = next(iter(known)) if len(known) == 1 else None
             if kind != "input" and only is not None and only.kind == "group":
@@ -355,37 +362,15 @@ def _box_svg(box: Box) -> Iterator[str]:
 # What belongs together ---------------------------------------------------------------------------
 
 
-def _given(graph: Graph) -> Iterator[tuple[str, str, Value]]:
-    for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
-        yield "input", name, value
-    for cell in graph.cells:
-        yield "variable", cell.name, cell.value
-    for value in graph.constants:
-        yield "constant", value.name, value
-
-
-def _ends(graph: Graph) -> list[tuple[str, str, Value]]:
-    outputs = zip(graph.outputs.names, graph.outputs, strict=True)
-    assigned = [(c.name, c.assigned) for c in graph.cells if c.assigned is not None]
-    return [
-        *((name, "", value) for name, value in outputs),
-        *((name, "assigned: ", value) for name, value in assigned),
-    ]
-
-
 def _node_box(key: Any, nodes: list[Node]) -> Box:
     node = nodes[0]
     if key is node:
         types = [type_text(v) for v in node.outputs]
-        lines = [node.name.rpartition("/")[2], *types[:3], *(["…"] if len(types) > 3 else [])]
+        lines = [short_name(node), *types[:3], *(["…"] if len(types) > 3 else [])]
         return Box("node", [*lines, *([_short(node.scope)] if node.scope else [])], line_text(node))
-    title = key if isinstance(key, str) else f"{_last(node)} … {_last(nodes[-1])}"
+    title = key if isinstance(key, str) else f"{short_name(node)} … {short_name(nodes[-1])}"
     story = "\n".join(line_text(n) for n in nodes[:20])
     return Box("group", [_short(title), f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"], story)
-
-
-def _last(node: Node) -> str:
-    return node.name.rpartition("/")[2]
 
 
 def _groups(graph: Graph, limit: int) -> list[Any]:

@@ -17,7 +17,7 @@ Within a scope, results of its nodes are named without it, unless a value has th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from os.path import basename
@@ -25,27 +25,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.dims import Dim
 from eagerflow.errors import printable, short_repr
-from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.ir import Graph, Node, Source, Value, graph_method
 from eagerflow.tensor import Tensor
 
 __all__ = [
+    "aligned_columns",
+    "all_nodes",
     "attribute_text",
     "attributes_text",
+    "bytes_text",
     "call_text",
     "constant_text",
     "line_name",
     "line_text",
+    "named_inputs",
+    "named_outputs",
     "nested",
     "own_values",
+    "seconds_text",
+    "short_name",
     "text",
     "type_text",
+    "value_text",
 ]
 
 _SMALL = 8  # elements of constants that are shown by value
 _LONG = 160  # letters of an attribute
 _COLUMNS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
 _DEEP = 64  # levels of tuples in attributes, as many as an op call can make
+_BYTE_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_SECOND_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
 
 # Words -------------------------------------------------------------------------------------------
@@ -54,6 +65,12 @@ _DEEP = 64  # levels of tuples in attributes, as many as an op call can make
 def type_text(value: Any) -> str:
     """Dtype and shape of a value: ``float32[batch, 3]``."""
     return f"{_dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
+
+
+def value_text(name: str, value: Value) -> str:
+    """A value under some name, with its type and the device that is said for it."""
+    place = "" if value.device is None else f" on {value.device}"
+    return f"{name}: {type_text(value)}{place}"
 
 
 @cache  # NumPy takes as long for a name as all the rest of a line does
@@ -129,6 +146,39 @@ def constant_text(value: Value) -> str:
     ).replace("\n", "")
 
 
+def bytes_text(size: Any, form: str = ".1f") -> str:
+    """A number of bytes, or a polynomial of sizes, with its unit: ``1.5 KiB``."""
+    if isinstance(size, Dim):
+        return f"{size} B"
+    for unit, factor in _BYTE_UNITS:
+        if size >= factor:
+            return f"{size / factor:{form}} {unit}"
+    return f"{size:.0f} B"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with its unit: ``2.5 ms``."""
+    for unit, factor in _SECOND_UNITS:
+        if seconds * factor >= 0.995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} µs"
+
+
+def aligned_columns(rows: Sequence[Sequence[str]], alignments: str) -> list[str]:
+    """Rows of a table as lines; ``alignments`` has ``<`` or ``>`` for each column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}"
+            for cell, side, width in zip(row, alignments, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+# Walks -------------------------------------------------------------------------------------------
+
+
 def nested(node: Node) -> Iterator[tuple[str, Graph]]:
     """The graphs among the attributes of a node, as for a branch or a loop, with their names."""
     for name, value in node.attributes.items():
@@ -148,7 +198,38 @@ def own_values(graph: Graph) -> Iterator[Value]:
         yield from node.outputs
 
 
-Source = tuple[str, int, str]
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of all graphs nested in it."""
+    waiting = [graph]
+    while waiting:
+        inner = waiting.pop()
+        for node in inner.nodes:
+            yield node
+            waiting += [body for _, body in nested(node)]
+
+
+def named_inputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
+    """What a graph reads: ``input``, ``variable`` or ``constant``, the name, and the value."""
+    for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
+        yield "input", name, value
+    for cell in graph.cells:
+        yield "variable", cell.name, cell.value
+    for value in graph.constants:
+        yield "constant", value.name, value
+
+
+def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
+    """What a graph computes: ``return`` or ``assign``, the name, and the value."""
+    for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
+        yield "return", name, value
+    for cell in graph.cells:
+        if cell.assigned is not None:
+            yield "assign", cell.name, cell.assigned
+
+
+def short_name(node: Node) -> str:
+    """The name of a node without its scopes."""
+    return node.name.rpartition("/")[2]
 
 
 def line_name(source: Source) -> str:
@@ -213,8 +294,7 @@ def _listing(
     yield from _head(graph, label)
     constants = graph.constants
     yield from _known(graph, constants)
-    everything = {v.name for v in graph.all_inputs()} | {v.name for v in constants}
-    everything.update(v.name for node in graph.nodes for v in node.outputs)
+    everything = {v.name for v in own_values(graph)}
     places: dict[Any, str] = {}
     first = True
     for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
@@ -233,7 +313,7 @@ def _listing(
 
 
 def _head(graph: Graph, label: str) -> Iterator[str]:
-    given = [_entry(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
+    given = [value_text(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
     start = f"{label} {graph.name}("
     if len(given) > 1 and sum(map(len, given)) + len(start) > 96:
         yield start
@@ -244,17 +324,12 @@ def _head(graph: Graph, label: str) -> Iterator[str]:
         yield f"{start}{', '.join(given)}):"
 
 
-def _entry(name: str, value: Value) -> str:
-    place = "" if value.device is None else f" on {value.device}"
-    return f"{name}: {type_text(value)}{place}"
-
-
 def _known(graph: Graph, constants: Iterable[Value]) -> Iterator[str]:
     if graph.cells:
         yield "  variables"
         for cell in graph.cells:
             end = "" if cell.assigned is None else ", assigned"
-            yield f"    {_entry(cell.name, cell.value)}{end}"
+            yield f"    {value_text(cell.name, cell.value)}{end}"
     if constants:
         yield "  constants"
         for value in constants:
@@ -308,14 +383,13 @@ def _aligned(rows: list[_Row]) -> Iterator[str]:
 
 
 def _ends(graph: Graph) -> Iterator[str]:
-    returned = [
-        (str(name), str(v.name)) for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
-    ]
+    titled: dict[str, list[tuple[str, str]]] = {"return": [], "assign": []}
+    for title, name, value in named_outputs(graph):
+        titled[title].append((name, value.name))
     for i, leaf in enumerate(graph.results):  # what is returned besides tensors
         if type(leaf) is not Value:
-            returned.append((f"result {i}", _cut(short_repr(leaf))))
-    assigned = [(c.name, c.assigned.name) for c in graph.cells if c.assigned is not None]
-    for title, pairs in (("return", returned), ("assign", assigned)):
+            titled["return"].append((f"result {i}", _cut(short_repr(leaf))))
+    for title, pairs in titled.items():
         if pairs:
             yield ""
             yield f"  {title}"
