@@ -198,12 +198,11 @@ def own_values(graph: Graph) -> Iterator[Value]:
         yield from node.outputs
 
 
-def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and of all graphs nested in it."""
-    waiting = [graph]
+def all_nodes(*graphs: Graph) -> Iterator[Node]:
+    """The nodes of some graphs and of all graphs nested in them."""
+    waiting = list(graphs)
     while waiting:
-        inner = waiting.pop()
-        for node in inner.nodes:
+        for node in waiting.pop().nodes:
             yield node
             waiting += [body for _, body in nested(node)]
 

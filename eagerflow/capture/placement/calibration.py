@@ -9,7 +9,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cache, partial
 from itertools import cycle, islice
 from time import perf_counter
@@ -31,19 +31,19 @@ from eagerflow.spec import TensorSpec
 
 __all__ = ["calibrate"]
 
-EXPENSIVE = ("exp", "log", "tanh", "sin", "sqrt", "divide", "erf", "power")
-"""Instructions of regions that are timed one by one; all others count as additions."""
-ALIKE = {
+TIMED_INSTRUCTIONS = {
     "exp": ("exp2", "expm1", "sigmoid"),
     "log": ("log1p", "log2", "log10"),
-    "sin": ("cos", "tan"),
-    "divide": ("reciprocal",),
-    "sqrt": ("rsqrt",),
-    "erf": ("erfc", "gelu"),
     "tanh": ("sinh", "cosh"),
+    "sin": ("cos", "tan"),
+    "sqrt": ("rsqrt",),
+    "divide": ("reciprocal",),
+    "erf": ("erfc", "gelu"),
+    "power": (),
 }
-"""Instructions that take about as long as one that is timed."""
-VERSION = 6
+"""Instructions of regions that are timed, and those that take about as long; others count as
+additions."""
+FORMAT_VERSION = 6  # of what is kept on disk
 
 
 # Measuring ---------------------------------------------------------------------------------------
@@ -155,11 +155,10 @@ def _statements(place: Device) -> tuple[float, dict[str, float]]:
     plain = best(_plan(place, lambda x: x * 0.25 + 0.5, _ELEMENTS), 0.002)
     cheap = best(_plan(place, _chain("add"), _ELEMENTS), 0.002) - plain
     each = {"add": max(cheap, 1e-6) / 10 / _ELEMENTS}
-    for name in EXPENSIVE:
+    for name, alike in TIMED_INSTRUCTIONS.items():
         taken = best(_plan(place, _chain(name), _ELEMENTS), 0.002) - plain
-        each[name] = max(taken / _ELEMENTS / 4 - 2 * each["add"], each["add"])
-    for name, others in ALIKE.items():
-        each |= dict.fromkeys(others, each[name])
+        seconds = max(taken / _ELEMENTS / 4 - 2 * each["add"], each["add"])
+        each |= dict.fromkeys((name, *alike), seconds)
     return max(call, 2e-7), each
 
 
@@ -279,7 +278,7 @@ def _processor() -> str:
 
 def _machine() -> str:
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
-    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {VERSION}"
+    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
@@ -351,20 +350,29 @@ def _remembered(
     return found
 
 
+def _points(found: Any) -> Points:
+    return tuple((float(amount), float(rate)) for amount, rate in found)
+
+
+def _by_name(found: Any) -> dict[str, float]:
+    return {name: float(seconds) for name, seconds in found.items()}
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "products": _points,
+    "memory": _points,
+    "elements": _by_name,
+    "statements": _by_name,
+}
+"""What reads the fields of Rates that are not one number."""
+
+
 def _as_rates(found: Any) -> list[Rates]:
-    own, whole = found
-    return [
-        Rates(
-            tuple((float(a), float(b)) for a, b in one["products"]),
-            tuple((float(a), float(b)) for a, b in one["memory"]),
-            {k: float(v) for k, v in one["elements"].items()},
-            {k: float(v) for k, v in one["statements"].items()},
-            float(one["call"]),
-            float(one["region"]),
-            float(one["convolution"]),
-        )
-        for one in (own, whole)
-    ]
+    own, whole = (
+        Rates(**{f.name: _READERS.get(f.name, float)(one[f.name]) for f in fields(Rates)})
+        for one in found
+    )
+    return [own, whole]
 
 
 def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:

@@ -16,22 +16,23 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.communication import recv, send
-from eagerflow.capture.placement.cost_model import CostModel
+from eagerflow.capture.placement.cost_model import POOLING_OPS, CostModel
 from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import grow
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
-from eagerflow.graph.text import nested
-from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING
+from eagerflow.graph.text import nested, own_values
+from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING, matmul
+from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.plan.plan import Plan
 
 __all__ = ["Cut", "Division", "Piece", "divide"]
 
-LONG = 5e-5  # seconds from which it pays to let other devices run beside a node
-_POOLS = frozenset(
-    {"max_pool", "max_pool_gradient", "max_pool_gather", "avg_pool", "avg_pool_gradient"}
-)
+MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
+MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
+_MATMUL, _VECTOR_NORM = matmul.op, vector_norm.op  # type: ignore[attr-defined]
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 
@@ -68,16 +69,19 @@ class Piece:
     @cached_property
     def steps(self) -> Sequence[Any]:
         """The nodes, some of them grown into regions."""
-        return self.graph.nodes if self.exact else grow(self.graph)
+        return self._steps_of(self.graph)
 
     @cached_property
     def plan(self) -> Plan:
         """The program of the piece."""
-        return Plan(self.graph, self._order, self.device, self.exact)
+        return Plan(
+            self.graph,
+            lambda graph: self.steps if graph is self.graph else self._steps_of(graph),
+            self.device,
+            self.exact,
+        )
 
-    def _order(self, graph: Graph) -> Sequence[Any]:
-        if graph is self.graph:
-            return self.steps
+    def _steps_of(self, graph: Graph) -> Sequence[Any]:
         return graph.nodes if self.exact else grow(graph)
 
     @property
@@ -98,13 +102,14 @@ class Piece:
 class Division(NamedTuple):
     """A graph in pieces: the whole with Send and Recv in it, its pieces and its cuts.
 
-    ``homes`` are the devices of the graph's finals, ``places`` of the values, by number.
+    ``output_devices`` are the devices of outputs and assigned values, ``places`` the numbers of
+    those of all values.
     """
 
     graph: Graph
     pieces: list[Piece]
     cuts: list[Cut]
-    homes: list[Device]
+    output_devices: list[Device]
     places: dict[Value, int]
 
 
@@ -113,29 +118,22 @@ class Division(NamedTuple):
 
 def depends_on_threads(node: Node) -> bool:
     """Whether the bits of a node's results may depend on the number of BLAS's threads."""
-    family, name = node.op.family, node.op.name
-    if family == "contraction":
-        if name in _POOLS:
-            return False
-        if name == "matmul":
-            one, other = node.inputs
-            if (
-                type(one) is Value
-                and type(other) is Value
-                and len(one.shape) == 2 == len(other.shape)
-            ):
-                # Small ones are made with one thread, see the op.
-                return bool(one.size * other.shape[1] >= WORTH_SHARING)
-        return True
-    if family == "control" and any(True for _ in nested(node)):
+    op = node.op
+    if op in POOLING_OPS:
+        return False
+    if op is _MATMUL and all(type(x) is Value and len(x.shape) == 2 for x in node.inputs):
+        one, other = node.inputs
+        # Small ones are made with one thread, see the op.
+        return bool(one.size * other.shape[1] >= WORTH_SHARING)
+    if op.family == "control":
         return any(depends_on_threads(n) for _, body in nested(node) for n in body.nodes)
-    return family == "custom" or name == "vector_norm"
+    return op.family in ("contraction", "custom") or op is _VECTOR_NORM
 
 
 # Cutting -----------------------------------------------------------------------------------------
 
 
-class _Knife:
+class _Partitioner:
     """A graph that is being cut."""
 
     def __init__(self, graph: Graph, placement: Placement, model: CostModel, exact: bool) -> None:
@@ -148,12 +146,10 @@ class _Knife:
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
-        self.home: dict[Value, int] = dict(placement.entries)
-        self.here: dict[tuple[Value, int], Value] = {}  # as it is on another device
-        self.places: dict[Value, int] = dict(placement.entries)
-        self.names = {v.name for v in (*graph.all_inputs(), *graph.constants)}
-        self.names |= {v.name for node in graph.nodes for v in node.outputs}
-        self.names |= {node.name for node in graph.nodes}
+        self.made_on: dict[Value, int] = dict(placement.inputs)
+        self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
+        self.places: dict[Value, int] = dict(placement.inputs)
+        self.names = {v.name for v in own_values(graph)} | {node.name for node in graph.nodes}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.piece_of: dict[Node, Piece] = {}
 
@@ -167,12 +163,12 @@ class _Knife:
         needed = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
         have: list[set[Value]] = [set() for _ in self.devices]
-        slack = max(2 * self.model.latency, 2e-5)
+        slack = max(2 * self.model.latency, MIN_SLACK_SECONDS)
         for at, i in enumerate(order):
-            group, k = placement.groups[i], placement.where[i]
+            group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
             alone = self._alone(nodes, k)
-            new = [x for x in group.given if self.home[x] != k and x not in have[k]]
+            new = [x for x in group.given if self.made_on[x] != k and x not in have[k]]
             piece = current[k]
             if piece is None or self._begins_new(piece, i, new, position, slack, alone):
                 piece = current[k] = Piece(
@@ -206,19 +202,19 @@ class _Knife:
         found: dict[int, float] = {}
         placement = self.placement
         for i, group in enumerate(placement.groups):
-            target = placement.where[i]
+            target = placement.group_devices[i]
             for x in group.given:
                 maker = self.makers.get(x)
-                if maker is not None and placement.where[maker] != target:
-                    moved = self._moved(x, placement.where[maker], target)
+                if maker is not None and placement.group_devices[maker] != target:
+                    moved = self._moved(x, placement.group_devices[maker], target)
                     by = placement.schedule.begins[i] - moved
                     found[maker] = min(found.get(maker, math.inf), by)
         return found
 
     def _moved(self, value: Value, source: int, target: int) -> float:
         """Seconds of a transfer."""
-        size = value.size * value.dtype.itemsize
-        return self.model.transfer(size, str(self.devices[source]), str(self.devices[target]))
+        names = str(self.devices[source]), str(self.devices[target])
+        return self.model.transfer(nbytes(value), *names)
 
     def _begins_new(
         self,
@@ -231,10 +227,10 @@ class _Knife:
     ) -> bool:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
-        schedule, k = placement.schedule, placement.where[i]
+        schedule, k = placement.schedule, placement.group_devices[i]
         if schedule.ends[i] > piece.deadline:
             return True
-        if alone != piece.alone and placement.groups[i].costs[k] > LONG:
+        if alone != piece.alone and placement.groups[i].costs[k] > MIN_SHARED_SECONDS:
             return True
         for x in new:
             maker = self.makers.get(x)
@@ -242,7 +238,7 @@ class _Knife:
                 continue
             if position[maker] >= piece.first:
                 return True
-            arrival = schedule.ends[maker] + self._moved(x, placement.where[maker], k)
+            arrival = schedule.ends[maker] + self._moved(x, placement.group_devices[maker], k)
             if arrival > piece.begin + slack:
                 return True
         return False
@@ -259,7 +255,7 @@ class _Knife:
         )
         for old, value in zip(node.outputs, made.outputs, strict=True):
             self.new[old] = value
-            self.home[old] = self.places[value] = k
+            self.made_on[old] = self.places[value] = k
         self.nodes.append(made)
         piece.nodes.append(made)
         self.piece_of[made] = piece
@@ -268,13 +264,12 @@ class _Knife:
         """What stands for a value on a device: sent and received once, where that is another."""
         if value.constant is not None:
             return self._constant(value, k)
-        own = self.new.get(value, value)
-        home = self.home[value]
-        if home == k:
-            return own
-        found = self.here.get((value, k))
+        source = self.made_on[value]
+        if source == k:
+            return self.new.get(value, value)
+        found = self.copies.get((value, k))
         if found is None:
-            found = self.here[value, k] = self._sent(own, home, k)
+            found = self.copies[value, k] = self._sent(self.new.get(value, value), source, k)
         return found
 
     def _constant(self, value: Value, k: int) -> Value:
@@ -282,42 +277,28 @@ class _Knife:
         tensor, place = value.constant, self.devices[k]
         if tensor.device is place:
             return value
-        found = self.here.get((value, k))
+        found = self.copies.get((value, k))
         if found is None:
-            moved = tensor.to(str(place))
             name = self._unique(f"{value.name}_on_{_plain(str(place))}")
-            found = Value(name, value.shape, value.dtype, constant=moved)
-            self.here[value, k] = found
+            found = Value(name, value.shape, value.dtype, constant=tensor.to(str(place)))
+            self.copies[value, k] = found
         return found
 
-    def _sent(self, own: Value, home: int, k: int) -> Value:
-        source, target = str(self.devices[home]), str(self.devices[k])
+    def _sent(self, own: Value, source: int, k: int) -> Value:
+        start, end = str(self.devices[source]), str(self.devices[k])
         origin = None if own.node is None else own.node.origin
-        base = own.name.replace(":", "_")
-        sent = Node(
-            _SEND,
-            (own,),
-            {"target": target},
-            self._unique(f"{base}_to_{_plain(target)}"),
-            origin,
-            source,
-        )
+        base, suffix = own.name.replace(":", "_"), _plain(end)
+        names = self._unique(f"{base}_to_{suffix}"), self._unique(f"{base}_on_{suffix}")
+        sent = Node(_SEND, (own,), {"target": end}, names[0], origin, start)
         sent.outputs = (Value(sent.name, own.shape, own.dtype, None, sent),)
-        received = Node(
-            _RECV,
-            sent.outputs,
-            {"source": source, "device": target},
-            self._unique(f"{base}_on_{_plain(target)}"),
-            origin,
-            target,
-        )
+        attributes = {"source": start, "device": end}
+        received = Node(_RECV, sent.outputs, attributes, names[1], origin, end)
         value = Value(received.name, own.shape, own.dtype, None, received)
         received.outputs = (value,)
         self.nodes += (sent, received)
-        self.places[sent.outputs[0]] = home
+        self.places[sent.outputs[0]] = source
         self.places[value] = k
-        size = own.size * own.dtype.itemsize
-        self.cuts.append(Cut(own.name, source, target, size, sent, received))
+        self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
         return value
 
     def _unique(self, name: str) -> str:
@@ -332,11 +313,8 @@ class _Knife:
 
     def _finish(self) -> Division:
         before, placement = self.before, self.placement
-        numbers = {str(d): k for k, d in enumerate(self.devices)}
-        targets = [
-            placement.home if v.device is None else numbers.get(v.device, placement.home)
-            for v in before.outputs
-        ]
+        numbers: dict[str | None, int] = {str(d): k for k, d in enumerate(self.devices)}
+        targets = [numbers.get(v.device, placement.default) for v in before.outputs]
         outputs = Values(
             [self.at(v, k) for v, k in zip(before.outputs, targets, strict=True)],
             before.outputs.names,
@@ -345,9 +323,9 @@ class _Knife:
         for cell in before.cells:
             made = Cell(cell.name, cell.variable, cell.value)
             if cell.assigned is not None:
-                home = placement.entries[cell.value]
-                made.assigned = self.at(cell.assigned, home)
-                targets.append(home)
+                target = placement.inputs[cell.value]
+                made.assigned = self.at(cell.assigned, target)
+                targets.append(target)
             cells.append(made)
         # What a node returned besides Values is as it was; the same Value may stand twice.
         moved = dict(zip(before.outputs, outputs, strict=True))
@@ -363,8 +341,8 @@ class _Knife:
             results,
         )
         self._link(graph)
-        homes = [self.devices[k] for k in targets]
-        return Division(graph, self.pieces, self.cuts, homes, self.places)
+        output_devices = [self.devices[k] for k in targets]
+        return Division(graph, self.pieces, self.cuts, output_devices, self.places)
 
     def _link(self, graph: Graph) -> None:
         """Each piece as a graph of its own, and which pieces it waits for."""
@@ -407,7 +385,7 @@ def _plain(name: str) -> str:
 
 def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
     """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
-    return _Knife(graph, placement, model, exact).cut()
+    return _Partitioner(graph, placement, model, exact).cut()
 
 
 def sends_of(division: Division) -> Iterator[tuple[Cut, Value, Value]]:

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from eagerflow.capture.placement.cost_model import CostModel, Works
+from eagerflow.capture.placement.cost_model import CostModel, WorkCache
 from eagerflow.fusion.groups import grow
 from eagerflow.fusion.kernels import Cluster
 from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["Group", "grouped"]
 
-SMALL = 16  # times smaller than the largest value of a region: of no weight in it
+NEGLIGIBLE_RATIO = 16  # a value so many times smaller than a region's largest has no weight
 
 
 class Group(NamedTuple):
@@ -39,7 +39,7 @@ def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -
     ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
     that of growing the regions.
     """
-    works = Works()
+    works = WorkCache()
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     home: dict[int, int] = {}  # of a node, its group
     members: list[list[int]] = []
@@ -50,7 +50,7 @@ def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -
         own = [node for node in step.nodes if numbers[node] not in home]
         whole = [model.cluster(step, name) for name in names]
         parts = [half for part in _parts(own) for half in _peeled(part)]
-        weights = [sum(model.signature(works.of(n), n, names[0], True) for n in p) for p in parts]
+        weights = [sum(model.seconds(works.of(n), n, names[0], True) for n in p) for p in parts]
         for part, weight in zip(parts, weights, strict=True):
             for node in part:
                 home[numbers[node]] = len(members)
@@ -64,7 +64,8 @@ def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -
             work = works.of(node)
             found = alike.get((node.op.name, work))
             if found is None:
-                found = [model.signature(work, node, name, fused and not work[0]) for name in names]
+                merged = fused and not work.flops
+                found = [model.seconds(work, node, name, merged) for name in names]
                 alike[node.op.name, work] = found
             costs.append(found)
     groups = []
@@ -113,8 +114,8 @@ def _peeled(part: list[Node]) -> list[list[Node]]:
     for node in part:
         given = list(node.values())
         if any(x in late or (x not in own and x.node is not None) for x in given):
-            small = all(v.size * SMALL <= large for v in node.outputs)
-            if small and all(x.size * SMALL <= large for x in given):
+            small = all(v.size * NEGLIGIBLE_RATIO <= large for v in node.outputs)
+            if small and all(x.size * NEGLIGIBLE_RATIO <= large for x in given):
                 late.update(dict.fromkeys(node.outputs))
                 ends.append(node)
             elif any(x in late for x in given):
