@@ -12,6 +12,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.layer import only_numbers
+from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
@@ -40,13 +41,14 @@ class Batches(Source):
     """
 
     def __init__(self, x: Any, y: Any, weight: Any, batch_size: int, op: str) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ArgumentError(
-                f"{batch_size!r} is not a batch size",
-                op=op,
-                argument="batch_size",
-                expected="an integer of at least 1",
-            )
+        require(
+            type(batch_size) is not bool and isinstance(batch_size, int) and batch_size >= 1,
+            batch_size,
+            "not a batch size",
+            op,
+            "batch_size",
+            "an integer of at least 1",
+        )
         self.batch_size = batch_size
         self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [
@@ -180,13 +182,8 @@ def _is_data(x: Any) -> bool:
 
 def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any]:
     """The first examples for training, and the last ``part`` of them for validation."""
-    if not 0 <= part < 1:
-        raise ArgumentError(
-            f"{part!r} is not a part",
-            op="fit",
-            argument="validation_split",
-            expected="a number from 0 to below 1",
-        )
+    expected = "a number from 0 to below 1"
+    require(0 <= part < 1, part, "not a part", "fit", "validation_split", expected)
     if is_stream(x):
         raise ArgumentError(
             "only arrays can be split",
@@ -210,8 +207,8 @@ def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any
     return halves[0], halves[1]
 
 
-def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
-    """A weight for each example, from that of its class (1 where none is given)."""
+def class_weights(y: Any, class_weight: dict[int, float], sample_weight: Any, op: str) -> Any:
+    """The weight of each example, times that of its class (1 where none is given)."""
     labels = _array(y)
     if labels.ndim > 1 and labels.shape[-1] > 1:
         labels = labels.argmax(axis=-1)
@@ -226,4 +223,4 @@ def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
     table = np.ones(max([*class_weight, int(labels.max(initial=0))], default=0) + 1, np.float32)
     for key, value in class_weight.items():
         table[key] = value
-    return table[labels]
+    return table[labels] if sample_weight is None else table[labels] * np.asarray(sample_weight)

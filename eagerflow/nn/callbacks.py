@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.lookup import require
 from eagerflow.variable import assign_together
 
 __all__ = ["Callback", "EarlyStopping", "History", "LambdaCallback"]
@@ -93,13 +94,8 @@ class EarlyStopping(Callback):
         restore_best_weights: bool = False,
         start_from_epoch: int = 0,
     ) -> None:
-        if mode not in ("auto", "min", "max"):
-            raise ArgumentError(
-                f"{mode!r} is not a mode",
-                op="EarlyStopping",
-                argument="mode",
-                expected="'auto', 'min' or 'max'",
-            )
+        known = mode in ("auto", "min", "max")
+        require(known, mode, "not a mode", "EarlyStopping", "mode", "'auto', 'min' or 'max'")
         self.monitor, self.min_delta, self.patience = monitor, abs(min_delta), patience
         rising = mode == "max" or (mode == "auto" and ("acc" in monitor or "auc" in monitor))
         self.sign = -1.0 if rising else 1.0

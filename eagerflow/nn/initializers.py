@@ -7,7 +7,7 @@ from typing import Any
 
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.lookup import Configured, from_config
+from eagerflow.nn.lookup import Configured, from_config, require
 from eagerflow.ops import random
 from eagerflow.ops.creation.filled import full, ones, zeros
 from eagerflow.tensor import Tensor
@@ -173,17 +173,9 @@ class VarianceScaling(_Random):
             ("mode", mode, _MODES),
             ("distribution", distribution, _DISTRIBUTIONS),
         ):
-            if value not in choices:
-                raise ArgumentError(
-                    f"{value!r} is not a choice",
-                    op=type(self).__name__,
-                    argument=name,
-                    expected="one of " + ", ".join(map(repr, choices)),
-                )
-        if not scale > 0:
-            raise ArgumentError(
-                f"{scale!r} is not positive", op=type(self).__name__, argument="scale"
-            )
+            expected = "one of " + ", ".join(map(repr, choices))
+            require(value in choices, value, "not a choice", type(self).__name__, name, expected)
+        require(scale > 0, scale, "not positive", type(self).__name__, "scale")
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:

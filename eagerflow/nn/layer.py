@@ -22,7 +22,7 @@ from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import initializers
-from eagerflow.nn.lookup import Configured, snake_case
+from eagerflow.nn.lookup import Configured, require, snake_case
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable, assign_together
@@ -70,13 +70,8 @@ class Layer(Configured):
     def __init__(
         self, *, name: str | None = None, dtype: Any = "float32", trainable: bool = True
     ) -> None:
-        if name is not None and not isinstance(name, str):
-            raise ArgumentError(
-                f"{name!r} is not a name",
-                op=type(self).__name__,
-                argument="name",
-                expected="a string",
-            )
+        known = name is None or isinstance(name, str)
+        require(known, name, "not a name", type(self).__name__, "name", "a string")
         self.name = name or _unique(snake_case(type(self).__name__))
         self.dtype = as_dtype(dtype)
         self.built = False
@@ -149,11 +144,9 @@ class Layer(Configured):
             ours = type(self).build.__module__.startswith(f"{__package__}.")
             if not ours or not _is_nest(shapes):
                 raise
-            raise ShapeError(
+            raise self._misfit(
                 "the layer takes one tensor",
-                op=f"{type(self).__name__} {self.name!r}",
-                argument="inputs",
-                received=f"a {type(shapes).__name__} of shapes {shapes}",
+                f"a {type(shapes).__name__} of shapes {shapes}",
                 hint="take the parts in the model's call; batches are pairs (x, y), so "
                 "(batch['x'], batch['y']) of a dict",
             ) from error
@@ -201,16 +194,31 @@ class Layer(Configured):
             wanted = f"size {last} along the last axis, as in the first input"
         else:
             return
-        raise ShapeError(
+        single = len(shape) == (rank or min_rank) - 1
+        raise self._misfit(
             "the input does not fit this layer",
-            op=f"{type(self).__name__} {self.name!r}",
-            argument="inputs",
-            received=summary(inputs),
-            expected=wanted,
-            hint="the first axis holds the examples: x[None] for a single one"
-            if len(shape) == (rank or min_rank) - 1
-            else None,
+            summary(inputs),
+            wanted,
+            "the first axis holds the examples: x[None] for a single one" if single else None,
         )
+
+    def _misfit(
+        self, problem: str, received: str, expected: str | None = None, hint: str | None = None
+    ) -> ShapeError:
+        """The error of inputs that this layer does not take."""
+        return ShapeError(
+            problem,
+            op=self._label,
+            argument="inputs",
+            received=received,
+            expected=expected,
+            hint=hint,
+        )
+
+    @property
+    def _label(self) -> str:
+        """The layer as errors name it."""
+        return f"{type(self).__name__} {self.name!r}"
 
     # The tree ------------------------------------------------------------------------------
 

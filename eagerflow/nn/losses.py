@@ -13,7 +13,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.lookup import Configured, from_config, require, snake_case
 from eagerflow.ops.family import as_operand
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 _EPSILON = 1e-7  # probabilities are kept this far from 0 and 1, as in Keras
 
 
-def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+def same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     """Both as tensors of one shape and dtype; a missing last axis of size 1 is added."""
     y_pred = as_tensor(y_pred)
     y_true = as_operand(y_true, y_pred)
@@ -59,6 +59,29 @@ def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     )
 
 
+def class_numbers(
+    name: str, y_true: Any, y_pred: Any, one_hot: str | None = None
+) -> tuple[Any, Any]:
+    """Both as tensors, of shapes (...) and (..., classes); a last axis of size 1 is taken away.
+
+    ``one_hot`` names what takes targets of the shape of the predictions.
+    """
+    labels, y_pred = as_tensor(y_true), as_tensor(y_pred)
+    if labels.ndim == y_pred.ndim and labels.ndim and labels.shape[-1] == 1:
+        labels = labels.reshape(labels.shape[:-1])
+    if not y_pred.ndim or labels.shape != y_pred.shape[:-1]:
+        raise ShapeError(
+            "targets do not fit the predictions",
+            op=name,
+            received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
+            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
+            hint=f"{one_hot} for one-hot targets"
+            if one_hot and labels.shape == y_pred.shape
+            else None,
+        )
+    return labels, y_pred
+
+
 def _last_mean(values: Any) -> Any:
     return values.mean(axis=-1) if values.ndim else values
 
@@ -71,7 +94,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     >>> ef.nn.losses.mean_squared_error([[0.0, 1.0]], [[0.0, 3.0]])
     Tensor([2.], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("mean_squared_error", y_true, y_pred)
+    y_true, y_pred = same_shape("mean_squared_error", y_true, y_pred)
     difference = y_pred - y_true
     return _last_mean(difference * difference)
 
@@ -84,7 +107,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
     >>> ef.nn.losses.mean_absolute_error([[0.0, 1.0]], [[0.0, 3.0]])
     Tensor([1.], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("mean_absolute_error", y_true, y_pred)
+    y_true, y_pred = same_shape("mean_absolute_error", y_true, y_pred)
     return _last_mean(ops.abs(y_pred - y_true))
 
 
@@ -96,7 +119,7 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     >>> ef.nn.losses.huber([[0.0, 0.0]], [[1.0, 3.0]])
     Tensor([1.5], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("huber", y_true, y_pred)
+    y_true, y_pred = same_shape("huber", y_true, y_pred)
     distance = ops.abs(y_pred - y_true)
     inner = ops.minimum(distance, delta)
     return _last_mean(inner * (distance - inner * 0.5))
@@ -111,7 +134,7 @@ def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> 
     >>> ef.nn.losses.binary_crossentropy([[1.0]], [[0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("binary_crossentropy", y_true, y_pred)
+    y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
     if from_logits:
         # log(1 + exp(z)) - y z, in the form that does not overflow
         return _last_mean(ops.softplus(y_pred) - y_true * y_pred)
@@ -131,7 +154,7 @@ def categorical_crossentropy(
     >>> ef.nn.losses.categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("categorical_crossentropy", y_true, y_pred)
+    y_true, y_pred = same_shape("categorical_crossentropy", y_true, y_pred)
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + label_smoothing / y_pred.shape[-1]
     if from_logits:
@@ -152,20 +175,8 @@ def sparse_categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool 
     >>> ef.nn.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    labels, y_pred = as_tensor(y_true), as_tensor(y_pred)
     name = "sparse_categorical_crossentropy"
-    if labels.ndim == y_pred.ndim and labels.ndim and labels.shape[-1] == 1:
-        labels = labels.reshape(labels.shape[:-1])
-    if not y_pred.ndim or labels.shape != y_pred.shape[:-1]:
-        raise ShapeError(
-            "targets do not fit the predictions",
-            op=name,
-            received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
-            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
-            hint="CategoricalCrossentropy for one-hot targets"
-            if labels.shape == y_pred.shape
-            else None,
-        )
+    labels, y_pred = class_numbers(name, y_true, y_pred, "CategoricalCrossentropy")
     if is_floating(labels.dtype):
         labels = labels.astype("int64")
     elif labels.dtype.kind not in "iu":
@@ -201,13 +212,9 @@ class Loss(Configured):
         self, reduction: str | None = "sum_over_batch_size", name: str | None = None
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
-        if reduction not in _REDUCTIONS:
-            raise ArgumentError(
-                f"{reduction!r} is not a reduction",
-                op=self.name,
-                argument="reduction",
-                expected="one of " + ", ".join(map(repr, _REDUCTIONS)),
-            )
+        expected = "one of " + ", ".join(map(repr, _REDUCTIONS))
+        known = reduction in _REDUCTIONS
+        require(known, reduction, "not a reduction", self.name, "reduction", expected)
         self.reduction = reduction
 
     def call(self, y_true: Any, y_pred: Any) -> Any:

@@ -143,20 +143,6 @@ class MeanAbsoluteError(_MeanOfFunction):
         return losses.mean_absolute_error(y_true, y_pred)
 
 
-def _labels(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-    y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
-    if y_true.ndim == y_pred.ndim and y_true.ndim and y_true.shape[-1] == 1:
-        y_true = y_true.reshape(y_true.shape[:-1])
-    if not y_pred.ndim or y_true.shape != y_pred.shape[:-1]:
-        raise ShapeError(
-            "targets do not fit the predictions",
-            op=name,
-            received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
-            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
-        )
-    return y_true, y_pred
-
-
 class SparseCategoricalAccuracy(_MeanOfFunction):
     """How often the largest prediction is that of the target, a class number.
 
@@ -166,7 +152,7 @@ class SparseCategoricalAccuracy(_MeanOfFunction):
     """
 
     def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = _labels(self.name, y_true, y_pred)
+        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
 
@@ -183,7 +169,7 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
         self.k = k
 
     def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = _labels(self.name, y_true, y_pred)
+        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         at = y_true.reshape((*y_true.shape, 1)).astype("int64")
         own = ops.take_along_axis(y_pred, at, axis=-1)
         larger = ops.greater(y_pred, own).astype("float32").sum(axis=-1)
@@ -222,7 +208,7 @@ class BinaryAccuracy(_MeanOfFunction):
         self.threshold = threshold
 
     def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = losses._same_shape(self.name, y_true, y_pred)
+        y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
         above = ops.greater(y_pred, self.threshold).astype(y_true.dtype)
         same = ops.equal(above, y_true).astype("float32")
         return same.mean(axis=-1) if same.ndim else same

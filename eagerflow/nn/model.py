@@ -16,7 +16,7 @@ from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.lookup import Aside
+from eagerflow.nn.lookup import Aside, require
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
@@ -25,7 +25,7 @@ from eagerflow.tensor import Operators
 
 __all__ = ["Model"]
 
-SHOWN = 4  # names in a warning
+MAX_SHOWN_NAMES = 4  # in a warning
 
 
 class Model(Layer):
@@ -151,10 +151,10 @@ class Model(Layer):
         self._warned = True
         unused = [w.name for w in self.trainable_weights if not self.optimizer.has_changed(w)]
         if unused:
-            more = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
+            more = len(unused) - MAX_SHOWN_NAMES
+            shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
             warnings.warn(
-                f"the loss of {self.name!r} does not depend on {', '.join(unused[:SHOWN])}{more}: "
-                "they are not trained",
+                f"the loss of {self.name!r} does not depend on {shown}: they are not trained",
                 stacklevel=4,
             )
 
@@ -163,21 +163,19 @@ class Model(Layer):
         y_pred = self(x, training=False)
         return y_pred, self.compute_loss(y, y_pred, sample_weight)
 
-    def _measure(self, y: Any, y_pred: Any, loss: Any, sample_weight: Any) -> None:
+    def _measure(self, y: Any, sample_weight: Any, y_pred: Any, loss: Any) -> Any:
+        """Take a batch into the loss's mean and the metrics; gives the predictions."""
         size = tree.flatten(y)[0][0].shape[0]
         self._loss_mean.update_state(loss, float(size))
         for metric in self.metrics:
             metric.update_state(y, y_pred, sample_weight)
+        return y_pred
 
     def _train_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        y_pred, loss = self.train_step(x, y, sample_weight)
-        self._measure(y, y_pred, loss, sample_weight)
-        return y_pred
+        return self._measure(y, sample_weight, *self.train_step(x, y, sample_weight))
 
     def _test_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        y_pred, loss = self.test_step(x, y, sample_weight)
-        self._measure(y, y_pred, loss, sample_weight)
-        return y_pred
+        return self._measure(y, sample_weight, *self.test_step(x, y, sample_weight))
 
     def _predict(self, x: Any) -> Any:
         return self(x, training=False)
@@ -219,21 +217,15 @@ class Model(Layer):
         loss depends on no weight.
         """
         self._check_compiled("fit")
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-            raise ArgumentError(
-                f"{epochs!r} is not a number of epochs",
-                op="fit",
-                argument="epochs",
-                expected="an integer",
-            )
+        counted = type(epochs) is not bool and isinstance(epochs, int) and epochs >= 0
+        require(counted, epochs, "not a number of epochs", "fit", "epochs", "an integer")
         validation = None
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = split_validation(
                 x, y, sample_weight, validation_split
             )
         if class_weight is not None:
-            own = class_weights(y, class_weight, "fit")
-            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+            sample_weight = class_weights(y, class_weight, sample_weight, "fit")
         source = make_source(x, y, sample_weight, batch_size, "fit")
         if validation_data is not None:
             validation = _validation(validation_data, batch_size)
@@ -355,8 +347,7 @@ class Model(Layer):
         """One step on one batch; gives the loss and the metrics of this batch."""
         self._check_compiled("train_on_batch")
         if class_weight is not None:
-            own = class_weights(y, class_weight, "train_on_batch")
-            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+            sample_weight = class_weights(y, class_weight, sample_weight, "train_on_batch")
         return self._on_batch("train", x, y, sample_weight, return_dict)
 
     def test_on_batch(
@@ -410,17 +401,17 @@ def _listed(callbacks: Any) -> list[Any]:
 
 
 def _validation(data: Any, batch_size: int) -> Source:
-    if isinstance(data, tuple) or (isinstance(data, list) and not is_stream(data)):
-        if not 2 <= len(data) <= 3:
-            raise ArgumentError(
-                f"{len(data)} parts",
-                op="fit",
-                argument="validation_data",
-                expected="(x, y) or (x, y, sample_weight)",
-            )
-        x, y, weight = (*data, None)[:3]
-        return make_source(x, y, weight, batch_size, "fit (validation)")
-    return make_source(data, None, None, batch_size, "fit (validation)")
+    if not isinstance(data, tuple) and (not isinstance(data, list) or is_stream(data)):
+        data = data, None
+    elif not 2 <= len(data) <= 3:
+        raise ArgumentError(
+            f"{len(data)} parts",
+            op="fit",
+            argument="validation_data",
+            expected="(x, y) or (x, y, sample_weight)",
+        )
+    x, y, weight = (*data, None)[:3]
+    return make_source(x, y, weight, batch_size, "fit (validation)")
 
 
 def _tell(callbacks: list[Any], method: str, *args: Any) -> None:

@@ -43,7 +43,7 @@ class Sequential(Model):
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",
-                op=f"Sequential {self.name!r}",
+                op=self._label,
                 argument="layers",
                 hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
             )
@@ -52,7 +52,7 @@ class Sequential(Model):
     def pop(self) -> Any:
         """Take the last layer away and return it."""
         if not self.layers:
-            raise ArgumentError("there is no layer", op=f"Sequential {self.name!r}.pop")
+            raise ArgumentError("there is no layer", op=f"{self._label}.pop")
         return self.layers.pop()
 
     def _build_if_known(self) -> None:
@@ -71,7 +71,7 @@ class Sequential(Model):
             if not isinstance(layer, Layer):
                 raise ArgumentError(
                     f"{layer!r} is a function, which no configuration can hold",
-                    op=f"Sequential {self.name!r}.get_config",
+                    op=f"{self._label}.get_config",
                     hint="a Layer with a call",
                 )
         return {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.layers.core import positive
+from eagerflow.nn.lookup import require
 
 __all__ = [
     "AveragePooling2D",
@@ -21,24 +22,14 @@ __all__ = [
 
 def _pair(layer: Layer, argument: str, value: Any) -> tuple[int, int]:
     items = tuple(value) if isinstance(value, tuple | list) else (value, value)
-    if len(items) != 2:
-        raise ArgumentError(
-            f"{value!r} is not a pair",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument,
-            expected="an integer, or one for rows and one for columns",
-        )
+    expected = "an integer, or one for rows and one for columns"
+    require(len(items) == 2, value, "not a pair", layer._label, argument, expected)
     return positive(layer, argument, items[0]), positive(layer, argument, items[1])
 
 
 def _padding(layer: Layer, value: Any) -> str:
-    if value not in ("valid", "same"):
-        raise ArgumentError(
-            f"{value!r} is not a padding",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument="padding",
-            expected="'valid' or 'same'",
-        )
+    known = value in ("valid", "same")
+    require(known, value, "not a padding", layer._label, "padding", "'valid' or 'same'")
     return str(value)
 
 
@@ -84,21 +75,19 @@ class Conv2D(Layer):
         if self.filters % self.groups:
             raise ArgumentError(
                 f"{filters} filters cannot be cut into {groups} groups",
-                op=f"Conv2D {self.name!r}",
+                op=self._label,
                 argument="groups",
                 expected="a divisor of filters",
             )
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) != 4 or input_shape[-1] % self.groups:
-            raise ShapeError(
+            multiple = f", channels a multiple of {self.groups}" if self.groups > 1 else ""
+            raise self._misfit(
                 "the input does not fit this layer",
-                op=f"Conv2D {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="(batch, rows, columns, channels)"
-                + (f", channels a multiple of {self.groups}" if self.groups > 1 else ""),
-                hint="x[..., None] for grey images" if len(input_shape) == 3 else None,
+                f"shape {tuple(input_shape)}",
+                f"(batch, rows, columns, channels){multiple}",
+                "x[..., None] for grey images" if len(input_shape) == 3 else None,
             )
         self.channels = input_shape[-1]
         shape = (*self.kernel_size, self.channels // self.groups, self.filters)

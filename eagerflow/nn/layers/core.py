@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
+from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.ops.nn.regularization import dropout
 
@@ -16,13 +16,8 @@ __all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape", "pos
 
 def positive(layer: Layer, argument: str, value: Any) -> int:
     """``value`` as an integer from 1 on; ArgumentError that names the layer if it is none."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ArgumentError(
-            f"{value!r} is out of range",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument,
-            expected="an integer of at least 1",
-        )
+    ok = not isinstance(value, bool) and hasattr(value, "__index__") and value.__index__() >= 1
+    require(ok, value, "out of range", layer._label, argument, "an integer of at least 1")
     return int(value.__index__())
 
 
@@ -57,13 +52,9 @@ class Dense(Layer):
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2:
-            raise ShapeError(
-                "the input has no feature axis",
-                op=f"Dense {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="shape (batch, ..., features)",
-            )
+            received = f"shape {tuple(input_shape)}"
+            expected = "shape (batch, ..., features)"
+            raise self._misfit("the input has no feature axis", received, expected)
         self.width = input_shape[-1]
         self.kernel = self.add_weight((self.width, self.units), self.kernel_initializer, "kernel")
         self.bias = None
@@ -151,13 +142,9 @@ class Dropout(Layer):
         self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any
     ) -> None:
         super().__init__(**options)
-        if not isinstance(rate, int | float) or not 0 <= rate < 1:
-            raise ArgumentError(
-                f"{rate!r} is not a rate",
-                op=f"Dropout {self.name!r}",
-                argument="rate",
-                expected="a number from 0 up to, not including, 1",
-            )
+        ok = isinstance(rate, int | float) and 0 <= rate < 1
+        expected = "a number from 0 up to, not including, 1"
+        require(ok, rate, "not a rate", self._label, "rate", expected)
         self.rate, self.noise_shape = float(rate), noise_shape
         self.generator = None if seed is None else random.Generator(seed)
 
@@ -184,11 +171,9 @@ class Input(Layer):
     def call(self, inputs: Any) -> Any:
         if tuple(inputs.shape[1:]) != self.shape:
             self.expect(inputs, rank=len(self.shape) + 1)
-            raise ShapeError(
+            raise self._misfit(
                 "the input has another shape than the model was made for",
-                op=f"Input {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(inputs.shape)}",
-                expected=f"(batch, {', '.join(map(str, self.shape))})",
+                f"shape {tuple(inputs.shape)}",
+                f"(batch, {', '.join(map(str, self.shape))})",
             )
         return inputs

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ShapeError
 from eagerflow.nn import initializers
 from eagerflow.nn.layer import Layer
 from eagerflow.spec import normalize_axes, normalize_axis
@@ -52,13 +51,9 @@ class BatchNormalization(Layer):
 
     def build(self, input_shape: Any) -> None:
         if len(input_shape) < 2:
-            raise ShapeError(
-                "the input has no channel axis",
-                op=f"BatchNormalization {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="shape (batch, ..., channels)",
-            )
+            received = f"shape {tuple(input_shape)}"
+            expected = "shape (batch, ..., channels)"
+            raise self._misfit("the input has no channel axis", received, expected)
         self.rank = len(input_shape)
         at = normalize_axis(self.axis, self.rank)
         size = input_shape[at]
