@@ -54,7 +54,6 @@ class Zeros(Initializer):
     """
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Zeros of this shape and dtype."""
         made: Tensor = zeros(shape, dtype=dtype)
         return made
 
@@ -67,7 +66,6 @@ class Ones(Initializer):
     """
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Ones of this shape and dtype."""
         made: Tensor = ones(shape, dtype=dtype)
         return made
 
@@ -83,7 +81,6 @@ class Constant(Initializer):
         self.value = value
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Copies of the value in this shape and dtype."""
         made: Tensor = full(shape, self.value, dtype=dtype)
         return made
 
@@ -108,7 +105,6 @@ class RandomNormal(_Random):
         self.mean, self.stddev, self.seed = mean, stddev, seed
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
         return self._generator().normal(shape, self.mean, self.stddev, dtype)
 
 
@@ -123,7 +119,6 @@ class TruncatedNormal(_Random):
         self.mean, self.stddev, self.seed = mean, stddev, seed
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
         return self._generator().truncated_normal(shape, self.mean, self.stddev, dtype)
 
 
@@ -140,7 +135,6 @@ class RandomUniform(_Random):
         self.minval, self.maxval, self.seed = minval, maxval, seed
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
         return self._generator().uniform(shape, self.minval, self.maxval, dtype)
 
 
@@ -179,7 +173,6 @@ class VarianceScaling(_Random):
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
 
     def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
         fan_in, fan_out = _fans(tuple(shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)

@@ -86,9 +86,8 @@ class Layer(Configured):
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
         code = getattr(cls.call, "__code__", None)
         if code is not None:
-            cls._takes_training = "training" in code.co_varnames[: code.co_argcount] or (
-                "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            )
+            arguments = code.co_argcount + code.co_kwonlyargcount
+            cls._takes_training = "training" in code.co_varnames[:arguments]
 
     # Computing ---------------------------------------------------------------------------
 

@@ -52,7 +52,6 @@ class ExponentialDecay(Schedule):
         self.staircase = staircase
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
         part = _number(step) / float(self.steps)
         if self.staircase:
             part = ops.floor(part)
@@ -82,7 +81,6 @@ class CosineDecay(Schedule):
         self.warmup = warmup_steps
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
         at = _number(step)
         done = ops.minimum(ops.maximum(at - float(self.warmup), 0.0) / float(self.steps), 1.0)
         cosine = (ops.cos(done * math.pi) + 1.0) * 0.5
@@ -114,7 +112,6 @@ class PiecewiseConstantDecay(Schedule):
             )
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
         at = _number(step)
         rate = at * 0.0 + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):

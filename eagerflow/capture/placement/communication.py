@@ -20,8 +20,6 @@ from eagerflow.spec import TensorSpec
 
 __all__ = ["recv", "send"]
 
-ANY = STANDARD | FLOAT8
-
 
 def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
     return [Split((i,), i) for i in range(x.ndim)]
@@ -50,17 +48,22 @@ def _errors(name: str, **more: str) -> Any:
     ]
 
 
+_FACTS = {  # of both ops
+    "dtypes": STANDARD | FLOAT8,
+    "jvp": "linear",
+    "split": _along_all,
+    "cost": _moved,
+    "onnx": Onnx("Identity"),
+}
+
+
 @define(
     "communication",
-    {
-        "dtypes": ANY,
+    _FACTS
+    | {
         "infer": _kept_spec,
         "vjp": (lambda g, y, x, target: g,),
-        "jvp": "linear",
         "batch": lambda args, batched, size, target: send(args[0], target=target),
-        "split": _along_all,
-        "cost": _moved,
-        "onnx": Onnx("Identity"),
         "samples": lambda rng, dtype: [
             Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)
         ],
@@ -82,15 +85,11 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
 
 @define(
     "communication",
-    {
-        "dtypes": ANY,
+    _FACTS
+    | {
         "infer": _moved_spec,
         "vjp": (lambda g, y, x, source, device: to_device(g, str(x.device)),),
-        "jvp": "linear",
         "batch": lambda args, batched, size, **both: recv(args[0], **both),
-        "split": _along_all,
-        "cost": _moved,
-        "onnx": Onnx("Identity"),
         "samples": lambda rng, dtype: [
             Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
         ],

@@ -148,10 +148,10 @@ class _Partitioner:
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
         self.made_on: dict[Value, int] = dict(placement.inputs)
         self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
+        self.sent: dict[Value, Value] = {}  # of what was received, the value that was sent
         self.places: dict[Value, int] = dict(placement.inputs)
         self.names = {v.name for v in own_values(graph)} | {node.name for node in graph.nodes}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
-        self.piece_of: dict[Node, Piece] = {}
 
     # Pieces ----------------------------------------------------------------------------------
 
@@ -258,7 +258,6 @@ class _Partitioner:
             self.made_on[old] = self.places[value] = k
         self.nodes.append(made)
         piece.nodes.append(made)
-        self.piece_of[made] = piece
 
     def at(self, value: Value, k: int) -> Value:
         """What stands for a value on a device: sent and received once, where that is another."""
@@ -298,6 +297,7 @@ class _Partitioner:
         self.nodes += (sent, received)
         self.places[sent.outputs[0]] = source
         self.places[value] = k
+        self.sent[value] = own
         self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
         return value
 
@@ -346,37 +346,21 @@ class _Partitioner:
 
     def _link(self, graph: Graph) -> None:
         """Each piece as a graph of its own, and which pieces it waits for."""
-        used: dict[Value, None] = dict.fromkeys(graph.all_outputs())
-        for node in graph.nodes:
-            own = self.piece_of.get(node)
-            for x in node.values():
-                if own is None or x.node is None or self.piece_of.get(x.node) is not own:
-                    used[x] = None
+        maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
+        used = {*graph.all_outputs(), *(v for cut in self.cuts for v in cut.sent.values())}
+        given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
-            given: dict[Value, None] = {}
-            after: dict[int, None] = {}
-            for node in piece.nodes:
-                for x in node.values():
-                    if x.constant is None and (
-                        x.node is None or self.piece_of.get(x.node) is not piece
-                    ):
-                        given[x] = None
-            for x in given:
-                maker = _original(x).node
-                if maker is not None:
-                    after[self.piece_of[maker].number] = None
+            read = (x for node in piece.nodes for x in node.values())
+            given[piece] = dict.fromkeys(
+                x for x in read if x.constant is None and maker.get(x) is not piece
+            )
+            used.update(given[piece])
+        for piece in self.pieces:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
-            piece.graph = Graph(name, Values(given), piece.nodes, Values(made))
-            piece.after = tuple(after)
-
-
-def _original(value: Value) -> Value:
-    """The value that was sent, for one that was received."""
-    while value.node is not None and value.node.op is _RECV:
-        (sent,) = value.node.values()
-        value = next(sent.node.values()) if sent.node is not None else sent
-    return value
+            piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
+            before = (maker.get(self.sent.get(x, x)) for x in given[piece])
+            piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
 
 
 def _plain(name: str) -> str:
