@@ -19,8 +19,8 @@ from eagerflow.op import Cost, spec_of
 
 __all__ = ["Costs", "NodeCost", "costs", "names_of", "nbytes", "peak_bytes", "stated_cost"]
 
-_SHOWN = 20  # nodes in the table
-_PROBES = (1_009, 2_003)  # stand for named sizes where these have to be compared
+_MAX_SHOWN_ROWS = 20  # of the table
+_PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
 
 
 class NodeCost(NamedTuple):
@@ -97,13 +97,13 @@ class Costs:
             f"  {bytes_text(self.peak)} at the peak, of which {bytes_text(self.held)} "
             "for inputs, variables and constants",
         ]
-        heaviest = sorted(self.nodes, key=_weight)[:_SHOWN]
+        heaviest = sorted(self.nodes, key=_weight)[:_MAX_SHOWN_ROWS]
         rows = [self._row(n, f"{n.name} ({n.op})", n.place) for n in heaviest]
         title = "node" if len(rows) == len(self.nodes) else f"node (heaviest of {len(self.nodes)})"
         lines += _table(title, "line", rows)
         for title, costs in (("op", self.ops), ("scope", self.scopes)):
             if len(costs) > 1:
-                shown = list(costs.items())[:_SHOWN]
+                shown = list(costs.items())[:_MAX_SHOWN_ROWS]
                 rows = [self._row(cost, name or "(none)", "") for name, cost in shown]
                 lines += _table(title, "", rows)
         return "\n".join(map(printable, lines))
@@ -231,7 +231,7 @@ def _cost(node: Node) -> Cost:
     names = sorted(names_of((*(v.shape for v in node.values()), *node.attributes.values())))
     if not names:
         return stated_cost(node)
-    probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBES]
+    probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBE_SIZES]
     truth = [_attempt(node, methodcaller("evaluate", probe)) for probe in probes]
     for replace in (None, lambda size: _Size(size.evaluate(probes[0]), size)):
         found = _polynomials(_attempt(node, replace))
@@ -340,7 +340,7 @@ def _number(size: Any) -> float:
     """A number to compare by, also for a polynomial."""
     if not isinstance(size, Dim):
         return float(size)
-    return float(size.evaluate(dict.fromkeys(names_of(size), _PROBES[0])))
+    return float(size.evaluate(dict.fromkeys(names_of(size), _PROBE_SIZES[0])))
 
 
 def _larger(one: Any, other: Any) -> Any:

@@ -31,8 +31,8 @@ from eagerflow.tensor import Tensor
 
 __all__ = ["Difference", "difference"]
 
-_CONTEXT = 2  # unchanged lines that are shown around changes
-_EDITS = 400  # edits that an alignment looks for; where there are more, it looks up names
+_CONTEXT_LINES = 2  # unchanged ones that are shown around changes
+_MAX_EDITS = 400  # that an alignment looks for; where there are more, it looks up names
 
 
 _Named = defaultdict[str, dict[str, Value]]  # values by their names, for each kind
@@ -381,7 +381,7 @@ def _with_context(rows: list[tuple[str, list[Any]]]) -> Iterator[str]:
     near = [False] * len(rows)
     for i, (mark, _) in enumerate(rows):
         if mark != " ":
-            for k in range(max(0, i - _CONTEXT), min(len(rows), i + _CONTEXT + 1)):
+            for k in range(max(0, i - _CONTEXT_LINES), min(len(rows), i + _CONTEXT_LINES + 1)):
                 near[k] = True
     if not any(near):
         return
@@ -461,7 +461,7 @@ def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[i
     """The pairs that the fewest edits leave; None if there are too many edits."""
     furthest = {1: 0}  # on each diagonal, how far into a the best path has come
     history: list[dict[int, int]] = []
-    for edits in range(min(len(a) + len(b), _EDITS) + 1):
+    for edits in range(min(len(a) + len(b), _MAX_EDITS) + 1):
         history.append(furthest.copy())
         for k in range(-edits, edits + 1, 2):
             x = furthest[k + 1] if _from_above(furthest, k, edits) else furthest[k - 1] + 1

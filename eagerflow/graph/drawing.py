@@ -1,7 +1,7 @@
 """Graphs as pictures: Graphviz text, SVG in notebooks, and files.
 
 Where the program of Graphviz is installed, it lays small graphs out; else, and where there is so
-much to show that it has to be collapsed, ``capture.picture`` does.
+much to show that it has to be collapsed, ``graph.picture`` does.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from eagerflow.graph.text import (
 
 __all__ = ["draw", "to_dot", "to_svg"]
 
-LIMIT = 80  # boxes in a picture, unless somebody asks for more
-_LISTED = 2_000  # nodes of a graph whose listing goes into the notebook too
-_SECONDS = 20  # that Graphviz may take
+MAX_BOXES = 80  # in a picture, where no limit is given
+_MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
+_TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200
 _SHAPES = {
     "input": "ellipse",
@@ -175,7 +175,10 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
         return None
     try:
         done = subprocess.run(
-            [program, f"-T{kind}"], input=dot.encode(), capture_output=True, timeout=_SECONDS
+            [program, f"-T{kind}"],
+            input=dot.encode(),
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -186,7 +189,7 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
 
 
 @graph_method
-def to_svg(self: Graph, limit: int = LIMIT) -> str:
+def to_svg(self: Graph, limit: int = MAX_BOXES) -> str:
     """A picture of the graph as SVG; where there are more than ``limit`` nodes, scopes collapse.
 
     Graphviz draws it where it is installed, else eagerflow itself.
@@ -203,7 +206,7 @@ def to_svg(self: Graph, limit: int = LIMIT) -> str:
 
 
 @graph_method
-def draw(self: Graph, path: str | os.PathLike[str], limit: int = LIMIT) -> Path:
+def draw(self: Graph, path: str | os.PathLike[str], limit: int = MAX_BOXES) -> Path:
     """Write a picture of the graph; gives the file's path.
 
     ``path`` ends in ``.svg``, ``.dot`` or ``.gv`` (the whole graph for Graphviz), ``.png`` or
@@ -254,7 +257,7 @@ def _paint(graph: Graph, file: Path, limit: int) -> None:
 def _repr_html_(self: Graph) -> str:
     """The picture, and the listing below it, for a cell of a notebook."""
     listing = ""
-    if len(self.nodes) <= _LISTED:
+    if len(self.nodes) <= _MAX_LISTED_NODES:
         listing = f"<details><summary>listing</summary><pre>{escape(text(self))}</pre></details>"
     return (
         f"<div><code>{escape(repr(self))}</code>"

@@ -93,14 +93,14 @@ class Picture:
         for node, key in zip(graph.nodes, groups, strict=True):
             members.setdefault(key, []).append(node)
         made = {key: _node_box(key, nodes) for key, nodes in members.items()}
-        home = {node: made[key] for node, key in zip(graph.nodes, groups, strict=True)}
-        entries = self._entries(graph, home, limit)
+        box_of = {node: made[key] for node, key in zip(graph.nodes, groups, strict=True)}
+        entries = self._entries(graph, box_of, limit)
         self.boxes += entries.values()
         self.boxes = list(dict.fromkeys(self.boxes))
         self.boxes += made.values()
         for node in graph.nodes:
             for value in node.values():
-                self._connect(value, entries, home, home[node])
+                self._connect(value, entries, box_of, box_of[node])
         ends = list(named_outputs(graph))
         rest = Box("output", [f"{len(ends) - limit} more outputs"])
         for i, (kind, name, value) in enumerate(ends):
@@ -108,18 +108,18 @@ class Picture:
             box = Box("output", words, f"{name} = {value.name}") if i < limit else rest
             if i <= limit:
                 self.boxes.append(box)
-            self._connect(value, entries, home, box)
+            self._connect(value, entries, box_of, box)
         for box in self.boxes:
             box.lines = [_cut(printable(line)) for line in box.lines]
             box.width = max(map(len, box.lines)) * _LETTER + 18
             box.height = len(box.lines) * _LINE + 8
 
-    def _entries(self, graph: Graph, home: dict[Node, Box], limit: int) -> dict[Value, Box]:
+    def _entries(self, graph: Graph, box_of: dict[Node, Box], limit: int) -> dict[Value, Box]:
         """The boxes of inputs, Variables and constants; those of one group alone are in it."""
         readers: dict[Value, set[Box]] = {}
         for node in graph.nodes:
             for value in node.values():
-                readers.setdefault(value, set()).add(home[node])
+                readers.setdefault(value, set()).add(box_of[node])
         found: dict[Value, Box] = {}
         inside: dict[Box, dict[str, int]] = {}
         for kind, name, value in named_inputs(graph):
@@ -142,9 +142,9 @@ class Picture:
         return found
 
     def _connect(
-        self, value: Value, entries: dict[Value, Box], home: dict[Node, Box], end: Box
+        self, value: Value, entries: dict[Value, Box], box_of: dict[Node, Box], end: Box
     ) -> None:
-        start = entries.get(value) if value.node is None else home.get(value.node)
+        start = entries.get(value) if value.node is None else box_of.get(value.node)
         if start is None or start is end:
             return
         edge = self._between.get((start, end))

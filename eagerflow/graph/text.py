@@ -51,10 +51,10 @@ __all__ = [
     "value_text",
 ]
 
-_SMALL = 8  # elements of constants that are shown by value
-_LONG = 160  # letters of an attribute
-_COLUMNS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
-_DEEP = 64  # levels of tuples in attributes, as many as an op call can make
+_MAX_SHOWN_ELEMENTS = 8  # of constants that are shown by value
+_MAX_LETTERS = 160  # of an attribute
+_COLUMN_WIDTHS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
+_MAX_LEVELS = 64  # of tuples in attributes, as many as an op call can make
 _BYTE_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _SECOND_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
@@ -79,12 +79,12 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def attribute_text(value: Any, depth: int = 0) -> str:
-    """An attribute as somebody would write it: slices with colons, dtypes by name."""
+    """An attribute as in Python code: slices with colons, dtypes by name."""
     if isinstance(value, Graph):
         return f"<graph {value.name}>"
     if isinstance(value, np.dtype):
         return str(value.name)
-    if value is Ellipsis or depth > _DEEP:
+    if value is Ellipsis or depth > _MAX_LEVELS:
         return "..."
     if isinstance(value, slice):
         ends = [
@@ -135,7 +135,7 @@ def line_text(node: Node, source: Source | None = None) -> str:
 def constant_text(value: Value) -> str:
     """The numbers of a small constant, or what there is instead."""
     size = value.size
-    if not isinstance(size, int) or size > _SMALL:
+    if not isinstance(size, int) or size > _MAX_SHOWN_ELEMENTS:
         return "..."
     held = value.constant
     numbers = held.numpy() if isinstance(held, Tensor) else np.asarray(held)
@@ -237,7 +237,7 @@ def line_name(source: Source) -> str:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= _LONG else words[: _LONG - 3] + "..."
+    return words if len(words) <= _MAX_LETTERS else words[: _MAX_LETTERS - 3] + "..."
 
 
 # Listing -----------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
             written.append(indent + printable(part) if part else "")
         else:
             extra, label, graph = part
-            deeper = indent + extra if len(todo) < _DEEP else indent
+            deeper = indent + extra if len(todo) < _MAX_LEVELS else indent
             todo.append((deeper, _listing(graph, label, lines, types)))
     return "\n".join(written)
 
@@ -372,7 +372,7 @@ def _aligned(rows: list[_Row]) -> Iterator[str]:
     widths = [
         max((len(words) for words in column if len(words) <= widest), default=0)
         for column, widest in zip(
-            zip(*(row[:3] for row in rows), strict=True), _COLUMNS, strict=True
+            zip(*(row[:3] for row in rows), strict=True), _COLUMN_WIDTHS, strict=True
         )
     ]
     typed = widths[0] + widths[1] + 2 if widths[1] else widths[0]
@@ -398,7 +398,7 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 
 def _width(names: Iterable[str]) -> int:
-    return max((len(n) for n in names if len(n) <= _COLUMNS[2]), default=0)
+    return max((len(n) for n in names if len(n) <= _COLUMN_WIDTHS[2]), default=0)
 
 
 Graph.__str__ = text  # type: ignore[method-assign,assignment]

@@ -326,7 +326,7 @@ class Adam(Optimizer):
         self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
     ) -> dict[Variable, Any]:
         small = [pair for pair in pairs if pair[1].size < MAX_SMALL_ELEMENTS]
-        # Whoever records steps wants them one by one, and a subclass may have its own.
+        # Steps are recorded one by one, and a subclass may have its own.
         alone = recording() or type(self).update is not Adam.update
         if alone or len(small) < MIN_SMALL_VARIABLES:
             return super()._changed(pairs, rate, step)

@@ -313,7 +313,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
 
 
 def _kind(place: Device) -> str:
-    """What a device is, to somebody who wants to know how fast: logical ones are alike."""
+    """What decides how fast a device is: logical devices of one machine are alike."""
     if not place.backend.host:
         return str(place)
     return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"

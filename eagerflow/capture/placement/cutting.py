@@ -37,7 +37,7 @@ _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 
 class Cut(NamedTuple):
-    """A value that goes from one device to another: once, whoever reads it there."""
+    """A value that goes from one device to another: once for all its readers there."""
 
     value: str
     source: str
@@ -61,7 +61,7 @@ class Piece:
     nodes: list[Node] = field(default_factory=list)
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
-    deadline: float = math.inf  # when somebody else begins to wait for a value of it
+    deadline: float = math.inf  # when another device begins to wait for a value of it
     priority: float = 0.0
     graph: Graph = None  # type: ignore[assignment]
     after: tuple[int, ...] = ()
@@ -146,12 +146,13 @@ class _Partitioner:
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
-        self.made_on: dict[Value, int] = dict(placement.inputs)
+        self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
         self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
         self.sent: dict[Value, Value] = {}  # of what was received, the value that was sent
         self.places: dict[Value, int] = dict(placement.inputs)
         self.names = {v.name for v in own_values(graph)} | {node.name for node in graph.nodes}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
+        self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
     # Pieces ----------------------------------------------------------------------------------
 
@@ -205,15 +206,14 @@ class _Partitioner:
             target = placement.group_devices[i]
             for x in group.given:
                 maker = self.makers.get(x)
-                if maker is not None and placement.group_devices[maker] != target:
-                    moved = self._moved(x, placement.group_devices[maker], target)
-                    by = placement.schedule.begins[i] - moved
+                if maker is not None and self.made_on[x] != target:
+                    by = placement.schedule.begins[i] - self._moved(x, target)
                     found[maker] = min(found.get(maker, math.inf), by)
         return found
 
-    def _moved(self, value: Value, source: int, target: int) -> float:
+    def _moved(self, value: Value, target: int) -> float:
         """Seconds of a transfer."""
-        names = str(self.devices[source]), str(self.devices[target])
+        names = str(self.devices[self.made_on[value]]), str(self.devices[target])
         return self.model.transfer(nbytes(value), *names)
 
     def _begins_new(
@@ -238,7 +238,7 @@ class _Partitioner:
                 continue
             if position[maker] >= piece.first:
                 return True
-            arrival = schedule.ends[maker] + self._moved(x, placement.group_devices[maker], k)
+            arrival = schedule.ends[maker] + self._moved(x, k)
             if arrival > piece.begin + slack:
                 return True
         return False
@@ -255,7 +255,7 @@ class _Partitioner:
         )
         for old, value in zip(node.outputs, made.outputs, strict=True):
             self.new[old] = value
-            self.made_on[old] = self.places[value] = k
+            self.places[value] = k
         self.nodes.append(made)
         piece.nodes.append(made)
 

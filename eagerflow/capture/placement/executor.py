@@ -38,7 +38,6 @@ __all__ = [
     "Program",
     "Task",
     "mode_of",
-    "own_share",
     "run_at",
     "share_of",
     "shutdown",
@@ -114,7 +113,7 @@ def mode_of(place: Device) -> str:
     return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
 
 
-def own_share(share: int) -> Any:
+def _own_share(share: int) -> Any:
     """A context in which kernels that this thread calls use so many cores, and BLAS one."""
     return threads.Alone() if share == 1 else threads.single_threaded_blas()
 
@@ -172,7 +171,7 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
     if mode == ALONE:
         with _cores.alone():
             return call(*args)
-    with _cores.shared(), own_share(share):
+    with _cores.shared(), _own_share(share):
         return call(*args)
 
 
@@ -365,7 +364,7 @@ class _Run(ScopeGuard):
         """Put a task that is ready into its device's queue."""
         task = self._program.tasks[number]
         while not _worker(task.device, task.transfer).put(self, number, task.priority):
-            pass  # the thread has been told to end since: there is a new one
+            pass  # that thread ends, and a new one takes its place
 
     def do(self, number: int) -> None:
         """Run a task that is ready, and put those into their queues that have waited for it."""

@@ -32,7 +32,7 @@ from eagerflow.variable import assign_together, read_together
 
 __all__ = ["Partition", "partition"]
 
-DEFAULT_SIZE = 32  # of a named dimension where nobody has said any
+DEFAULT_SIZE = 32  # of a named dimension that no size is given for
 MAX_KEPT_RUNS = 64  # whose times are kept
 _ANY = CostModel({"*": Rates()})
 
@@ -52,7 +52,7 @@ class _Ready(NamedTuple):
 class Partition:
     """A graph over several devices; made by ``ef.capture.partition``.
 
-    ``print(plan)`` shows each device's nodes with Send and Recv and the bill, ``plan.cuts``
+    ``print(plan)`` shows each device's nodes with Send and Recv and the costs, ``plan.cuts``
     lists what crosses devices, ``plan.explain(node)`` says why a node is where it is. Called
     with arguments like the traced function's, or with ``run``, it computes what the graph does,
     with ``numerics="exact"`` bit for bit. Several threads may run it at once.
@@ -236,9 +236,9 @@ class Partition:
     def _notes(self) -> list[str]:
         if not self.sizes:
             return []
-        told = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        end = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
-        return [f"  for {told}{end}"]
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        assumed = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
+        return [f"  for {sizes}{assumed}"]
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self.devices))

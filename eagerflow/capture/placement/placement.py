@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
-from eagerflow.capture.placement.grouping import Group, grouped
+from eagerflow.capture.placement.grouping import Group, groups_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.costs import nbytes
@@ -146,9 +146,9 @@ class _Pins:
         if node.op.family == "control":
             found = self._inside(node) | found
         if len(found) > 1:
-            told = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
+            pins = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
             raise PlacementError(
-                f"{node.name} is pinned to several devices, and runs whole on one: {told}",
+                f"{node.name} is pinned to several devices, and runs whole on one: {pins}",
                 op=self.graph.name,
                 at=node.place or None,
                 hint="one ef.device around the whole call, and none in its bodies",
@@ -201,7 +201,7 @@ class _Placing:
         self.graph, self.devices, self.model = graph, devices, model
         self.names = [str(d) for d in devices]
         self.pins = _Pins(graph, devices)
-        self.groups = grouped(graph, model, self.names, fused)
+        self.groups = groups_of(graph, model, self.names, fused)
         self.makers = {v: i for i, group in enumerate(self.groups) for v in group.made}
         self.before = [
             list({self.makers[x] for x in group.given if x in self.makers}) for group in self.groups
@@ -287,7 +287,7 @@ class _Placing:
         for i in sorted(range(len(self.groups)), key=lambda i: (-self.ranks[i], i)):
             group = self.groups[i]
             if self.where[i] is None and not group.given:
-                late.append(i)  # beside whoever reads it first
+                late.append(i)  # beside its first reader
                 device_of |= dict.fromkeys(group.made, -1)
                 continue
             begins = self._arrivals(i, device_of, ends)
@@ -346,7 +346,7 @@ class _Placing:
     def result(self) -> Placement:
         """The placement by earliest finish, or on one device where that is as fast."""
         self.fix()
-        fixed, told = list(self.where), list(self.reasons)
+        fixed, fixed_reasons = list(self.where), list(self.reasons)
         self.earliest()
         where = [k or 0 for k in self.where]
         reasons = [r or Reason("earliest", "") for r in self.reasons]
@@ -363,16 +363,16 @@ class _Placing:
                         f"with all that is free: the whole takes {seconds_text(found.seconds)} so, "
                         f"and {seconds_text(split)} where each node goes to its earliest finish"
                     )
-                    reasons = [r or Reason("together", words) for r in told]
-        nodes = [0] * len(self.graph.nodes)
-        told_all = [reasons[0]] * len(nodes) if nodes else []
+                    reasons = [r or Reason("together", words) for r in fixed_reasons]
+        node_devices = [0] * len(self.graph.nodes)
+        node_reasons = reasons[:1] * len(node_devices)
         for group, k, reason in zip(self.groups, where, reasons, strict=True):
             for i in group.nodes:
-                nodes[i], told_all[i] = k, reason
+                node_devices[i], node_reasons[i] = k, reason
         return Placement(
             self.devices,
-            nodes,
-            told_all,
+            node_devices,
+            node_reasons,
             self.pins.inputs,
             self.pins.default,
             self.groups,

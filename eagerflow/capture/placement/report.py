@@ -84,7 +84,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
         at, priority, number = heappop(heap)
         own = pieces[number]
         begin = max(arrivals[number], max(free.values()) if own.alone else free[own.device])
-        if begin > at:  # somebody else has the device until then
+        if begin > at:  # the device is busy until then
             heappush(heap, (begin, priority, number))
             continue
         end = begin + seconds[number] * (1.0 if own.alone else crowd)
@@ -92,7 +92,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
             free[place] = end
         last = max(last, end)
         for k in follows[number]:
-            # What waits for the piece before it on its own device is woken by nobody else.
+            # Only another device has to be told that a piece has ended.
             moved = 0.0 if pieces[k].device is own.device else model.latency
             arrivals[k] = max(arrivals[k], end + moved)
             waits[k] -= 1

@@ -38,9 +38,9 @@ def timeline(
         {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "eagerflow"}}
     ]
     for name, number in rows.items():
-        for key, told in ("name", name), ("sort_index", number):
+        for key, value in ("name", name), ("sort_index", number):
             row = {"ph": "M", "name": f"thread_{key}", "pid": 1, "tid": number}
-            found.append(row | {"args": {key: told}})
+            found.append(row | {"args": {key: value}})
     for event in sorted(events, key=lambda e: e.begin):
         task = program.tasks[event.task]
         names = list(listed[event.task])

@@ -218,7 +218,7 @@ class _Header:
         return texts
 
     def _keys(self) -> Iterator[str]:
-        """The keys of an object; whoever asks for the next one has read the value."""
+        """The keys of an object; the caller reads a key's value before it asks for the next key."""
         self._skip("{")
         if self._peek() == "}":
             self.at += 1
