@@ -17,12 +17,15 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.dims import DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import initializers
+from eagerflow.nn.hints import Nest, TensorLike
 from eagerflow.nn.lookup import Configured, require, snake_case
+from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable, assign_together
@@ -68,7 +71,7 @@ class Layer(Configured):
     _takes_training = False
 
     def __init__(
-        self, *, name: str | None = None, dtype: Any = "float32", trainable: bool = True
+        self, *, name: str | None = None, dtype: DTypeLike = "float32", trainable: bool = True
     ) -> None:
         known = name is None or isinstance(name, str)
         require(known, name, "not a name", type(self).__name__, "name", "a string")
@@ -100,7 +103,9 @@ class Layer(Configured):
             "the class has no call", op=type(self).__name__, hint="def call(self, inputs): ..."
         )
 
-    def __call__(self, inputs: Any, *args: Any, training: bool | None = None, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: Nest, *args: Any, training: bool | None = None, **kwargs: Any
+    ) -> Any:
         inputs = self._as_input(inputs)
         first = not self.built
         if first:
@@ -124,7 +129,7 @@ class Layer(Configured):
             self.output_shape = _shapes(outputs)
         return outputs
 
-    def _as_input(self, inputs: Any) -> Any:
+    def _as_input(self, inputs: Nest) -> Any:
         """Tensors of the layer's dtype; integers and bools stay what they are."""
         if type(inputs) is Tensor:
             if inputs._kind.dtype is self.dtype or not is_floating(inputs.dtype):
@@ -155,11 +160,11 @@ class Layer(Configured):
 
     def add_weight(
         self,
-        shape: Any,
+        shape: Sizes,
         initializer: Any = "glorot_uniform",
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> Variable:
         """A new Variable of this layer.
 
@@ -181,7 +186,11 @@ class Layer(Configured):
         return variable
 
     def expect(
-        self, inputs: Any, rank: int | None = None, min_rank: int = 0, last: int | None = None
+        self,
+        inputs: Tensor,
+        rank: int | None = None,
+        min_rank: int = 0,
+        last: DimLike | None = None,
     ) -> None:
         """Raise a ShapeError that names this layer unless ``inputs`` has this rank and width."""
         shape = inputs.shape
@@ -286,11 +295,11 @@ class Layer(Configured):
         """Number of elements of all weights."""
         return sum(w.size for w in self.weights)
 
-    def get_weights(self) -> list[Any]:
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
         """The values of all weights as NumPy arrays of their own."""
         return [np.array(w.numpy()) for w in self.weights]
 
-    def set_weights(self, values: Iterable[Any]) -> None:
+    def set_weights(self, values: Iterable[TensorLike]) -> None:
         """Give all weights new values, in the order of ``weights``; ShapeError if they misfit."""
         values = list(values)
         own = self.weights
@@ -330,14 +339,14 @@ class Layer(Configured):
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
-def only_numbers(inputs: Any) -> bool:
+def only_numbers(inputs: Nest) -> bool:
     """Whether a nest holds nothing but Python numbers, which makes it one array."""
     if isinstance(inputs, list | tuple):
         return bool(inputs) and all(only_numbers(item) for item in inputs)
     return isinstance(inputs, int | float)
 
 
-def _shapes(nest: Any) -> Any:
+def _shapes(nest: Nest) -> Any:
     if isinstance(nest, Operators):
         return nest.shape
     return tree.map_leaves(lambda x: getattr(x, "shape", None), nest)

@@ -15,6 +15,7 @@ from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_r
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.hints import Nest, TensorLike
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.lookup import Aside, require
 from eagerflow.nn.metrics import Mean, metric_for
@@ -115,7 +116,7 @@ class Model(Layer):
                 hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
             )
 
-    def compute_loss(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def compute_loss(self, y: Nest, y_pred: Nest, sample_weight: TensorLike = None) -> Any:
         """The loss that training makes small; a subclass may have its own."""
         if self.loss is None:
             raise ArgumentError(
@@ -127,7 +128,7 @@ class Model(Layer):
             )
         return self.loss(y, y_pred, sample_weight)
 
-    def train_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+    def train_step(self, x: Nest, y: Nest, sample_weight: TensorLike = None) -> Any:
         """One step of training on a batch; gives the predictions and the loss."""
         with GradientTape() as tape:
             y_pred = self(x, training=True)
@@ -158,12 +159,12 @@ class Model(Layer):
                 stacklevel=4,
             )
 
-    def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+    def test_step(self, x: Nest, y: Nest, sample_weight: TensorLike = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
         y_pred = self(x, training=False)
         return y_pred, self.compute_loss(y, y_pred, sample_weight)
 
-    def _measure(self, y: Any, sample_weight: Any, y_pred: Any, loss: Any) -> Any:
+    def _measure(self, y: Nest, sample_weight: TensorLike, y_pred: Nest, loss: Any) -> Any:
         """Take a batch into the loss's mean and the metrics; gives the predictions."""
         size = tree.flatten(y)[0][0].shape[0]
         self._loss_mean.update_state(loss, float(size))
@@ -171,13 +172,13 @@ class Model(Layer):
             metric.update_state(y, y_pred, sample_weight)
         return y_pred
 
-    def _train_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
+    def _train_and_measure(self, x: Nest, y: Nest, sample_weight: TensorLike) -> Any:
         return self._measure(y, sample_weight, *self.train_step(x, y, sample_weight))
 
-    def _test_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
+    def _test_and_measure(self, x: Nest, y: Nest, sample_weight: TensorLike) -> Any:
         return self._measure(y, sample_weight, *self.test_step(x, y, sample_weight))
 
-    def _predict(self, x: Any) -> Any:
+    def _predict(self, x: Nest) -> Any:
         return self(x, training=False)
 
     def _reset(self) -> None:
@@ -193,8 +194,8 @@ class Model(Layer):
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Nest = None,
+        y: Nest = None,
         batch_size: int = 32,
         epochs: int = 1,
         validation_data: Any = None,
@@ -202,7 +203,7 @@ class Model(Layer):
         callbacks: Callback | Sequence[Callback] = (),
         shuffle: bool = True,
         class_weight: Any = None,
-        sample_weight: Any = None,
+        sample_weight: TensorLike = None,
         verbose: Any = "auto",
     ) -> History:
         """Train for some epochs, and return their numbers.
@@ -276,7 +277,7 @@ class Model(Layer):
                     break
         _tell(callbacks, "on_train_end", {})
 
-    def _check_probabilities(self, y_pred: Any) -> None:
+    def _check_probabilities(self, y_pred: Nest) -> None:
         """Logits given to a loss of probabilities would train badly and say nothing."""
         if getattr(self.loss, "from_logits", True) or not isinstance(y_pred, Operators):
             return
@@ -301,11 +302,11 @@ class Model(Layer):
 
     def evaluate(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Nest = None,
+        y: Nest = None,
         batch_size: int = 32,
         verbose: Any = "auto",
-        sample_weight: Any = None,
+        sample_weight: TensorLike = None,
         return_dict: bool = False,
     ) -> Any:
         """The loss and the metrics on these data, as a list, or a dict with ``return_dict``.
@@ -320,7 +321,7 @@ class Model(Layer):
             progress.end(logs)
         return _as_asked(logs, return_dict)
 
-    def predict(self, x: Any, batch_size: int = 32, verbose: Any = "auto") -> Any:
+    def predict(self, x: Nest, batch_size: int = 32, verbose: Any = "auto") -> Any:
         """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
         source = make_source(x, None, None, batch_size, "predict")
         parts: list[list[Any]] = []
@@ -338,9 +339,9 @@ class Model(Layer):
 
     def train_on_batch(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        x: Nest,
+        y: Nest = None,
+        sample_weight: TensorLike = None,
         class_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
@@ -351,13 +352,13 @@ class Model(Layer):
         return self._on_batch("train", x, y, sample_weight, return_dict)
 
     def test_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+        self, x: Nest, y: Nest = None, sample_weight: TensorLike = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics of one batch, without training on it."""
         self._check_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, return_dict)
 
-    def _on_batch(self, step: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
+    def _on_batch(self, step: str, x: Nest, y: Nest, weight: Nest, return_dict: bool) -> Any:
         size = len(tree.flatten(x)[0][0])
         source = make_source(x, y, weight, max(size, 1), f"{step}_on_batch")
         ((x, y, weight),) = source.epoch()
@@ -367,7 +368,7 @@ class Model(Layer):
             self._warn_of_unused()
         return _as_asked(self._logs(), return_dict)
 
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: Nest) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         return tree.map_leaves(np.asarray, self(x, training=False))
 

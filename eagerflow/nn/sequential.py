@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.hints import Nest
 from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.nn.layers.core import Input
 from eagerflow.nn.lookup import find
@@ -61,7 +62,7 @@ class Sequential(Model):
             # One example of zeros shows every layer its shape.
             self(zeros((1, *first.shape), self.dtype), training=False)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Nest) -> Any:
         for layer in self.layers:
             inputs = layer(inputs)
         return inputs

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
+from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.layers.core import positive
 from eagerflow.nn.lookup import require
+from eagerflow.ops.attributes import Sizes
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "AveragePooling2D",
@@ -50,10 +53,10 @@ class Conv2D(Layer):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
         padding: str = "valid",
-        dilation_rate: Any = 1,
+        dilation_rate: Sizes = 1,
         groups: int = 1,
         activation: Any = None,
         use_bias: bool = True,
@@ -80,7 +83,7 @@ class Conv2D(Layer):
                 expected="a divisor of filters",
             )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] % self.groups:
             multiple = f", channels a multiple of {self.groups}" if self.groups > 1 else ""
             raise self._misfit(
@@ -96,7 +99,7 @@ class Conv2D(Layer):
         if self.use_bias:
             self.bias = self.add_weight((self.filters,), self.bias_initializer, "bias")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4, last=self.channels)
         outputs = ops.conv(
             inputs,
@@ -115,7 +118,11 @@ class _Pooling2D(Layer):
     """What the two poolings share: a window that moves over rows and columns."""
 
     def __init__(
-        self, pool_size: Any = (2, 2), strides: Any = None, padding: str = "valid", **options: Any
+        self,
+        pool_size: Sizes = (2, 2),
+        strides: Sizes = None,
+        padding: str = "valid",
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.pool_size = _pair(self, "pool_size", pool_size)
@@ -132,7 +139,7 @@ class MaxPooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.max_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
 
@@ -147,7 +154,7 @@ class AveragePooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.avg_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
 
@@ -163,7 +170,7 @@ class GlobalAveragePooling2D(Layer):
         super().__init__(**options)
         self.keepdims = keepdims
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.mean(inputs, axis=(1, 2), keepdims=self.keepdims)
 
@@ -179,6 +186,6 @@ class GlobalMaxPooling2D(Layer):
         super().__init__(**options)
         self.keepdims = keepdims
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.max(inputs, axis=(1, 2), keepdims=self.keepdims)
