@@ -421,13 +421,12 @@ def _tell(callbacks: list[Any], method: str, *args: Any) -> None:
 
 
 def _listens_to_batches(callback: Any) -> bool:
-    names = ("on_train_batch_begin", "on_train_batch_end")
-    return any(getattr(callback, n, None) is not None and _own(callback, n) for n in names)
-
-
-def _own(callback: Any, name: str) -> bool:
-    method = getattr(callback, name)
-    return getattr(method, "__func__", method) is not getattr(Callback, name)
+    """Whether a callback has methods of its own for the begin or the end of batches."""
+    for name in ("on_train_batch_begin", "on_train_batch_end"):
+        method = getattr(callback, name)
+        if getattr(method, "__func__", method) not in (None, getattr(Callback, name)):
+            return True
+    return False
 
 
 def _as_asked(logs: dict[str, float], return_dict: bool) -> Any:

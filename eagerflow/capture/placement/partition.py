@@ -131,13 +131,9 @@ class Partition:
         return _program(division, self.devices)
 
     @property
-    def _own(self) -> _Ready:
-        return self._ready(self.sizes)
-
-    @property
     def division(self) -> Division:
         """The graph in pieces, for the sizes that the plan was made for."""
-        return self._own.division
+        return self._ready(self.sizes).division
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -206,7 +202,7 @@ class Partition:
         return {node.name: i for i, node in enumerate(self._replay._optimized.nodes)}
 
     def _at(self, i: int) -> tuple[int, str]:
-        return self.placement.nodes[i], self.placement.reasons[i].words
+        return self.placement.nodes[i], self.placement.reasons[i]
 
     def _entry(self, value: Value) -> tuple[int, str]:
         if value.constant is not None:

@@ -30,13 +30,6 @@ _MAX_SINGLE_DEVICES = 4  # that are tried out as the only one for what is free
 _MAX_NAMED_DEVICES = 6  # in an error
 
 
-class Reason(NamedTuple):
-    """Why a node is where it is: a word for the rule, and the sentence without the device."""
-
-    rule: str
-    words: str
-
-
 class Schedule(NamedTuple):
     """When groups run, by a model: their numbers in order of begin, begins, ends, and the end."""
 
@@ -56,7 +49,7 @@ class Placement(NamedTuple):
 
     devices: tuple[Device, ...]
     nodes: list[int]
-    reasons: list[Reason]
+    reasons: list[str]
     inputs: dict[Value, int]
     default: int
     groups: list[Group]
@@ -139,14 +132,14 @@ class _Pins:
         self._numbers[name] = found
         return found
 
-    def node(self, node: Node) -> tuple[int, Reason] | None:
+    def node(self, node: Node) -> tuple[int, str] | None:
         """Where a node is pinned to, and by what."""
         own = self._own(node)
         found = {} if own is None else {own[0]: own[1]}
         if node.op.family == "control":
             found = self._inside(node) | found
         if len(found) > 1:
-            pins = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
+            pins = "; ".join(f"{self.devices[k]}, {reason}" for k, reason in found.items())
             raise PlacementError(
                 f"{node.name} is pinned to several devices, and runs whole on one: {pins}",
                 op=self.graph.name,
@@ -155,7 +148,7 @@ class _Pins:
             )
         return next(iter(found.items()), None)
 
-    def _own(self, node: Node) -> tuple[int, Reason] | None:
+    def _own(self, node: Node) -> tuple[int, str] | None:
         named = node.attributes.get("device")
         if isinstance(named, str) and node.op is _TO_DEVICE:
             device, how = named, "pinned by .to"
@@ -168,11 +161,11 @@ class _Pins:
             return None
         source = node.source
         ends = "" if source is None else f" at {line_name(source)}"
-        return self.number(device, node.name, node.place, how), Reason("pin", how + ends)
+        return self.number(device, node.name, node.place, how), how + ends
 
-    def _inside(self, node: Node) -> dict[int, Reason]:
+    def _inside(self, node: Node) -> dict[int, str]:
         """Pins of the nodes in a node's bodies."""
-        found: dict[int, Reason] = {}
+        found: dict[int, str] = {}
         for inner in all_nodes(*(body for _, body in nested(node))):
             own = self._own(inner)
             if own is not None:
@@ -212,7 +205,7 @@ class _Placing:
                 self.readers[maker].append(i)
         self.bytes = {v: float(nbytes(v)) for v in (*self.makers, *self.pins.inputs)}
         self.where: list[int | None] = [None] * len(self.groups)
-        self.reasons: list[Reason | None] = [None] * len(self.groups)
+        self.reasons: list[str | None] = [None] * len(self.groups)
         self.ranks = self._ranks()
 
     def move(self, value: Value, source: int, target: int) -> float:
@@ -243,10 +236,9 @@ class _Placing:
             if maker is not None and self.where[maker] is None:
                 number = self.pins.inputs[cell.value]
                 self.where[maker] = number
-                self.reasons[maker] = Reason(
-                    "beside",
+                self.reasons[maker] = (
                     f"beside {cell.name}, which lies on {self.names[number]} and is "
-                    "assigned the result",
+                    "assigned the result"
                 )
 
     def _maker(self, value: Value | None) -> int | None:
@@ -258,7 +250,7 @@ class _Placing:
             value = next(node.values(), None)
         return None
 
-    def follow(self, i: int, device_of: dict[Value, int]) -> tuple[int, Reason] | None:
+    def follow(self, i: int, device_of: dict[Value, int]) -> tuple[int, str] | None:
         """Beside the largest argument, where that costs less than to move it."""
         given = self.groups[i].given
         if not given:
@@ -272,8 +264,7 @@ class _Placing:
         others = [k for k in range(len(self.devices)) if k != device]
         if not others or costs[device] > min(self.move(largest, device, k) for k in others):
             return None
-        words = f"beside {largest.name}, whose {bytes_text(size, '.4g')} it reads"
-        return device, Reason("beside", words)
+        return device, f"beside {largest.name}, whose {bytes_text(size, '.4g')} it reads"
 
     # What is free ------------------------------------------------------------------------------
 
@@ -323,13 +314,13 @@ class _Placing:
             found.append(latest)
         return found
 
-    def _earliest_reason(self, found: list[float], target: int) -> Reason:
+    def _earliest_reason(self, found: list[float], target: int) -> str:
         others = sorted(k for k in range(len(found)) if k != target)
         told = " and ".join(
             f"{seconds_text(found[k])} on {self.names[k]}" for k in others[:_MAX_NAMED_DEVICES]
         )
         against = f" against {told}" if told else ""
-        return Reason("earliest", f"earliest finish: {seconds_text(found[target])}{against}")
+        return f"earliest finish: {seconds_text(found[target])}{against}"
 
     def _place_late(self, late: list[int]) -> None:
         """Nodes without arguments, beside the first that reads them."""
@@ -337,11 +328,11 @@ class _Placing:
             reader = next((k for k in self.readers[i] if self.where[k] is not None), None)
             if reader is None:
                 self.where[i] = self.pins.default
-                self.reasons[i] = Reason("beside", "nothing needs it elsewhere")
+                self.reasons[i] = "nothing needs it elsewhere"
             else:
                 self.where[i] = self.where[reader]
                 name = self.graph.nodes[self.groups[reader].nodes[0]].name
-                self.reasons[i] = Reason("beside", f"beside {name}, which reads it")
+                self.reasons[i] = f"beside {name}, which reads it"
 
     def result(self) -> Placement:
         """The placement by earliest finish, or on one device where that is as fast."""
@@ -349,7 +340,7 @@ class _Placing:
         fixed, fixed_reasons = list(self.where), list(self.reasons)
         self.earliest()
         where = [k or 0 for k in self.where]
-        reasons = [r or Reason("earliest", "") for r in self.reasons]
+        reasons = [reason or "" for reason in self.reasons]
         best = simulate(self, where)
         split = best.seconds
         free = [i for i, k in enumerate(fixed) if k is None]
@@ -363,7 +354,7 @@ class _Placing:
                         f"with all that is free: the whole takes {seconds_text(found.seconds)} so, "
                         f"and {seconds_text(split)} where each node goes to its earliest finish"
                     )
-                    reasons = [r or Reason("together", words) for r in fixed_reasons]
+                    reasons = [reason or words for reason in fixed_reasons]
         node_devices = [0] * len(self.graph.nodes)
         node_reasons = reasons[:1] * len(node_devices)
         for group, k, reason in zip(self.groups, where, reasons, strict=True):

@@ -21,11 +21,13 @@ from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import MAX_DEPTH, Op, ops
+from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
 
 __all__ = ["Decoder", "Entry"]
 
+_SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
 _MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
 _MAX_ITEMS_PER_LETTER = 16  # that a text may stand for
 _MAX_ROWS = 4 * MAX_NODES
@@ -519,9 +521,9 @@ def _few_results(node: Node, count: int) -> None:
     """Refuse an op that would make very many results, before it says what they are."""
     x, axis = node.inputs[0] if node.inputs else None, node.attributes.get("axis")
     many: Any = None
-    if node.op.name == "unstack" and type(x) is Value and type(axis) is int:
+    if node.op is _UNSTACK and type(x) is Value and type(axis) is int:
         many = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else None
-    elif node.op.name == "split":
+    elif node.op is _SPLIT:
         many = node.attributes["indices_or_sections"]
     if type(many) is int and many != count:
         fail(f"{node.op.name} gives {many} results, and the node has {count}")

@@ -32,14 +32,16 @@ def _items(row: str) -> int:
 
 
 class _Table:
-    """Rows that are kept once each, and their numbers."""
+    """Rows that are kept once each; ``known`` has the numbers of what they stand for."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
+        self.known: dict[Any, int] = {}
 
-    def add(self, row: Any) -> int:
+    def add(self, row: Any, key: Any = None) -> int:
         """The number of a row, which is new or known."""
-        return self.rows.setdefault(_dumps(row), len(self.rows))
+        number = self.known[key] = self.rows.setdefault(_dumps(row), len(self.rows))
+        return number
 
 
 class _Places:
@@ -80,8 +82,6 @@ class Encoder:
         self._known: dict[tuple[str, ...], int] = {}
         self._names: dict[int, str] = {}  # of tensors, by identity
         self._repeats: dict[str, int] = {}
-        self._type_numbers: dict[Any, int] = {}
-        self._source_numbers: dict[Any, int] = {}
         self._places = _Places()
         self._depth = 0
 
@@ -223,22 +223,18 @@ class Encoder:
 
     def _type(self, value: Any) -> int:
         key = value.shape, value.dtype
-        number = self._type_numbers.get(key)
+        number = self._types.known.get(key)
         if number is None:
             row = layout.TYPE.write(value.dtype.name, encode_shape(value.shape))
-            number = self._types.add(row)
-            self._type_numbers[key] = number
+            number = self._types.add(row, key)
         return number
 
     def _source(self, origin: Any) -> Any:
         if origin is None:
             return "null"
         key = origin if isinstance(origin[0], str) else (id(origin[0]), origin[1])
-        number = self._source_numbers.get(key)
-        if number is None:
-            number = self._sources.add(self._places.find(origin))
-            self._source_numbers[key] = number
-        return number
+        number = self._sources.known.get(key)
+        return self._sources.add(self._places.find(origin), key) if number is None else number
 
     def _constant(self, value: Value) -> Any:
         tensor, kind = value.constant, self._type(value)
