@@ -6,7 +6,7 @@ polynomials pass through, so each polynomial is compared with the cost at two ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any, NamedTuple
 
@@ -14,15 +14,14 @@ from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError, printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
 from eagerflow.graph.sizes import concrete
-from eagerflow.graph.text import line_name
-from eagerflow.graph.walk import named_bodies
-from eagerflow.op import Cost
-from eagerflow.spec import TensorSpec
+from eagerflow.graph.text import aligned_columns, bytes_text, line_name
+from eagerflow.graph.walk import bodies_of
+from eagerflow.op import Cost, spec_of
 
-__all__ = ["Costs", "NodeCost", "costs", "names_of"]
+__all__ = ["Costs", "NodeCost", "costs", "names_of", "nbytes", "peak_bytes", "stated_cost"]
 
-_SHOWN = 20  # nodes in the table
-_PROBES = (1_009, 2_003)  # stand for named sizes where these have to be compared
+_MAX_SHOWN_ROWS = 20  # of the table
+_PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
 
 
 class NodeCost(NamedTuple):
@@ -60,7 +59,7 @@ class Costs:
         self.flops: Any = sum(n.flops for n in self.nodes)
         self.bytes: Any = sum(n.bytes for n in self.nodes)
         self.held: Any = found.held
-        peak = found.held + found.most
+        peak = found.held + found.scratch
         inside = isinstance(peak, Dim) and names_of(peak) <= set(self.sizes)  # sizes of a body
         self.peak: Any = peak.evaluate(self.sizes) if inside else peak
 
@@ -88,41 +87,37 @@ class Costs:
     def _by(self, key: Callable[[NodeCost], str]) -> dict[str, Cost]:
         found: dict[str, Cost] = {}
         for node in self.nodes:
-            found[key(node)] = _sum(found.get(key(node)), Cost(node.flops, node.bytes))
+            found[key(node)] = _sum(found.get(key(node)), node)
         return _sorted(found)
 
     def __str__(self) -> str:
         given = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         lines = [
             f"costs of {self.name}" + (f" for {given}" if given else ""),
-            f"  {_count(self.flops)} operations, {_bytes(self.bytes)} moved",
-            f"  {_bytes(self.peak)} at the peak, of which {_bytes(self.held)} "
+            f"  {_count(self.flops)} operations, {bytes_text(self.bytes)} moved",
+            f"  {bytes_text(self.peak)} at the peak, of which {bytes_text(self.held)} "
             "for inputs, variables and constants",
         ]
-        heaviest = sorted(self.nodes, key=lambda n: _weight(Cost(n.flops, n.bytes)))[:_SHOWN]
-        rows = [
-            (_count(n.flops), self._share(n.flops), _bytes(n.bytes), f"{n.name} ({n.op})", n.place)
-            for n in heaviest
-        ]
+        heaviest = sorted(self.nodes, key=_weight)[:_MAX_SHOWN_ROWS]
+        rows = [self._row(n, f"{n.name} ({n.op})", n.place) for n in heaviest]
         title = "node" if len(rows) == len(self.nodes) else f"node (heaviest of {len(self.nodes)})"
-        lines += _table(("operations", "share", "bytes", title, "line"), rows)
+        lines += _table(title, "line", rows)
         for title, costs in (("op", self.ops), ("scope", self.scopes)):
             if len(costs) > 1:
-                rows = [
-                    (_count(c.flops), self._share(c.flops), _bytes(c.bytes), name or "(none)", "")
-                    for name, c in list(costs.items())[:_SHOWN]
-                ]
-                lines += _table(("operations", "share", "bytes", title, ""), rows)
+                shown = list(costs.items())[:_MAX_SHOWN_ROWS]
+                rows = [self._row(cost, name or "(none)", "") for name, cost in shown]
+                lines += _table(title, "", rows)
         return "\n".join(map(printable, lines))
 
-    def _share(self, flops: Any) -> str:
+    def _row(self, cost: Cost | NodeCost, name: str, place: str) -> tuple[str, ...]:
         total = _number(self.flops)
-        return f"{_number(flops) / total:.1%}" if total else "-"
+        share = f"{_number(cost.flops) / total:.1%}" if total else "-"
+        return _count(cost.flops), share, bytes_text(cost.bytes), name, place
 
     def __repr__(self) -> str:
         return printable(
-            f"<Costs of {self.name}: {_count(self.flops)} operations, {_bytes(self.bytes)} moved, "
-            f"{_bytes(self.peak)} at the peak>"
+            f"<Costs of {self.name}: {_count(self.flops)} operations, "
+            f"{bytes_text(self.bytes)} moved, {bytes_text(self.peak)} at the peak>"
         )
 
 
@@ -153,7 +148,7 @@ def costs(self: Graph, sizes: Mapping[str, int] | None = None, **named: int) -> 
 class _Found(NamedTuple):
     nodes: list[NodeCost]
     held: Any  # bytes of what is given
-    most: Any  # bytes of what nodes make, at the worst moment
+    scratch: Any  # the most bytes of what nodes make, at once
 
 
 def _walked(graph: Graph) -> _Found:
@@ -162,7 +157,7 @@ def _walked(graph: Graph) -> _Found:
     waiting = [graph]
     while waiting:
         inner = waiting[-1]
-        bodies = [body for node in inner.nodes for _, body in named_bodies(node.attributes)]
+        bodies = [body for node in inner.nodes for body in bodies_of(node.attributes)]
         missing = [body for body in bodies if id(body) not in known]
         if missing:
             waiting += missing
@@ -174,48 +169,54 @@ def _walked(graph: Graph) -> _Found:
 
 def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
     nodes: list[NodeCost] = []
-    inside: dict[Node, Any] = {}
+    scratch: list[Any] = []
+    uses: list[list[Value]] = []
     roots: dict[Value, Value] = {}  # of views: the value whose memory they show
     places: dict[Any, str] = {}
     for node in graph.nodes:
         cost = _cost(node)
-        for _, body in named_bodies(
-            node.attributes
-        ):  # what a body costs is part of what its op states
-            inside[node] = _larger(inside.get(node, 0), known[id(body)].most)
+        inside: Any = 0
+        for body in bodies_of(node.attributes):  # what a body costs is part of what its op states
+            inside = _larger(inside, known[id(body)].scratch)
+        scratch.append(inside)
         first = node.inputs[0] if node.inputs else None
         if type(first) is Value and not node.op.variadic and _is_free(cost):
             roots |= dict.fromkeys(node.outputs, roots.get(first, first))
         if node.origin not in places:
             places[node.origin] = "" if node.source is None else line_name(node.source)
-        made = sum(_size(v) for v in node.outputs if v not in roots)
+        made = sum(nbytes(v) for v in node.outputs if v not in roots)
         facts = node.name, node.op.name, node.op.family, node.scope
         nodes.append(NodeCost(*facts, cost.flops, cost.bytes, made, places[node.origin]))
-    held = sum(map(_size, [*graph.all_inputs(), *graph.constants]))
-    return _Found(nodes, held, _most(graph, roots, inside))
+        used = (roots.get(v, v) for v in (*node.outputs, *node.values()))
+        uses.append([v for v in used if v.node is not None])
+    held = sum(map(nbytes, [*graph.all_inputs(), *graph.constants]))
+    kept = {roots.get(v, v) for v in graph.all_outputs()}
+    return _Found(nodes, held, peak_bytes(uses, kept, scratch))
 
 
-def _most(graph: Graph, roots: dict[Value, Value], inside: dict[Node, Any]) -> Any:
-    """The most bytes that results of nodes take at once, each freed after its last use."""
-    last: dict[Value, int] = {}
-    for i, node in enumerate(graph.nodes):
-        for value in (*node.values(), *node.outputs):
-            last[roots.get(value, value)] = i
-    last |= {roots.get(v, v): len(graph.nodes) for v in graph.all_outputs()}
-    ends: list[list[Value]] = [[] for _ in range(len(graph.nodes) + 1)]
-    for value, i in last.items():
-        if value.node is not None:
-            ends[i].append(value)
+def peak_bytes(
+    uses: Sequence[Iterable[Value]], kept: Container[Value], scratch: Sequence[Any] = ()
+) -> Any:
+    """The most bytes that values take at once, each from the first step that uses it to the last.
+
+    ``uses`` are the values that each step reads and makes, ``kept`` those that are never freed,
+    ``scratch`` bytes that each step needs besides.
+    """
+    last = {value: i for i, used in enumerate(uses) for value in used}
     now: Any = 0
     most: Any = 0
-    for i, node in enumerate(graph.nodes):
-        now = now + sum(_size(v) for v in node.outputs if v not in roots)
-        most = _larger(most, now + inside.get(node, 0))
-        now = now - sum(map(_size, ends[i]))
+    alive: set[Value] = set()
+    for i, used in enumerate(uses):
+        values = dict.fromkeys(used)
+        now = now + sum(nbytes(v) for v in values if v not in alive)
+        alive.update(values)
+        most = _larger(most, now + (scratch[i] if scratch else 0))
+        now = now - sum(nbytes(v) for v in values if last[v] == i and v not in kept)
     return most
 
 
-def _size(value: Value) -> Any:
+def nbytes(value: Value) -> Any:
+    """The bytes that a value takes; a polynomial where sizes are known by name alone."""
     return value.size * value.dtype.itemsize
 
 
@@ -228,15 +229,13 @@ def _is_free(cost: Cost) -> bool:
 
 def _cost(node: Node) -> Cost:
     """The cost that the op states; polynomials for named sizes."""
-    specs = [x.spec if type(x) is Value else x for x in node.inputs]
-    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
-    names = sorted(set(_names((*shapes, *node.attributes.values()))))
+    names = sorted(names_of((*(v.shape for v in node.values()), *node.attributes.values())))
     if not names:
-        return _stated(node, specs, _itself)
-    probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBES]
-    truth = [_attempt(node, specs, methodcaller("evaluate", probe)) for probe in probes]
-    for way in (_itself, lambda size: _Size(size.evaluate(probes[0]), size)):
-        found = _polynomials(_attempt(node, specs, way))
+        return stated_cost(node)
+    probes = [{name: probe + 2 * i for i, name in enumerate(names)} for probe in _PROBE_SIZES]
+    truth = [_attempt(node, methodcaller("evaluate", probe)) for probe in probes]
+    for replace in (None, lambda size: _Size(size.evaluate(probes[0]), size)):
+        found = _polynomials(_attempt(node, replace))
         if found is not None and all(
             cost is not None and tuple(_at(part, probe) for part in found) == tuple(cost)
             for probe, cost in zip(probes, truth, strict=True)
@@ -250,61 +249,47 @@ def _cost(node: Node) -> Cost:
     )
 
 
-def _itself(size: Any) -> Any:
-    return size
-
-
-def _attempt(node: Node, specs: list[Any], way: Callable[[Any], Any]) -> Cost | None:
+def _attempt(node: Node, replace: Callable[[Dim], Any] | None) -> Cost | None:
     try:
-        return _stated(node, specs, way)
+        return stated_cost(node, replace)
     except Exception:  # a rule that compares sizes, or wants numbers
         return None
 
 
-def _stated(node: Node, specs: list[Any], way: Callable[[Any], Any]) -> Cost:
-    """What the op says of these specs, with each named size replaced."""
-    given = []
-    for spec in specs:
-        if isinstance(spec, TensorSpec):
-            found = object.__new__(TensorSpec)  # the constructor would make plain numbers of all
-            found.shape = _replaced(spec.shape, way)
-            found.dtype, found.name, found.device = spec.dtype, None, None
-            given.append(found)
-        else:
-            given.append(spec)
-    attributes = {name: _replaced(value, way) for name, value in node.attributes.items()}
+def stated_cost(node: Node, replace: Callable[[Dim], Any] | None = None) -> Cost:
+    """The cost that a node's op states for it, with each named size replaced."""
+    given = list(node.inputs)
+    for i, x in enumerate(given):
+        if type(x) is Value:
+            given[i] = spec = spec_of(x)  # the constructor would make plain numbers of all sizes
+            if replace is not None:
+                spec.shape = _replaced(spec.shape, replace)
+    attributes = node.attributes
+    if replace is not None:
+        attributes = {name: _replaced(value, replace) for name, value in attributes.items()}
     cost: Cost = node.op.cost(*given, **attributes)
     return cost
 
 
-def _replaced(item: Any, way: Callable[[Any], Any]) -> Any:
+def _replaced(item: Any, replace: Callable[[Dim], Any]) -> Any:
     if type(item) is tuple:
-        return tuple(_replaced(part, way) for part in item)
+        return tuple(_replaced(part, replace) for part in item)
     if type(item) is slice:
-        return slice(*(_replaced(part, way) for part in (item.start, item.stop, item.step)))
-    return way(item) if isinstance(item, Dim) else item
+        return slice(*(_replaced(part, replace) for part in (item.start, item.stop, item.step)))
+    return replace(item) if isinstance(item, Dim) else item
 
 
-def _names(item: Any) -> Iterator[str]:
-    """The names in sizes and attributes, also those within quotients."""
+def names_of(item: Any) -> set[str]:
+    """The names in a size, also those within its quotients, or in a tuple or slice of sizes."""
+    found: set[str] = set()
     waiting = [item]
     while waiting:
         part = waiting.pop()
         if type(part) is tuple:
             waiting += part
-        elif isinstance(part, Dim):
-            yield from names_of(part)
         elif type(part) is slice:
             waiting += (part.start, part.stop, part.step)
-
-
-def names_of(dim: Dim) -> set[str]:
-    """The names in a size, also those within its quotients."""
-    found: set[str] = set()
-    waiting: list[Any] = [dim]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Dim):
+        elif isinstance(part, Dim):
             for atom in {atom for monomial in part._terms for atom in monomial}:
                 if atom in part._quotients:
                     waiting += part._quotients[atom]
@@ -356,18 +341,19 @@ def _number(size: Any) -> float:
     """A number to compare by, also for a polynomial."""
     if not isinstance(size, Dim):
         return float(size)
-    return float(size.evaluate(dict.fromkeys(names_of(size), _PROBES[0])))
+    return float(size.evaluate(dict.fromkeys(names_of(size), _PROBE_SIZES[0])))
 
 
 def _larger(one: Any, other: Any) -> Any:
     return one if _number(one) >= _number(other) else other
 
 
-def _sum(one: Cost | None, other: Cost) -> Cost:
-    return other if one is None else Cost(one.flops + other.flops, one.bytes + other.bytes)
+def _sum(one: Cost | None, other: Cost | NodeCost) -> Cost:
+    one = one or Cost(0, 0)
+    return Cost(one.flops + other.flops, one.bytes + other.bytes)
 
 
-def _weight(cost: Cost) -> tuple[float, float]:
+def _weight(cost: Cost | NodeCost) -> tuple[float, float]:
     return -_number(cost.flops), -_number(cost.bytes)
 
 
@@ -379,25 +365,9 @@ def _count(number: Any) -> str:
     return f"{number:,}" if isinstance(number, int) else str(number)
 
 
-def _bytes(size: Any) -> str:
-    if not isinstance(size, int):
-        return f"{size} B"
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} B"
-
-
-def _table(title: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Aligned rows, numbers to the right, below an empty line and a title."""
+def _table(title: str, last: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows below an empty line and a head."""
     if not rows:
         return []
-    widths = [max(map(len, column)) for column in zip(title, *rows, strict=True)]
-    lines = [""]
-    for row in (title, *rows):
-        cells = [
-            f"{cell:>{width}}" if i < 3 else f"{cell:<{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines
+    head = ("operations", "share", "bytes", title, last)
+    return ["", *(f"  {line}" for line in aligned_columns((head, *rows), ">>><<"))]

@@ -9,28 +9,26 @@ moved to another line of the user's code, has not changed.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.errors import printable
-from eagerflow.graph.ir import Cell, Graph, Node, Value, graph_method
-from eagerflow.graph.text import (
-    attribute_text,
-    constant_text,
-    line_text,
-    type_text,
-)
-from eagerflow.graph.walk import named_bodies
+from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.text import attribute_text, constant_text, line_text, value_text
+from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 from eagerflow.tensor import Tensor
 
 __all__ = ["Difference", "difference"]
 
-_CONTEXT = 2  # unchanged lines that are shown around changes
-_EDITS = 400  # edits that an alignment looks for; where there are more, it looks up names
+_CONTEXT_LINES = 2  # unchanged ones that are shown around changes
+_MAX_EDITS = 400  # that an alignment looks for; where there are more, it looks up names
+
+
+_Named = defaultdict[str, dict[str, Value]]  # values by their names, for each kind
 
 
 class _Change(NamedTuple):
@@ -152,15 +150,12 @@ class _Pair:
         self.changes: list[_Change] = []
         self.lines: list[str] = []
         self.bodies: list[tuple[str, Graph, Graph]] = []
-        self._named(
-            "inputs",
-            dict(zip(old.inputs.names, old.inputs, strict=True)),
-            dict(zip(new.inputs.names, new.inputs, strict=True)),
-        )
-        self._named("variables", {c.name: c for c in old.cells}, {c.name: c for c in new.cells})
+        given = _by_kind(named_inputs(old)), _by_kind(named_inputs(new))
+        self._by_name("inputs", "input", given, self._typed_pair, _entry)
+        self._by_name("variables", "variable", given, self._typed_pair, _entry)
         self._constants(old.constants, new.constants)
         self._nodes(old.nodes, new.nodes)
-        self._ends(old, new)
+        self._outputs(old, new)
 
     def note(self, part: str, old: Any, new: Any, *why: str) -> None:
         self.changes.append(_Change(part, self.where, old, new, why))
@@ -173,26 +168,33 @@ class _Pair:
 
     # Inputs, Variables, constants ------------------------------------------------------------
 
-    def _named(self, title: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """What goes by its name alone."""
+    def _by_name(
+        self,
+        title: str,
+        kind: str,
+        sides: tuple[_Named, _Named],
+        compare: Callable[[Value, Value], tuple[str, ...]],
+        write: Callable[[str, Value], str],
+    ) -> None:
+        """What goes by its name alone; ``compare`` says in what two values differ."""
+        old, new = (side[kind] for side in sides)
         lines: list[str] = []
-        for name in [*old, *(n for n in new if n not in old)]:
+        for name in dict.fromkeys((*old, *new)):
             a, b = old.get(name), new.get(name)
-            if a is not None and b is not None:
-                x, y = (c.value if isinstance(c, Cell) else c for c in (a, b))
-                self.partner[x] = y
-                why = _typed(x, y)
-                if not why:
-                    continue
-                self.note(title, name, name, *why)
-            else:
-                self.note(title, None if a is None else name, None if b is None else name)
-            lines += [f"-  {_entry(name, a)}"] if a is not None else []
-            lines += [f"+  {_entry(name, b)}"] if b is not None else []
-        if list(old) != list(new) and sorted(old) == sorted(new) and title == "inputs":
+            why = compare(a, b) if a is not None and b is not None else None
+            if why != ():
+                given, made = None if a is None else name, None if b is None else name
+                self.note(title, given, made, *(why or ()))
+                lines += [] if a is None else [f"-  {write(name, a)}"]
+                lines += [] if b is None else [f"+  {write(name, b)}"]
+        if kind == "input" and list(old) != list(new) and sorted(old) == sorted(new):
             self.note(title, title, title, "order")
             lines += [f"-  ({', '.join(old)})", f"+  ({', '.join(new)})"]
         self.section(title, lines)
+
+    def _typed_pair(self, old: Value, new: Value) -> tuple[str, ...]:
+        self.partner[old] = new
+        return _typed(old, new)
 
     def _constants(self, old: Sequence[Value], new: Sequence[Value]) -> None:
         """Equal values are the same constant; what is left goes by name and type."""
@@ -299,36 +301,18 @@ class _Pair:
 
     # Outputs ---------------------------------------------------------------------------------
 
-    def _ends(self, old: Graph, new: Graph) -> None:
-        self._wired(
-            "outputs",
-            dict(zip(old.outputs.names, old.outputs, strict=True)),
-            dict(zip(new.outputs.names, new.outputs, strict=True)),
-        )
-        self._wired(
-            "assignments",
-            {c.name: c.assigned for c in old.cells if c.assigned is not None},
-            {c.name: c.assigned for c in new.cells if c.assigned is not None},
-        )
+    def _outputs(self, old: Graph, new: Graph) -> None:
+        made = _by_kind(named_outputs(old)), _by_kind(named_outputs(new))
+        for title, kind in (("outputs", "return"), ("assignments", "assign")):
+            self._by_name(title, kind, made, self._same_maker, lambda n, v: f"{n} = {v.name}")
         if sorted(old.outputs.names) == sorted(new.outputs.names):
             one, other = _result(old), _result(new)
             if one != other:
                 self.note("result", "result", "result", "order or nest")
                 self.section("result", [f"-  {one}", f"+  {other}"])
 
-    def _wired(self, title: str, old: dict[str, Value], new: dict[str, Value]) -> None:
-        lines: list[str] = []
-        for name in [*old, *(n for n in new if n not in old)]:
-            a, b = old.get(name), new.get(name)
-            if a is not None and b is not None:
-                if self.partner.get(a) is b:
-                    continue
-                self.note(title, name, name, "value")
-            else:
-                self.note(title, None if a is None else name, None if b is None else name)
-            lines += [] if a is None else [f"-  {name} = {a.name}"]
-            lines += [] if b is None else [f"+  {name} = {b.name}"]
-        self.section(title, lines)
+    def _same_maker(self, old: Value, new: Value) -> tuple[str, ...]:
+        return () if self.partner.get(old) is new else ("value",)
 
 
 # Words -------------------------------------------------------------------------------------------
@@ -347,11 +331,16 @@ def _typed(old: Value, new: Value) -> tuple[str, ...]:
     )
 
 
-def _entry(name: str, thing: Any) -> str:
-    value = thing.value if isinstance(thing, Cell) else thing
-    place = "" if value.device is None else f" on {value.device}"
+def _by_kind(named: Iterable[tuple[str, str, Value]]) -> _Named:
+    found: _Named = defaultdict(dict)
+    for kind, name, value in named:
+        found[kind][name] = value
+    return found
+
+
+def _entry(name: str, value: Value) -> str:
     known = f" = {constant_text(value)}" if value.constant is not None else ""
-    return f"{name}: {type_text(value)}{place}{known}"
+    return value_text(name, value) + known
 
 
 class _Word(str):
@@ -385,7 +374,7 @@ def _with_context(rows: list[tuple[str, list[Any]]]) -> Iterator[str]:
     near = [False] * len(rows)
     for i, (mark, _) in enumerate(rows):
         if mark != " ":
-            for k in range(max(0, i - _CONTEXT), min(len(rows), i + _CONTEXT + 1)):
+            for k in range(max(0, i - _CONTEXT_LINES), min(len(rows), i + _CONTEXT_LINES + 1)):
                 near[k] = True
     if not any(near):
         return
@@ -465,7 +454,7 @@ def _shortest_edit(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[i
     """The pairs that the fewest edits leave; None if there are too many edits."""
     furthest = {1: 0}  # on each diagonal, how far into a the best path has come
     history: list[dict[int, int]] = []
-    for edits in range(min(len(a) + len(b), _EDITS) + 1):
+    for edits in range(min(len(a) + len(b), _MAX_EDITS) + 1):
         history.append(furthest.copy())
         for k in range(-edits, edits + 1, 2):
             x = furthest[k + 1] if _from_above(furthest, k, edits) else furthest[k - 1] + 1

@@ -1,7 +1,7 @@
 """Graphs as pictures: Graphviz text, SVG in notebooks, and files.
 
 Where the program of Graphviz is installed, it lays small graphs out; else, and where there is so
-much to show that it has to be collapsed, ``capture.picture`` does.
+much to show that it has to be collapsed, ``graph.picture`` does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from eagerflow.display import escape
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
 from eagerflow.graph.picture import KINDS, Picture
-from eagerflow.graph.text import constant_text, line_text, text, type_text
-from eagerflow.graph.walk import named_bodies
+from eagerflow.graph.text import constant_text, line_text, short_name, text, type_text
+from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 
 __all__ = ["draw", "to_dot", "to_svg"]
 
-LIMIT = 80  # boxes in a picture, unless somebody asks for more
-_LISTED = 2_000  # nodes of a graph whose listing goes into the notebook too
-_SECONDS = 20  # that Graphviz may take
+MAX_BOXES = 80  # in a picture, where no limit is given
+_MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
+_TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200
 _SHAPES = {
     "input": "ellipse",
@@ -72,7 +72,7 @@ def to_dot(self: Graph) -> str:
             lines.append("  }")
         lines += part.edges()
         if owner:
-            lines += [f"  {end} -> {owner} [style=dashed];" for end in part.ends()]
+            lines += [f"  {end} -> {owner} [style=dashed];" for end, _, _ in part.ends]
         for node in graph.nodes:
             for name, body in named_bodies(node.attributes):
                 waiting.append((body, f"{node.name}.{name}", part.ids[node]))
@@ -80,33 +80,31 @@ def to_dot(self: Graph) -> str:
 
 
 class _Dot:
-    """The statements of one graph; ``ids`` are the names of its parts in Graphviz."""
+    """The statements of one graph; ``ids`` are the names of its parts in Graphviz.
+
+    ``ends`` are the boxes of outputs and assignments: name in Graphviz, label and value.
+    """
 
     def __init__(self, graph: Graph, number: int) -> None:
         self.graph = graph
         self.number = number
+        self.ends = [
+            (f"o{number}_{i}", name if kind == "return" else f"assign {name}", value)
+            for i, (kind, name, value) in enumerate(named_outputs(graph))
+        ]
         self.ids: dict[Any, str] = {}
         for part in [*graph.all_inputs(), *graph.constants, *graph.nodes]:
             self.ids.setdefault(part, f"n{number}_{len(self.ids)}")
         for node in graph.nodes:
             self.ids |= dict.fromkeys(node.outputs, self.ids[node])
 
-    def ends(self) -> list[str]:
-        """The boxes of outputs and assignments."""
-        return [f"o{self.number}_{i}" for i in range(len(self._ends()))]
-
     def boxes(self) -> Iterator[str]:
-        graph = self.graph
-        for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
-            yield self._box(value, "input", f"{name}\n{type_text(value)}")
-        for cell in graph.cells:
-            yield self._box(cell.value, "variable", f"{cell.name}\n{type_text(cell.value)}")
-        for value in graph.constants:
-            words = f"{value.name}\n{type_text(value)}\n{constant_text(value)}"
-            yield self._box(value, "constant", words)
+        for kind, name, value in named_inputs(self.graph):
+            known = f"\n{constant_text(value)}" if kind == "constant" else ""
+            yield self._box(value, kind, f"{name}\n{type_text(value)}{known}")
         yield from self._clusters()
-        for i, (name, _) in enumerate(self._ends()):
-            yield f"  o{self.number}_{i} [{_look('output')}, label={_quoted(name)}];"
+        for end, name, _ in self.ends:
+            yield f"  {end} [{_look('output')}, label={_quoted(name)}];"
 
     def _clusters(self) -> Iterator[str]:
         """Nodes within the clusters of their scopes, which stand within each other."""
@@ -134,27 +132,18 @@ class _Dot:
                 waiting.append(iter(inner.items()))
 
     def _node(self, node: Node) -> str:
-        made = "\n".join(map(type_text, node.outputs))
-        words = f"{node.name.rpartition('/')[2]}\n{made}"
-        tip = _quoted(line_text(node))
-        return f"{self._box(node, 'node', words)[:-2]}, tooltip={tip}];"
+        words = "\n".join([short_name(node), *map(type_text, node.outputs)])
+        return f"{self._box(node, 'node', words)[:-2]}, tooltip={_quoted(line_text(node))}];"
 
     def _box(self, part: Any, kind: str, words: str) -> str:
         return f"  {self.ids[part]} [{_look(kind)}, label={_quoted(words)}];"
-
-    def _ends(self) -> list[tuple[str, Value]]:
-        graph = self.graph
-        found = list(zip(graph.outputs.names, graph.outputs, strict=True))
-        return found + [
-            (f"assign {c.name}", c.assigned) for c in graph.cells if c.assigned is not None
-        ]
 
     def edges(self) -> Iterator[str]:
         for node in self.graph.nodes:
             for value in node.values():
                 yield self._edge(value, self.ids[node])
-        for i, (_, value) in enumerate(self._ends()):
-            yield self._edge(value, f"o{self.number}_{i}")
+        for end, _, value in self.ends:
+            yield self._edge(value, end)
 
     def _edge(self, value: Value, end: str) -> str:
         return f"  {self.ids[value]} -> {end} [label={_quoted(type_text(value))}];"
@@ -178,7 +167,10 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
         return None
     try:
         done = subprocess.run(
-            [program, f"-T{kind}"], input=dot.encode(), capture_output=True, timeout=_SECONDS
+            [program, f"-T{kind}"],
+            input=dot.encode(),
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -189,7 +181,7 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
 
 
 @graph_method
-def to_svg(self: Graph, limit: int = LIMIT) -> str:
+def to_svg(self: Graph, limit: int = MAX_BOXES) -> str:
     """A picture of the graph as SVG; where there are more than ``limit`` nodes, scopes collapse.
 
     Graphviz draws it where it is installed, else eagerflow itself.
@@ -206,7 +198,7 @@ def to_svg(self: Graph, limit: int = LIMIT) -> str:
 
 
 @graph_method
-def draw(self: Graph, path: str | os.PathLike[str], limit: int = LIMIT) -> Path:
+def draw(self: Graph, path: str | os.PathLike[str], limit: int = MAX_BOXES) -> Path:
     """Write a picture of the graph; gives the file's path.
 
     ``path`` ends in ``.svg``, ``.dot`` or ``.gv`` (the whole graph for Graphviz), ``.png`` or
@@ -257,7 +249,7 @@ def _paint(graph: Graph, file: Path, limit: int) -> None:
 def _repr_html_(self: Graph) -> str:
     """The picture, and the listing below it, for a cell of a notebook."""
     listing = ""
-    if len(self.nodes) <= _LISTED:
+    if len(self.nodes) <= _MAX_LISTED_NODES:
         listing = f"<details><summary>listing</summary><pre>{escape(text(self))}</pre></details>"
     return (
         f"<div><code>{escape(repr(self))}</code>"

@@ -16,7 +16,8 @@ from typing import Any
 from eagerflow.display import escape
 from eagerflow.errors import printable
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.text import constant_text, line_text, type_text
+from eagerflow.graph.text import constant_text, line_text, short_name, type_text
+from eagerflow.graph.walk import named_inputs, named_outputs
 
 __all__ = ["KINDS", "Picture"]
 
@@ -86,36 +87,36 @@ class Picture:
         for node, key in zip(graph.nodes, groups, strict=True):
             members.setdefault(key, []).append(node)
         made = {key: _node_box(key, nodes) for key, nodes in members.items()}
-        home = {node: made[key] for node, key in zip(graph.nodes, groups, strict=True)}
-        entries = self._entries(graph, home, limit)
+        box_of = {node: made[key] for node, key in zip(graph.nodes, groups, strict=True)}
+        entries = self._entries(graph, box_of, limit)
         self.boxes += entries.values()
         self.boxes = list(dict.fromkeys(self.boxes))
         self.boxes += made.values()
         for node in graph.nodes:
             for value in node.values():
-                self._connect(value, entries, home, home[node])
-        ends = _ends(graph)
+                self._connect(value, entries, box_of, box_of[node])
+        ends = list(named_outputs(graph))
         rest = Box("output", [f"{len(ends) - limit} more outputs"])
-        for i, (name, what, value) in enumerate(ends):
-            words = [_short(name), what + type_text(value)]
+        for i, (kind, name, value) in enumerate(ends):
+            words = [_short(name), ("assigned: " if kind == "assign" else "") + type_text(value)]
             box = Box("output", words, f"{name} = {value.name}") if i < limit else rest
             if i <= limit:
                 self.boxes.append(box)
-            self._connect(value, entries, home, box)
+            self._connect(value, entries, box_of, box)
         for box in self.boxes:
             box.lines = [_cut(printable(line)) for line in box.lines]
             box.width = max(map(len, box.lines)) * _LETTER + 18
             box.height = len(box.lines) * _LINE + 8
 
-    def _entries(self, graph: Graph, home: dict[Node, Box], limit: int) -> dict[Value, Box]:
+    def _entries(self, graph: Graph, box_of: dict[Node, Box], limit: int) -> dict[Value, Box]:
         """The boxes of inputs, Variables and constants; those of one group alone are in it."""
         readers: dict[Value, set[Box]] = {}
         for node in graph.nodes:
             for value in node.values():
-                readers.setdefault(value, set()).add(home[node])
+                readers.setdefault(value, set()).add(box_of[node])
         found: dict[Value, Box] = {}
         inside: dict[Box, dict[str, int]] = {}
-        for kind, name, value in _given(graph):
+        for kind, name, value in named_inputs(graph):
             known = readers.get(value, set())
             only = next(iter(known)) if len(known) == 1 else None
             if kind != "input" and only is not None and only.kind == "group":
@@ -135,9 +136,9 @@ class Picture:
         return found
 
     def _connect(
-        self, value: Value, entries: dict[Value, Box], home: dict[Node, Box], end: Box
+        self, value: Value, entries: dict[Value, Box], box_of: dict[Node, Box], end: Box
     ) -> None:
-        start = entries.get(value) if value.node is None else home.get(value.node)
+        start = entries.get(value) if value.node is None else box_of.get(value.node)
         if start is None or start is end:
             return
         edge = self._between.get((start, end))
@@ -355,37 +356,15 @@ def _box_svg(box: Box) -> Iterator[str]:
 # What belongs together ---------------------------------------------------------------------------
 
 
-def _given(graph: Graph) -> Iterator[tuple[str, str, Value]]:
-    for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
-        yield "input", name, value
-    for cell in graph.cells:
-        yield "variable", cell.name, cell.value
-    for value in graph.constants:
-        yield "constant", value.name, value
-
-
-def _ends(graph: Graph) -> list[tuple[str, str, Value]]:
-    outputs = zip(graph.outputs.names, graph.outputs, strict=True)
-    assigned = [(c.name, c.assigned) for c in graph.cells if c.assigned is not None]
-    return [
-        *((name, "", value) for name, value in outputs),
-        *((name, "assigned: ", value) for name, value in assigned),
-    ]
-
-
 def _node_box(key: Any, nodes: list[Node]) -> Box:
     node = nodes[0]
     if key is node:
         types = [type_text(v) for v in node.outputs]
-        lines = [node.name.rpartition("/")[2], *types[:3], *(["…"] if len(types) > 3 else [])]
+        lines = [short_name(node), *types[:3], *(["…"] if len(types) > 3 else [])]
         return Box("node", [*lines, *([_short(node.scope)] if node.scope else [])], line_text(node))
-    title = key if isinstance(key, str) else f"{_last(node)} … {_last(nodes[-1])}"
+    title = key if isinstance(key, str) else f"{short_name(node)} … {short_name(nodes[-1])}"
     story = "\n".join(line_text(n) for n in nodes[:20])
     return Box("group", [_short(title), f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"], story)
-
-
-def _last(node: Node) -> str:
-    return node.name.rpartition("/")[2]
 
 
 def _groups(graph: Graph, limit: int) -> list[Any]:

@@ -17,7 +17,7 @@ Within a scope, results of its nodes are named without it, unless a value has th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from os.path import basename
@@ -25,26 +25,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.dims import Dim
 from eagerflow.errors import printable, short_repr
-from eagerflow.graph.ir import Graph, Node, Value, graph_method
-from eagerflow.graph.walk import named_bodies
+from eagerflow.graph.ir import Graph, Node, Source, Value, graph_method
+from eagerflow.graph.walk import all_values, named_bodies, named_outputs
 from eagerflow.tensor import Tensor
 
 __all__ = [
+    "aligned_columns",
     "attribute_text",
     "attributes_text",
+    "bytes_text",
     "call_text",
     "constant_text",
     "line_name",
     "line_text",
+    "seconds_text",
+    "short_name",
     "text",
     "type_text",
+    "value_text",
 ]
 
-_SMALL = 8  # elements of constants that are shown by value
-_LONG = 160  # letters of an attribute
-_COLUMNS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
-_DEEP = 64  # levels of tuples in attributes, as many as an op call can make
+_MAX_SHOWN_ELEMENTS = 8  # of constants that are shown by value
+_MAX_LETTERS = 160  # of an attribute
+_COLUMN_WIDTHS = (28, 28, 48)  # what is wider does not push the rest of its group to the right
+_MAX_LEVELS = 64  # of tuples in attributes, as many as an op call can make
+_BYTE_UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_SECOND_UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
 
 # Words -------------------------------------------------------------------------------------------
@@ -55,18 +63,24 @@ def type_text(value: Any) -> str:
     return f"{_dtype_name(value.dtype)}[{', '.join(map(str, value.shape))}]"
 
 
+def value_text(name: str, value: Value) -> str:
+    """A value under some name, with its type and the device that is said for it."""
+    place = "" if value.device is None else f" on {value.device}"
+    return f"{name}: {type_text(value)}{place}"
+
+
 @cache  # NumPy takes as long for a name as all the rest of a line does
 def _dtype_name(dtype: Any) -> str:
     return str(dtype.name)
 
 
 def attribute_text(value: Any, depth: int = 0) -> str:
-    """An attribute as somebody would write it: slices with colons, dtypes by name."""
+    """An attribute as in Python code: slices with colons, dtypes by name."""
     if isinstance(value, Graph):
         return f"<graph {value.name}>"
     if isinstance(value, np.dtype):
         return str(value.name)
-    if value is Ellipsis or depth > _DEEP:
+    if value is Ellipsis or depth > _MAX_LEVELS:
         return "..."
     if isinstance(value, slice):
         ends = [
@@ -119,7 +133,7 @@ def line_text(node: Node, source: Source | None = None) -> str:
 def constant_text(value: Value) -> str:
     """The numbers of a small constant, or what there is instead."""
     size = value.size
-    if not isinstance(size, int) or size > _SMALL:
+    if not isinstance(size, int) or size > _MAX_SHOWN_ELEMENTS:
         return "..."
     held = value.constant
     numbers = held.numpy() if isinstance(held, Tensor) else np.asarray(held)
@@ -130,7 +144,39 @@ def constant_text(value: Value) -> str:
     ).replace("\n", "")
 
 
-Source = tuple[str, int, str]
+def bytes_text(size: Any, form: str = ".1f") -> str:
+    """A number of bytes, or a polynomial of sizes, with its unit: ``1.5 KiB``."""
+    if isinstance(size, Dim):
+        return f"{size} B"
+    for unit, factor in _BYTE_UNITS:
+        if size >= factor:
+            return f"{size / factor:{form}} {unit}"
+    return f"{size:.0f} B"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with its unit: ``2.5 ms``."""
+    for unit, factor in _SECOND_UNITS:
+        if seconds * factor >= 0.995:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} µs"
+
+
+def aligned_columns(rows: Sequence[Sequence[str]], alignments: str) -> list[str]:
+    """Rows of a table as lines; ``alignments`` has ``<`` or ``>`` for each column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}"
+            for cell, side, width in zip(row, alignments, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def short_name(node: Node) -> str:
+    """The name of a node without its scopes."""
+    return node.name.rpartition("/")[2]
 
 
 def line_name(source: Source) -> str:
@@ -139,7 +185,7 @@ def line_name(source: Source) -> str:
 
 
 def _cut(words: str) -> str:
-    return words if len(words) <= _LONG else words[: _LONG - 3] + "..."
+    return words if len(words) <= _MAX_LETTERS else words[: _MAX_LETTERS - 3] + "..."
 
 
 # Listing -----------------------------------------------------------------------------------------
@@ -183,7 +229,7 @@ def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
             written.append(indent + printable(part) if part else "")
         else:
             extra, label, graph = part
-            deeper = indent + extra if len(todo) < _DEEP else indent
+            deeper = indent + extra if len(todo) < _MAX_LEVELS else indent
             todo.append((deeper, _listing(graph, label, lines, types)))
     return "\n".join(written)
 
@@ -195,8 +241,7 @@ def _listing(
     yield from _head(graph, label)
     constants = graph.constants
     yield from _known(graph, constants)
-    everything = {v.name for v in graph.all_inputs()} | {v.name for v in constants}
-    everything.update(v.name for node in graph.nodes for v in node.outputs)
+    everything = {v.name for v in all_values(graph)}
     places: dict[Any, str] = {}
     first = True
     for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
@@ -215,7 +260,7 @@ def _listing(
 
 
 def _head(graph: Graph, label: str) -> Iterator[str]:
-    given = [_entry(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
+    given = [value_text(n, v) for n, v in zip(graph.inputs.names, graph.inputs, strict=True)]
     start = f"{label} {graph.name}("
     if len(given) > 1 and sum(map(len, given)) + len(start) > 96:
         yield start
@@ -226,17 +271,12 @@ def _head(graph: Graph, label: str) -> Iterator[str]:
         yield f"{start}{', '.join(given)}):"
 
 
-def _entry(name: str, value: Value) -> str:
-    place = "" if value.device is None else f" on {value.device}"
-    return f"{name}: {type_text(value)}{place}"
-
-
 def _known(graph: Graph, constants: Iterable[Value]) -> Iterator[str]:
     if graph.cells:
         yield "  variables"
         for cell in graph.cells:
             end = "" if cell.assigned is None else ", assigned"
-            yield f"    {_entry(cell.name, cell.value)}{end}"
+            yield f"    {value_text(cell.name, cell.value)}{end}"
     if constants:
         yield "  constants"
         for value in constants:
@@ -280,7 +320,7 @@ def _aligned(rows: list[_Row]) -> Iterator[str]:
     widths = [
         max((len(words) for words in column if len(words) <= widest), default=0)
         for column, widest in zip(
-            zip(*(row[:3] for row in rows), strict=True), _COLUMNS, strict=True
+            zip(*(row[:3] for row in rows), strict=True), _COLUMN_WIDTHS, strict=True
         )
     ]
     typed = widths[0] + widths[1] + 2 if widths[1] else widths[0]
@@ -290,14 +330,13 @@ def _aligned(rows: list[_Row]) -> Iterator[str]:
 
 
 def _ends(graph: Graph) -> Iterator[str]:
-    returned = [
-        (str(name), str(v.name)) for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
-    ]
+    titled: dict[str, list[tuple[str, str]]] = {"return": [], "assign": []}
+    for title, name, value in named_outputs(graph):
+        titled[title].append((name, value.name))
     for i, leaf in enumerate(graph.results):  # what is returned besides tensors
         if type(leaf) is not Value:
-            returned.append((f"result {i}", _cut(short_repr(leaf))))
-    assigned = [(c.name, c.assigned.name) for c in graph.cells if c.assigned is not None]
-    for title, pairs in (("return", returned), ("assign", assigned)):
+            titled["return"].append((f"result {i}", _cut(short_repr(leaf))))
+    for title, pairs in titled.items():
         if pairs:
             yield ""
             yield f"  {title}"
@@ -307,7 +346,7 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 
 def _width(names: Iterable[str]) -> int:
-    return max((len(n) for n in names if len(n) <= _COLUMNS[2]), default=0)
+    return max((len(n) for n in names if len(n) <= _COLUMN_WIDTHS[2]), default=0)
 
 
 Graph.__str__ = text  # type: ignore[method-assign,assignment]

@@ -14,6 +14,8 @@ __all__ = [
     "bodies_of",
     "inside_out",
     "named_bodies",
+    "named_inputs",
+    "named_outputs",
     "needed",
     "nodes_within",
     "substituted",
@@ -68,12 +70,13 @@ def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph])
     return bodies.get(id(graph), graph)
 
 
-def nodes_within(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and, each behind the one that holds it, of the bodies in it."""
-    for node in graph.nodes:
-        yield node
-        for body in bodies_of(node.attributes):
-            yield from nodes_within(body)
+def nodes_within(*graphs: Graph) -> Iterator[Node]:
+    """The nodes of some graphs and of all bodies in them."""
+    waiting = list(graphs)
+    while waiting:
+        for node in waiting.pop().nodes:
+            yield node
+            waiting += bodies_of(node.attributes)
 
 
 def all_values(graph: Graph) -> Iterator[Value]:
@@ -82,6 +85,25 @@ def all_values(graph: Graph) -> Iterator[Value]:
     yield from graph.constants
     for node in graph.nodes:
         yield from node.outputs
+
+
+def named_inputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
+    """What a graph reads: ``input``, ``variable`` or ``constant``, the name, and the value."""
+    for name, value in zip(graph.inputs.names, graph.inputs, strict=True):
+        yield "input", name, value
+    for cell in graph.cells:
+        yield "variable", cell.name, cell.value
+    for value in graph.constants:
+        yield "constant", value.name, value
+
+
+def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
+    """What a graph computes: ``return`` or ``assign``, the name, and the value."""
+    for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
+        yield "return", name, value
+    for cell in graph.cells:
+        if cell.assigned is not None:
+            yield "assign", cell.name, cell.assigned
 
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:

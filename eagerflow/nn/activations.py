@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
+from eagerflow.nn.hints import TensorLike
 from eagerflow.nn.lookup import from_config
 
 __all__ = ["gelu", "get", "leaky_relu", "linear"]
 
 
-def linear(x: Any) -> Any:
+def linear(x: TensorLike) -> Any:
     """The values as they are.
 
     >>> ef.nn.activations.linear(ef.tensor([1.0, -2.0]))
@@ -19,7 +20,7 @@ def linear(x: Any) -> Any:
     return x
 
 
-def gelu(x: Any, approximate: bool = False) -> Any:
+def gelu(x: TensorLike, approximate: bool = False) -> Any:
     """``ef.gelu`` with Keras's default, the exact form; this is what the name ``"gelu"`` means.
 
     ``x`` is a real tensor; ``approximate=True`` takes the tanh form. Raises DTypeError for
@@ -31,7 +32,7 @@ def gelu(x: Any, approximate: bool = False) -> Any:
     return ops.gelu(x, approximate)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Any:
     """``ef.leaky_relu`` with Keras's default slope; this is what ``"leaky_relu"`` means.
 
     ``x`` is a real tensor; ``negative_slope`` multiplies what is below 0. Raises DTypeError for

@@ -11,13 +11,15 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.nn.hints import Nest
 from eagerflow.nn.layer import only_numbers
+from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
 __all__ = ["Batches", "Source", "class_weights", "is_stream", "make_source", "split_validation"]
 
-Batch = tuple[Any, Any, Any]
+Batch = tuple[Nest, Nest, Nest]
 """Inputs, targets (or None) and weights of the examples (or None)."""
 
 
@@ -39,14 +41,15 @@ class Batches(Source):
     else is ever copied.
     """
 
-    def __init__(self, x: Any, y: Any, weight: Any, batch_size: int, op: str) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ArgumentError(
-                f"{batch_size!r} is not a batch size",
-                op=op,
-                argument="batch_size",
-                expected="an integer of at least 1",
-            )
+    def __init__(self, x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> None:
+        require(
+            type(batch_size) is not bool and isinstance(batch_size, int) and batch_size >= 1,
+            batch_size,
+            "not a batch size",
+            op,
+            "batch_size",
+            "an integer of at least 1",
+        )
         self.batch_size = batch_size
         self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [
@@ -84,7 +87,7 @@ class Batches(Source):
             yield x, y, weight
 
 
-def _rows(nest: Any, chosen: Any, made: Any = as_tensor) -> Any:
+def _rows(nest: Nest, chosen: Any, made: Any = as_tensor) -> Any:
     if nest is None:
         return None
     return tree.map_leaves(lambda array: made(array[chosen]), nest)
@@ -125,7 +128,7 @@ class Stream(Source):
             )
 
 
-def _arrays(nest: Any) -> Any:
+def _arrays(nest: Nest) -> Any:
     return _array(nest) if only_numbers(nest) else tree.map_leaves(_array, nest)
 
 
@@ -136,7 +139,7 @@ def _array(leaf: Any) -> Any:
     return (leaf if isinstance(leaf, Operators) else as_tensor(leaf)).numpy()
 
 
-def is_stream(x: Any) -> bool:
+def is_stream(x: Nest) -> bool:
     """Whether ``x`` gives batches: an iterable that is no array and no nest of arrays.
 
     A list of tuples is one of batches, any other list is a nest or an array of numbers.
@@ -146,7 +149,7 @@ def is_stream(x: Any) -> bool:
     return isinstance(x, Iterable) and not hasattr(x, "shape") and not isinstance(x, tuple | dict)
 
 
-def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source:
+def make_source(x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> Source:
     """Batches of arrays, or of an iterable that makes them itself."""
     if isinstance(x, Source):
         return x
@@ -172,21 +175,16 @@ def make_source(x: Any, y: Any, weight: Any, batch_size: int, op: str) -> Source
     return Batches(x, y, weight, batch_size, op)
 
 
-def _is_data(x: Any) -> bool:
+def _is_data(x: Nest) -> bool:
     return isinstance(x, list | tuple | dict | Operators) or any(
         hasattr(x, name) for name in ("shape", "__array__", "__dlpack__")
     )
 
 
-def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any]:
+def split_validation(x: Nest, y: Nest, weight: Nest, part: float) -> tuple[Any, Any]:
     """The first examples for training, and the last ``part`` of them for validation."""
-    if not 0 <= part < 1:
-        raise ArgumentError(
-            f"{part!r} is not a part",
-            op="fit",
-            argument="validation_split",
-            expected="a number from 0 to below 1",
-        )
+    expected = "a number from 0 to below 1"
+    require(0 <= part < 1, part, "not a part", "fit", "validation_split", expected)
     if is_stream(x):
         raise ArgumentError(
             "only arrays can be split",
@@ -210,8 +208,8 @@ def split_validation(x: Any, y: Any, weight: Any, part: float) -> tuple[Any, Any
     return halves[0], halves[1]
 
 
-def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
-    """A weight for each example, from that of its class (1 where none is given)."""
+def class_weights(y: Nest, class_weight: dict[int, float], sample_weight: Nest, op: str) -> Any:
+    """The weight of each example, times that of its class (1 where none is given)."""
     labels = _array(y)
     if labels.ndim > 1 and labels.shape[-1] > 1:
         labels = labels.argmax(axis=-1)
@@ -226,4 +224,4 @@ def class_weights(y: Any, class_weight: dict[int, float], op: str) -> Any:
     table = np.ones(max([*class_weight, int(labels.max(initial=0))], default=0) + 1, np.float32)
     for key, value in class_weight.items():
         table[key] = value
-    return table[labels]
+    return table[labels] if sample_weight is None else table[labels] * np.asarray(sample_weight)

@@ -6,9 +6,13 @@ import math
 from typing import Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.lookup import require
 from eagerflow.variable import assign_together
 
 __all__ = ["Callback", "EarlyStopping", "History", "LambdaCallback"]
+
+Logs = dict[str, float] | None
+"""Numbers by name: ``loss``, the metrics, and their ``val_`` forms."""
 
 
 class Callback:
@@ -26,22 +30,22 @@ class Callback:
     model: Any = None
     params: dict[str, Any]
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         """Called before the first epoch."""
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         """Called after the last epoch."""
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         """Called before each epoch."""
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         """Called after each epoch, validation included."""
 
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         """Called before each step."""
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after each step."""
 
 
@@ -58,11 +62,11 @@ class History(Callback):
         self.history: dict[str, list[float]] = {}
         self.epoch: list[int] = []
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self.history.clear()
         self.epoch.clear()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.epoch.append(epoch)
         for key, value in (logs or {}).items():
             self.history.setdefault(key, []).append(float(value))
@@ -93,13 +97,8 @@ class EarlyStopping(Callback):
         restore_best_weights: bool = False,
         start_from_epoch: int = 0,
     ) -> None:
-        if mode not in ("auto", "min", "max"):
-            raise ArgumentError(
-                f"{mode!r} is not a mode",
-                op="EarlyStopping",
-                argument="mode",
-                expected="'auto', 'min' or 'max'",
-            )
+        known = mode in ("auto", "min", "max")
+        require(known, mode, "not a mode", "EarlyStopping", "mode", "'auto', 'min' or 'max'")
         self.monitor, self.min_delta, self.patience = monitor, abs(min_delta), patience
         rising = mode == "max" or (mode == "auto" and ("acc" in monitor or "auc" in monitor))
         self.sign = -1.0 if rising else 1.0
@@ -111,21 +110,22 @@ class EarlyStopping(Callback):
         self.wait = self.stopped_epoch = self.best_epoch = 0
         self.best_weights: list[Any] | None = None
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Logs = None) -> None:
         self._reset()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if epoch < self.start_from_epoch:
             return
-        if self.monitor not in (logs or {}):
+        numbers = logs or {}
+        if self.monitor not in numbers:
             raise ArgumentError(
                 f"there is no {self.monitor!r}",
                 op="EarlyStopping",
                 argument="monitor",
-                expected="one of " + ", ".join(map(repr, logs or {})),
+                expected="one of " + ", ".join(map(repr, numbers)),
                 hint="validation_data or validation_split, for a number that starts with val_",
             )
-        value = self.sign * float(logs[self.monitor])
+        value = self.sign * float(numbers[self.monitor])
         if value < self.best - self.min_delta:
             self.best, self.best_epoch, self.wait = value, epoch, 0
             if self.restore_best_weights:
@@ -137,7 +137,7 @@ class EarlyStopping(Callback):
             self.stopped_epoch = epoch
             self.model.stop_training = True
 
-    def on_train_end(self, logs: Any = None) -> None:
+    def on_train_end(self, logs: Logs = None) -> None:
         if self.best_weights is not None:
             assign_together(dict(zip(self.model.weights, self.best_weights, strict=True)))
 

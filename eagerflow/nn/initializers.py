@@ -7,8 +7,9 @@ from typing import Any
 
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.lookup import Configured, from_config
+from eagerflow.nn.lookup import Configured, from_config, require
 from eagerflow.ops import random
+from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.creation.filled import full, ones, zeros
 from eagerflow.tensor import Tensor
 
@@ -41,7 +42,7 @@ class Initializer(Configured):
     Tensor([0.5, 0.5], float32, cpu:0)
     """
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         """First values of this shape and dtype."""
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
 
@@ -53,8 +54,7 @@ class Zeros(Initializer):
     Tensor([0., 0.], float32, cpu:0)
     """
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Zeros of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         made: Tensor = zeros(shape, dtype=dtype)
         return made
 
@@ -66,8 +66,7 @@ class Ones(Initializer):
     Tensor([1., 1.], float32, cpu:0)
     """
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Ones of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         made: Tensor = ones(shape, dtype=dtype)
         return made
 
@@ -82,8 +81,7 @@ class Constant(Initializer):
     def __init__(self, value: float = 0.0) -> None:
         self.value = value
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Copies of the value in this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         made: Tensor = full(shape, self.value, dtype=dtype)
         return made
 
@@ -107,8 +105,7 @@ class RandomNormal(_Random):
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
         self.mean, self.stddev, self.seed = mean, stddev, seed
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().normal(shape, self.mean, self.stddev, dtype)
 
 
@@ -122,8 +119,7 @@ class TruncatedNormal(_Random):
     def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
         self.mean, self.stddev, self.seed = mean, stddev, seed
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().truncated_normal(shape, self.mean, self.stddev, dtype)
 
 
@@ -139,8 +135,7 @@ class RandomUniform(_Random):
     ) -> None:
         self.minval, self.maxval, self.seed = minval, maxval, seed
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().uniform(shape, self.minval, self.maxval, dtype)
 
 
@@ -173,21 +168,12 @@ class VarianceScaling(_Random):
             ("mode", mode, _MODES),
             ("distribution", distribution, _DISTRIBUTIONS),
         ):
-            if value not in choices:
-                raise ArgumentError(
-                    f"{value!r} is not a choice",
-                    op=type(self).__name__,
-                    argument=name,
-                    expected="one of " + ", ".join(map(repr, choices)),
-                )
-        if not scale > 0:
-            raise ArgumentError(
-                f"{scale!r} is not positive", op=type(self).__name__, argument="scale"
-            )
+            expected = "one of " + ", ".join(map(repr, choices))
+            require(value in choices, value, "not a choice", type(self).__name__, name, expected)
+        require(scale > 0, scale, "not positive", type(self).__name__, "scale")
         self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
 
-    def __call__(self, shape: Any, dtype: Any = "float32") -> Tensor:
-        """Random numbers of this shape and dtype."""
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         fan_in, fan_out = _fans(tuple(shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)

@@ -17,12 +17,15 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.dims import DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import initializers
-from eagerflow.nn.lookup import Configured, snake_case
+from eagerflow.nn.hints import Nest, TensorLike
+from eagerflow.nn.lookup import Configured, require, snake_case
+from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable, assign_together
@@ -68,15 +71,10 @@ class Layer(Configured):
     _takes_training = False
 
     def __init__(
-        self, *, name: str | None = None, dtype: Any = "float32", trainable: bool = True
+        self, *, name: str | None = None, dtype: DTypeLike = "float32", trainable: bool = True
     ) -> None:
-        if name is not None and not isinstance(name, str):
-            raise ArgumentError(
-                f"{name!r} is not a name",
-                op=type(self).__name__,
-                argument="name",
-                expected="a string",
-            )
+        known = name is None or isinstance(name, str)
+        require(known, name, "not a name", type(self).__name__, "name", "a string")
         self.name = name or _unique(snake_case(type(self).__name__))
         self.dtype = as_dtype(dtype)
         self.built = False
@@ -91,9 +89,8 @@ class Layer(Configured):
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
         code = getattr(cls.call, "__code__", None)
         if code is not None:
-            cls._takes_training = "training" in code.co_varnames[: code.co_argcount] or (
-                "training" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-            )
+            arguments = code.co_argcount + code.co_kwonlyargcount
+            cls._takes_training = "training" in code.co_varnames[:arguments]
 
     # Computing ---------------------------------------------------------------------------
 
@@ -106,7 +103,9 @@ class Layer(Configured):
             "the class has no call", op=type(self).__name__, hint="def call(self, inputs): ..."
         )
 
-    def __call__(self, inputs: Any, *args: Any, training: bool | None = None, **kwargs: Any) -> Any:
+    def __call__(
+        self, inputs: Nest, *args: Any, training: bool | None = None, **kwargs: Any
+    ) -> Any:
         inputs = self._as_input(inputs)
         first = not self.built
         if first:
@@ -130,7 +129,7 @@ class Layer(Configured):
             self.output_shape = _shapes(outputs)
         return outputs
 
-    def _as_input(self, inputs: Any) -> Any:
+    def _as_input(self, inputs: Nest) -> Any:
         """Tensors of the layer's dtype; integers and bools stay what they are."""
         if type(inputs) is Tensor:
             if inputs._kind.dtype is self.dtype or not is_floating(inputs.dtype):
@@ -149,11 +148,9 @@ class Layer(Configured):
             ours = type(self).build.__module__.startswith(f"{__package__}.")
             if not ours or not _is_nest(shapes):
                 raise
-            raise ShapeError(
+            raise self._misfit(
                 "the layer takes one tensor",
-                op=f"{type(self).__name__} {self.name!r}",
-                argument="inputs",
-                received=f"a {type(shapes).__name__} of shapes {shapes}",
+                f"a {type(shapes).__name__} of shapes {shapes}",
                 hint="take the parts in the model's call; batches are pairs (x, y), so "
                 "(batch['x'], batch['y']) of a dict",
             ) from error
@@ -163,11 +160,11 @@ class Layer(Configured):
 
     def add_weight(
         self,
-        shape: Any,
+        shape: Sizes,
         initializer: Any = "glorot_uniform",
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = None,
+        dtype: DTypeLike = None,
     ) -> Variable:
         """A new Variable of this layer.
 
@@ -189,7 +186,11 @@ class Layer(Configured):
         return variable
 
     def expect(
-        self, inputs: Any, rank: int | None = None, min_rank: int = 0, last: int | None = None
+        self,
+        inputs: Tensor,
+        rank: int | None = None,
+        min_rank: int = 0,
+        last: DimLike | None = None,
     ) -> None:
         """Raise a ShapeError that names this layer unless ``inputs`` has this rank and width."""
         shape = inputs.shape
@@ -201,16 +202,31 @@ class Layer(Configured):
             wanted = f"size {last} along the last axis, as in the first input"
         else:
             return
-        raise ShapeError(
+        single = len(shape) == (rank or min_rank) - 1
+        raise self._misfit(
             "the input does not fit this layer",
-            op=f"{type(self).__name__} {self.name!r}",
-            argument="inputs",
-            received=summary(inputs),
-            expected=wanted,
-            hint="the first axis holds the examples: x[None] for a single one"
-            if len(shape) == (rank or min_rank) - 1
-            else None,
+            summary(inputs),
+            wanted,
+            "the first axis holds the examples: x[None] for a single one" if single else None,
         )
+
+    def _misfit(
+        self, problem: str, received: str, expected: str | None = None, hint: str | None = None
+    ) -> ShapeError:
+        """The error of inputs that this layer does not take."""
+        return ShapeError(
+            problem,
+            op=self._label,
+            argument="inputs",
+            received=received,
+            expected=expected,
+            hint=hint,
+        )
+
+    @property
+    def _label(self) -> str:
+        """The layer as errors name it."""
+        return f"{type(self).__name__} {self.name!r}"
 
     # The tree ------------------------------------------------------------------------------
 
@@ -279,11 +295,11 @@ class Layer(Configured):
         """Number of elements of all weights."""
         return sum(w.size for w in self.weights)
 
-    def get_weights(self) -> list[Any]:
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
         """The values of all weights as NumPy arrays of their own."""
         return [np.array(w.numpy()) for w in self.weights]
 
-    def set_weights(self, values: Iterable[Any]) -> None:
+    def set_weights(self, values: Iterable[TensorLike]) -> None:
         """Give all weights new values, in the order of ``weights``; ShapeError if they misfit."""
         values = list(values)
         own = self.weights
@@ -323,14 +339,14 @@ class Layer(Configured):
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
-def only_numbers(inputs: Any) -> bool:
+def only_numbers(inputs: Nest) -> bool:
     """Whether a nest holds nothing but Python numbers, which makes it one array."""
     if isinstance(inputs, list | tuple):
         return bool(inputs) and all(only_numbers(item) for item in inputs)
     return isinstance(inputs, int | float)
 
 
-def _shapes(nest: Any) -> Any:
+def _shapes(nest: Nest) -> Any:
     if isinstance(nest, Operators):
         return nest.shape
     return tree.map_leaves(lambda x: getattr(x, "shape", None), nest)

@@ -10,7 +10,7 @@ from typing import Any
 
 from eagerflow.errors import ArgumentError
 
-__all__ = ["Aside", "Configured", "find", "from_config", "snake_case"]
+__all__ = ["Aside", "Configured", "find", "from_config", "require", "snake_case"]
 
 
 def snake_case(name: str) -> str:
@@ -79,6 +79,14 @@ def _plain(value: Any) -> Any:
         # An op may have other defaults than what its bare name stands for.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
     return value if isinstance(value, int | float | str | None) else str(value)
+
+
+def require(
+    ok: bool, value: Any, wrong: str, op: str, argument: str, expected: str | None = None
+) -> None:
+    """Raise ArgumentError unless ``ok``: the value of an argument is, say, "not a padding"."""
+    if not ok:
+        raise ArgumentError(f"{value!r} is {wrong}", op=op, argument=argument, expected=expected)
 
 
 def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:

@@ -13,7 +13,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.hints import TensorLike
+from eagerflow.nn.lookup import Configured, from_config, require, snake_case
 from eagerflow.ops.family import as_operand
 
 __all__ = [
@@ -36,7 +37,7 @@ __all__ = [
 _EPSILON = 1e-7  # probabilities are kept this far from 0 and 1, as in Keras
 
 
-def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
+def same_shape(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, Any]:
     """Both as tensors of one shape and dtype; a missing last axis of size 1 is added."""
     y_pred = as_tensor(y_pred)
     y_true = as_operand(y_true, y_pred)
@@ -59,11 +60,34 @@ def _same_shape(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
     )
 
 
+def class_numbers(
+    name: str, y_true: TensorLike, y_pred: TensorLike, one_hot: str | None = None
+) -> tuple[Any, Any]:
+    """Both as tensors, of shapes (...) and (..., classes); a last axis of size 1 is taken away.
+
+    ``one_hot`` names what takes targets of the shape of the predictions.
+    """
+    labels, y_pred = as_tensor(y_true), as_tensor(y_pred)
+    if labels.ndim == y_pred.ndim and labels.ndim and labels.shape[-1] == 1:
+        labels = labels.reshape(labels.shape[:-1])
+    if not y_pred.ndim or labels.shape != y_pred.shape[:-1]:
+        raise ShapeError(
+            "targets do not fit the predictions",
+            op=name,
+            received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
+            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
+            hint=f"{one_hot} for one-hot targets"
+            if one_hot and labels.shape == y_pred.shape
+            else None,
+        )
+    return labels, y_pred
+
+
 def _last_mean(values: Any) -> Any:
     return values.mean(axis=-1) if values.ndim else values
 
 
-def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
+def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
     """Mean over the last axis of the squared differences.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise.
@@ -71,12 +95,12 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> Any:
     >>> ef.nn.losses.mean_squared_error([[0.0, 1.0]], [[0.0, 3.0]])
     Tensor([2.], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("mean_squared_error", y_true, y_pred)
+    y_true, y_pred = same_shape("mean_squared_error", y_true, y_pred)
     difference = y_pred - y_true
     return _last_mean(difference * difference)
 
 
-def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
+def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
     """Mean over the last axis of the absolute differences.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise.
@@ -84,11 +108,11 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> Any:
     >>> ef.nn.losses.mean_absolute_error([[0.0, 1.0]], [[0.0, 3.0]])
     Tensor([1.], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("mean_absolute_error", y_true, y_pred)
+    y_true, y_pred = same_shape("mean_absolute_error", y_true, y_pred)
     return _last_mean(ops.abs(y_pred - y_true))
 
 
-def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
+def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Any:
     """Mean over the last axis: half the square of small differences, linear beyond ``delta``.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise. Source: Huber, 1964.
@@ -96,13 +120,13 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> Any:
     >>> ef.nn.losses.huber([[0.0, 0.0]], [[1.0, 3.0]])
     Tensor([1.5], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("huber", y_true, y_pred)
+    y_true, y_pred = same_shape("huber", y_true, y_pred)
     distance = ops.abs(y_pred - y_true)
     inner = ops.minimum(distance, delta)
     return _last_mean(inner * (distance - inner * 0.5))
 
 
-def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> Any:
+def binary_crossentropy(y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False) -> Any:
     """Mean over the last axis of the cross-entropy of yes-or-no predictions.
 
     ``y_true`` holds zeros and ones, ``y_pred`` probabilities, or logits with ``from_logits``,
@@ -111,7 +135,7 @@ def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> 
     >>> ef.nn.losses.binary_crossentropy([[1.0]], [[0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("binary_crossentropy", y_true, y_pred)
+    y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
     if from_logits:
         # log(1 + exp(z)) - y z, in the form that does not overflow
         return _last_mean(ops.softplus(y_pred) - y_true * y_pred)
@@ -120,7 +144,7 @@ def binary_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> 
 
 
 def categorical_crossentropy(
-    y_true: Any, y_pred: Any, from_logits: bool = False, label_smoothing: float = 0.0
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, label_smoothing: float = 0.0
 ) -> Any:
     """Cross-entropy of predicted classes along the last axis, with one-hot targets.
 
@@ -131,7 +155,7 @@ def categorical_crossentropy(
     >>> ef.nn.losses.categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    y_true, y_pred = _same_shape("categorical_crossentropy", y_true, y_pred)
+    y_true, y_pred = same_shape("categorical_crossentropy", y_true, y_pred)
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + label_smoothing / y_pred.shape[-1]
     if from_logits:
@@ -142,7 +166,9 @@ def categorical_crossentropy(
     return -(y_true * log).sum(axis=-1)
 
 
-def sparse_categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool = False) -> Any:
+def sparse_categorical_crossentropy(
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False
+) -> Any:
     """Cross-entropy of predicted classes along the last axis, with class numbers as targets.
 
     ``y_true`` holds integers of shape (...), or (..., 1); ``y_pred`` has shape (..., classes)
@@ -152,20 +178,8 @@ def sparse_categorical_crossentropy(y_true: Any, y_pred: Any, from_logits: bool 
     >>> ef.nn.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]])
     Tensor([0.6931], float32, cpu:0)
     """
-    labels, y_pred = as_tensor(y_true), as_tensor(y_pred)
     name = "sparse_categorical_crossentropy"
-    if labels.ndim == y_pred.ndim and labels.ndim and labels.shape[-1] == 1:
-        labels = labels.reshape(labels.shape[:-1])
-    if not y_pred.ndim or labels.shape != y_pred.shape[:-1]:
-        raise ShapeError(
-            "targets do not fit the predictions",
-            op=name,
-            received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
-            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
-            hint="CategoricalCrossentropy for one-hot targets"
-            if labels.shape == y_pred.shape
-            else None,
-        )
+    labels, y_pred = class_numbers(name, y_true, y_pred, "CategoricalCrossentropy")
     if is_floating(labels.dtype):
         labels = labels.astype("int64")
     elif labels.dtype.kind not in "iu":
@@ -201,20 +215,18 @@ class Loss(Configured):
         self, reduction: str | None = "sum_over_batch_size", name: str | None = None
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
-        if reduction not in _REDUCTIONS:
-            raise ArgumentError(
-                f"{reduction!r} is not a reduction",
-                op=self.name,
-                argument="reduction",
-                expected="one of " + ", ".join(map(repr, _REDUCTIONS)),
-            )
+        expected = "one of " + ", ".join(map(repr, _REDUCTIONS))
+        known = reduction in _REDUCTIONS
+        require(known, reduction, "not a reduction", self.name, "reduction", expected)
         self.reduction = reduction
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         """The loss of each example; every subclass has its own."""
         raise ArgumentError("the class has no call", op=type(self).__name__)
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
+    ) -> Any:
         values = self.call(y_true, y_pred)
         if sample_weight is None:
             if self.reduction in ("none", None):
@@ -233,7 +245,7 @@ class Loss(Configured):
         return f"<{type(self).__name__}: {self.reduction}>"
 
 
-def weight_for(values: Any, sample_weight: Any, name: str) -> Any:
+def weight_for(values: Any, sample_weight: TensorLike, name: str) -> Any:
     """``sample_weight`` in the dtype of ``values``, with axes so that it broadcasts to them."""
     weight = as_tensor(sample_weight, values.dtype)
     if weight.ndim == values.ndim + 1 and weight.shape[-1] == 1:
@@ -257,7 +269,7 @@ class MeanSquaredError(Loss):
     Tensor(2., float32, cpu:0)
     """
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return mean_squared_error(y_true, y_pred)
 
 
@@ -268,7 +280,7 @@ class MeanAbsoluteError(Loss):
     Tensor(1., float32, cpu:0)
     """
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return mean_absolute_error(y_true, y_pred)
 
 
@@ -288,7 +300,7 @@ class Huber(Loss):
         super().__init__(reduction, name)
         self.delta = delta
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return huber(y_true, y_pred, self.delta)
 
 
@@ -308,7 +320,7 @@ class BinaryCrossentropy(Loss):
         super().__init__(reduction, name)
         self.from_logits = from_logits
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return binary_crossentropy(y_true, y_pred, self.from_logits)
 
 
@@ -329,7 +341,7 @@ class CategoricalCrossentropy(Loss):
         super().__init__(reduction, name)
         self.from_logits, self.label_smoothing = from_logits, label_smoothing
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return categorical_crossentropy(y_true, y_pred, self.from_logits, self.label_smoothing)
 
 
@@ -350,7 +362,7 @@ class SparseCategoricalCrossentropy(Loss):
         super().__init__(reduction, name)
         self.from_logits = from_logits
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return sparse_categorical_crossentropy(y_true, y_pred, self.from_logits)
 
 

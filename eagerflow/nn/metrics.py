@@ -9,7 +9,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
+from eagerflow.nn.hints import TensorLike
 from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.variable import Variable, assign_together
 
 __all__ = [
@@ -49,7 +51,7 @@ class Metric(Configured):
         self.name = name or snake_case(type(self).__name__)
         self.variables: list[Variable] = []
 
-    def add_variable(self, name: str, shape: Any = (), dtype: Any = "float32") -> Variable:
+    def add_variable(self, name: str, shape: Sizes = (), dtype: DTypeLike = "float32") -> Variable:
         """A piece of state of this shape, zero at the start."""
         made = Variable(ops.zeros(shape, dtype), f"{self.name}/{name}", trainable=False)
         self.variables.append(made)
@@ -59,7 +61,9 @@ class Metric(Configured):
         """Forget all batches."""
         assign_together({v: ops.zeros(v.shape, v.dtype, str(v.device)) for v in self.variables})
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
+    ) -> None:
         """Take in a batch; every subclass has its own."""
         raise ArgumentError("the class has no update_state", op=type(self).__name__)
 
@@ -90,7 +94,7 @@ class Mean(Metric):
         self.total = self.add_variable("total")
         self.count = self.add_variable("count")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, values: TensorLike, sample_weight: TensorLike = None) -> None:  # type: ignore[override]
         """Take in a number, or a tensor of them, each with its weight."""
         values = as_tensor(values)
         if sample_weight is None:
@@ -112,11 +116,13 @@ class Mean(Metric):
 class _MeanOfFunction(Mean):
     """The mean over examples of what ``values`` gives for each."""
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         """One number for each example."""
         raise ArgumentError("the class has no values", op=type(self).__name__)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(  # type: ignore[override]
+        self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
+    ) -> None:
         """Take in the targets and predictions of a batch."""
         super().update_state(self.values(y_true, y_pred), sample_weight)
 
@@ -128,7 +134,7 @@ class MeanSquaredError(_MeanOfFunction):
     Tensor(2., float32, cpu:0)
     """
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return losses.mean_squared_error(y_true, y_pred)
 
 
@@ -139,22 +145,8 @@ class MeanAbsoluteError(_MeanOfFunction):
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return losses.mean_absolute_error(y_true, y_pred)
-
-
-def _labels(name: str, y_true: Any, y_pred: Any) -> tuple[Any, Any]:
-    y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
-    if y_true.ndim == y_pred.ndim and y_true.ndim and y_true.shape[-1] == 1:
-        y_true = y_true.reshape(y_true.shape[:-1])
-    if not y_pred.ndim or y_true.shape != y_pred.shape[:-1]:
-        raise ShapeError(
-            "targets do not fit the predictions",
-            op=name,
-            received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
-            expected=f"y_true of shape {tuple(y_pred.shape[:-1])}",
-        )
-    return y_true, y_pred
 
 
 class SparseCategoricalAccuracy(_MeanOfFunction):
@@ -165,8 +157,8 @@ class SparseCategoricalAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = _labels(self.name, y_true, y_pred)
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
 
@@ -182,8 +174,8 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
         super().__init__(name)
         self.k = k
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = _labels(self.name, y_true, y_pred)
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         at = y_true.reshape((*y_true.shape, 1)).astype("int64")
         own = ops.take_along_axis(y_pred, at, axis=-1)
         larger = ops.greater(y_pred, own).astype("float32").sum(axis=-1)
@@ -197,7 +189,7 @@ class CategoricalAccuracy(_MeanOfFunction):
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if y_true.shape != y_pred.shape:
             raise ShapeError(
@@ -221,8 +213,8 @@ class BinaryAccuracy(_MeanOfFunction):
         super().__init__(name)
         self.threshold = threshold
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
-        y_true, y_pred = losses._same_shape(self.name, y_true, y_pred)
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+        y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
         above = ops.greater(y_pred, self.threshold).astype(y_true.dtype)
         same = ops.equal(above, y_true).astype("float32")
         return same.mean(axis=-1) if same.ndim else same
@@ -246,7 +238,7 @@ class Accuracy(_MeanOfFunction):
             "binary": BinaryAccuracy(self.name),
         }
 
-    def values(self, y_true: Any, y_pred: Any) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if not y_pred.ndim or y_pred.shape[-1] == 1 or y_pred.ndim < y_true.ndim:
             way = "binary"

@@ -15,8 +15,9 @@ from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_r
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.hints import Nest, TensorLike
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.lookup import Aside
+from eagerflow.nn.lookup import Aside, require
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
@@ -25,7 +26,7 @@ from eagerflow.tensor import Operators
 
 __all__ = ["Model"]
 
-SHOWN = 4  # names in a warning
+MAX_SHOWN_NAMES = 4  # in a warning
 
 
 class Model(Layer):
@@ -115,7 +116,7 @@ class Model(Layer):
                 hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
             )
 
-    def compute_loss(self, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def compute_loss(self, y: Nest, y_pred: Nest, sample_weight: TensorLike = None) -> Any:
         """The loss that training makes small; a subclass may have its own."""
         if self.loss is None:
             raise ArgumentError(
@@ -127,7 +128,7 @@ class Model(Layer):
             )
         return self.loss(y, y_pred, sample_weight)
 
-    def train_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+    def train_step(self, x: Nest, y: Nest, sample_weight: TensorLike = None) -> Any:
         """One step of training on a batch; gives the predictions and the loss."""
         with GradientTape() as tape:
             y_pred = self(x, training=True)
@@ -151,35 +152,33 @@ class Model(Layer):
         self._warned = True
         unused = [w.name for w in self.trainable_weights if not self.optimizer.has_changed(w)]
         if unused:
-            more = f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else ""
+            more = len(unused) - MAX_SHOWN_NAMES
+            shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
             warnings.warn(
-                f"the loss of {self.name!r} does not depend on {', '.join(unused[:SHOWN])}{more}: "
-                "they are not trained",
+                f"the loss of {self.name!r} does not depend on {shown}: they are not trained",
                 stacklevel=4,
             )
 
-    def test_step(self, x: Any, y: Any, sample_weight: Any = None) -> Any:
+    def test_step(self, x: Nest, y: Nest, sample_weight: TensorLike = None) -> Any:
         """Predictions and loss of a batch, without training on it."""
         y_pred = self(x, training=False)
         return y_pred, self.compute_loss(y, y_pred, sample_weight)
 
-    def _measure(self, y: Any, y_pred: Any, loss: Any, sample_weight: Any) -> None:
+    def _measure(self, y: Nest, sample_weight: TensorLike, y_pred: Nest, loss: Any) -> Any:
+        """Take a batch into the loss's mean and the metrics; gives the predictions."""
         size = tree.flatten(y)[0][0].shape[0]
         self._loss_mean.update_state(loss, float(size))
         for metric in self.metrics:
             metric.update_state(y, y_pred, sample_weight)
-
-    def _train_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        y_pred, loss = self.train_step(x, y, sample_weight)
-        self._measure(y, y_pred, loss, sample_weight)
         return y_pred
 
-    def _test_and_measure(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        y_pred, loss = self.test_step(x, y, sample_weight)
-        self._measure(y, y_pred, loss, sample_weight)
-        return y_pred
+    def _train_and_measure(self, x: Nest, y: Nest, sample_weight: TensorLike) -> Any:
+        return self._measure(y, sample_weight, *self.train_step(x, y, sample_weight))
 
-    def _predict(self, x: Any) -> Any:
+    def _test_and_measure(self, x: Nest, y: Nest, sample_weight: TensorLike) -> Any:
+        return self._measure(y, sample_weight, *self.test_step(x, y, sample_weight))
+
+    def _predict(self, x: Nest) -> Any:
         return self(x, training=False)
 
     def _reset(self) -> None:
@@ -195,8 +194,8 @@ class Model(Layer):
 
     def fit(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Nest = None,
+        y: Nest = None,
         batch_size: int = 32,
         epochs: int = 1,
         validation_data: Any = None,
@@ -204,7 +203,7 @@ class Model(Layer):
         callbacks: Callback | Sequence[Callback] = (),
         shuffle: bool = True,
         class_weight: Any = None,
-        sample_weight: Any = None,
+        sample_weight: TensorLike = None,
         verbose: Any = "auto",
     ) -> History:
         """Train for some epochs, and return their numbers.
@@ -219,21 +218,15 @@ class Model(Layer):
         loss depends on no weight.
         """
         self._check_compiled("fit")
-        if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-            raise ArgumentError(
-                f"{epochs!r} is not a number of epochs",
-                op="fit",
-                argument="epochs",
-                expected="an integer",
-            )
+        counted = type(epochs) is not bool and isinstance(epochs, int) and epochs >= 0
+        require(counted, epochs, "not a number of epochs", "fit", "epochs", "an integer")
         validation = None
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = split_validation(
                 x, y, sample_weight, validation_split
             )
         if class_weight is not None:
-            own = class_weights(y, class_weight, "fit")
-            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+            sample_weight = class_weights(y, class_weight, sample_weight, "fit")
         source = make_source(x, y, sample_weight, batch_size, "fit")
         if validation_data is not None:
             validation = _validation(validation_data, batch_size)
@@ -284,7 +277,7 @@ class Model(Layer):
                     break
         _tell(callbacks, "on_train_end", {})
 
-    def _check_probabilities(self, y_pred: Any) -> None:
+    def _check_probabilities(self, y_pred: Nest) -> None:
         """Logits given to a loss of probabilities would train badly and say nothing."""
         if getattr(self.loss, "from_logits", True) or not isinstance(y_pred, Operators):
             return
@@ -309,11 +302,11 @@ class Model(Layer):
 
     def evaluate(
         self,
-        x: Any = None,
-        y: Any = None,
+        x: Nest = None,
+        y: Nest = None,
         batch_size: int = 32,
         verbose: Any = "auto",
-        sample_weight: Any = None,
+        sample_weight: TensorLike = None,
         return_dict: bool = False,
     ) -> Any:
         """The loss and the metrics on these data, as a list, or a dict with ``return_dict``.
@@ -328,7 +321,7 @@ class Model(Layer):
             progress.end(logs)
         return _as_asked(logs, return_dict)
 
-    def predict(self, x: Any, batch_size: int = 32, verbose: Any = "auto") -> Any:
+    def predict(self, x: Nest, batch_size: int = 32, verbose: Any = "auto") -> Any:
         """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
         source = make_source(x, None, None, batch_size, "predict")
         parts: list[list[Any]] = []
@@ -346,27 +339,26 @@ class Model(Layer):
 
     def train_on_batch(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        x: Nest,
+        y: Nest = None,
+        sample_weight: TensorLike = None,
         class_weight: Any = None,
         return_dict: bool = False,
     ) -> Any:
         """One step on one batch; gives the loss and the metrics of this batch."""
         self._check_compiled("train_on_batch")
         if class_weight is not None:
-            own = class_weights(y, class_weight, "train_on_batch")
-            sample_weight = own if sample_weight is None else own * np.asarray(sample_weight)
+            sample_weight = class_weights(y, class_weight, sample_weight, "train_on_batch")
         return self._on_batch("train", x, y, sample_weight, return_dict)
 
     def test_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False
+        self, x: Nest, y: Nest = None, sample_weight: TensorLike = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics of one batch, without training on it."""
         self._check_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, return_dict)
 
-    def _on_batch(self, step: str, x: Any, y: Any, weight: Any, return_dict: bool) -> Any:
+    def _on_batch(self, step: str, x: Nest, y: Nest, weight: Nest, return_dict: bool) -> Any:
         size = len(tree.flatten(x)[0][0])
         source = make_source(x, y, weight, max(size, 1), f"{step}_on_batch")
         ((x, y, weight),) = source.epoch()
@@ -376,7 +368,7 @@ class Model(Layer):
             self._warn_of_unused()
         return _as_asked(self._logs(), return_dict)
 
-    def predict_on_batch(self, x: Any) -> Any:
+    def predict_on_batch(self, x: Nest) -> Any:
         """The outputs for one batch, as NumPy arrays."""
         return tree.map_leaves(np.asarray, self(x, training=False))
 
@@ -410,17 +402,17 @@ def _listed(callbacks: Any) -> list[Any]:
 
 
 def _validation(data: Any, batch_size: int) -> Source:
-    if isinstance(data, tuple) or (isinstance(data, list) and not is_stream(data)):
-        if not 2 <= len(data) <= 3:
-            raise ArgumentError(
-                f"{len(data)} parts",
-                op="fit",
-                argument="validation_data",
-                expected="(x, y) or (x, y, sample_weight)",
-            )
-        x, y, weight = (*data, None)[:3]
-        return make_source(x, y, weight, batch_size, "fit (validation)")
-    return make_source(data, None, None, batch_size, "fit (validation)")
+    if not isinstance(data, tuple) and (not isinstance(data, list) or is_stream(data)):
+        data = data, None
+    elif not 2 <= len(data) <= 3:
+        raise ArgumentError(
+            f"{len(data)} parts",
+            op="fit",
+            argument="validation_data",
+            expected="(x, y) or (x, y, sample_weight)",
+        )
+    x, y, weight = (*data, None)[:3]
+    return make_source(x, y, weight, batch_size, "fit (validation)")
 
 
 def _tell(callbacks: list[Any], method: str, *args: Any) -> None:
@@ -429,13 +421,12 @@ def _tell(callbacks: list[Any], method: str, *args: Any) -> None:
 
 
 def _listens_to_batches(callback: Any) -> bool:
-    names = ("on_train_batch_begin", "on_train_batch_end")
-    return any(getattr(callback, n, None) is not None and _own(callback, n) for n in names)
-
-
-def _own(callback: Any, name: str) -> bool:
-    method = getattr(callback, name)
-    return getattr(method, "__func__", method) is not getattr(Callback, name)
+    """Whether a callback has methods of its own for the begin or the end of batches."""
+    for name in ("on_train_batch_begin", "on_train_batch_end"):
+        method = getattr(callback, name)
+        if getattr(method, "__func__", method) not in (None, getattr(Callback, name)):
+            return True
+    return False
 
 
 def _as_asked(logs: dict[str, float], return_dict: bool) -> Any:

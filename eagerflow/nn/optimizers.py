@@ -13,7 +13,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
-from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.lookup import Configured, from_config, require, snake_case
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import recording, unrecorded
@@ -23,8 +23,8 @@ from eagerflow.variable import Variable, assign_together
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
 
 
-SMALL = 1 << 14  # elements of a variable that Adam changes together with others
-MANY = 6  # such variables for which that pays
+MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that Adam changes together with others
+MIN_SMALL_VARIABLES = 6  # for which that pays
 
 
 class Optimizer(Configured):
@@ -228,13 +228,9 @@ def _factor(square: Any, limit: float) -> Any:
 
 def _positive(name: str, rate: Any) -> Any:
     value = as_tensor(rate, "float32")
-    if value.ndim or not float(value) >= 0:
-        raise ArgumentError(
-            f"{rate!r} is not a learning rate",
-            op=name,
-            argument="learning_rate",
-            expected="a number of at least 0, or a schedule",
-        )
+    ok = not value.ndim and float(value) >= 0
+    expected = "a number of at least 0, or a schedule"
+    require(ok, rate, "not a learning rate", name, "learning_rate", expected)
     return value
 
 
@@ -263,13 +259,8 @@ class SGD(Optimizer):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        if not 0 <= momentum <= 1:
-            raise ArgumentError(
-                f"{momentum!r} is not a momentum",
-                op=self.name,
-                argument="momentum",
-                expected="a number from 0 to 1",
-            )
+        expected = "a number from 0 to 1"
+        require(0 <= momentum <= 1, momentum, "not a momentum", self.name, "momentum", expected)
         self.momentum, self.nesterov = float(momentum), bool(nesterov)
         self.slots = ("velocity",) if momentum else ()
 
@@ -318,13 +309,8 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
         for key, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-            if not 0 <= value < 1:
-                raise ArgumentError(
-                    f"{value!r} is out of range",
-                    op=self.name,
-                    argument=key,
-                    expected="a number from 0 to below 1",
-                )
+            expected = "a number from 0 to below 1"
+            require(0 <= value < 1, value, "out of range", self.name, key, expected)
         self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
         self._options = {
             "beta_1": self.beta_1,
@@ -339,12 +325,12 @@ class Adam(Optimizer):
     def _changed(
         self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
     ) -> dict[Variable, Any]:
-        small = [pair for pair in pairs if pair[1].size < SMALL]
-        # Whoever records steps wants them one by one, and a subclass may have its own.
+        small = [pair for pair in pairs if pair[1].size < MAX_SMALL_ELEMENTS]
+        # Steps are recorded one by one, and a subclass may have its own.
         alone = recording() or type(self).update is not Adam.update
-        if alone or len(small) < MANY:
+        if alone or len(small) < MIN_SMALL_VARIABLES:
             return super()._changed(pairs, rate, step)
-        large = [pair for pair in pairs if pair[1].size >= SMALL]
+        large = [pair for pair in pairs if pair[1].size >= MAX_SMALL_ELEMENTS]
         rows = [(v, *self._slots[id(v)][1]) for _, v in small]
         arrays = [
             x

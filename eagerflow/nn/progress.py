@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.errors import ArgumentError
 from eagerflow.guard import ScopeGuard
+from eagerflow.nn.lookup import require
 
 __all__ = ["Progress"]
 
@@ -21,13 +21,8 @@ class Progress(ScopeGuard):
     """
 
     def __init__(self, verbose: Any, epochs: int, op: str) -> None:
-        if verbose not in ("auto", 0, 1, 2):
-            raise ArgumentError(
-                f"{verbose!r} is not a choice",
-                op=op,
-                argument="verbose",
-                expected="'auto', 0, 1 or 2",
-            )
+        known = verbose in ("auto", 0, 1, 2)
+        require(known, verbose, "not a choice", op, "verbose", "'auto', 0, 1 or 2")
         self.level = 1 if verbose == "auto" else int(verbose)
         self.epochs = epochs
         self._tqdm = extras.load_if_there("tqdm.auto") if self.level == 1 else None

@@ -8,6 +8,7 @@ from typing import Any
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.hints import TensorLike
 from eagerflow.nn.lookup import Configured, from_config
 
 __all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule", "get"]
@@ -23,12 +24,12 @@ class Schedule(Configured):
     Tensor(0.25, float32, cpu:0)
     """
 
-    def __call__(self, step: Any) -> Any:
+    def __call__(self, step: TensorLike) -> Any:
         """The learning rate of this step."""
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
 
 
-def _number(step: Any) -> Any:
+def _number(step: TensorLike) -> Any:
     return as_tensor(step).astype("float32")
 
 
@@ -51,8 +52,7 @@ class ExponentialDecay(Schedule):
         self.initial, self.steps, self.rate = initial_learning_rate, decay_steps, decay_rate
         self.staircase = staircase
 
-    def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
+    def __call__(self, step: TensorLike) -> Any:
         part = _number(step) / float(self.steps)
         if self.staircase:
             part = ops.floor(part)
@@ -81,8 +81,7 @@ class CosineDecay(Schedule):
         self.target = initial_learning_rate if warmup_target is None else warmup_target
         self.warmup = warmup_steps
 
-    def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
+    def __call__(self, step: TensorLike) -> Any:
         at = _number(step)
         done = ops.minimum(ops.maximum(at - float(self.warmup), 0.0) / float(self.steps), 1.0)
         cosine = (ops.cos(done * math.pi) + 1.0) * 0.5
@@ -113,8 +112,7 @@ class PiecewiseConstantDecay(Schedule):
                 expected="one value more",
             )
 
-    def __call__(self, step: Any) -> Any:
-        """The learning rate of this step."""
+    def __call__(self, step: TensorLike) -> Any:
         at = _number(step)
         rate = at * 0.0 + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.hints import Nest
 from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.nn.layers.core import Input
 from eagerflow.nn.lookup import find
@@ -43,7 +44,7 @@ class Sequential(Model):
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",
-                op=f"Sequential {self.name!r}",
+                op=self._label,
                 argument="layers",
                 hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
             )
@@ -52,7 +53,7 @@ class Sequential(Model):
     def pop(self) -> Any:
         """Take the last layer away and return it."""
         if not self.layers:
-            raise ArgumentError("there is no layer", op=f"Sequential {self.name!r}.pop")
+            raise ArgumentError("there is no layer", op=f"{self._label}.pop")
         return self.layers.pop()
 
     def _build_if_known(self) -> None:
@@ -61,7 +62,7 @@ class Sequential(Model):
             # One example of zeros shows every layer its shape.
             self(zeros((1, *first.shape), self.dtype), training=False)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Nest) -> Any:
         for layer in self.layers:
             inputs = layer(inputs)
         return inputs
@@ -71,7 +72,7 @@ class Sequential(Model):
             if not isinstance(layer, Layer):
                 raise ArgumentError(
                     f"{layer!r} is a function, which no configuration can hold",
-                    op=f"Sequential {self.name!r}.get_config",
+                    op=f"{self._label}.get_config",
                     hint="a Layer with a call",
                 )
         return {

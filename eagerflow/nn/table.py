@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.graph.text import aligned_columns
+
 __all__ = ["model_table"]
 
 
@@ -37,14 +39,8 @@ def _rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
 
 def model_table(model: Any) -> str:
     """The layers of a model, one in each line, with output shapes and numbers of parameters."""
-    head = ("Layer", "Output shape", "Parameters")
-    rows = _rows(model)
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(3)]
-    line = "─" * (sum(widths) + 4)
-
-    def text(row: tuple[str, str, str]) -> str:
-        return f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}"
-
+    head, *rows = aligned_columns([("Layer", "Output shape", "Parameters"), *_rows(model)], "<<>")
+    line = "─" * len(head)
     trainable = sum(w.size for w in model.trainable_weights)
     weights = model.weights
     total = sum(w.size for w in weights)
@@ -52,4 +48,4 @@ def model_table(model: Any) -> str:
     split = f"{trainable:,} trainable" if trainable < total else "all trainable"
     end = f"Parameters: {total:,} ({size}), {split}" if total else "No parameters yet"
     title = f'Model "{model.name}" ({type(model).__name__})'
-    return "\n".join([title, line, text(head), line, *map(text, rows), line, end])
+    return "\n".join([title, line, head, line, *rows, line, end])

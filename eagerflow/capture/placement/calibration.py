@@ -9,7 +9,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import cache, partial
 from itertools import cycle, islice
 from time import perf_counter
@@ -31,25 +31,25 @@ from eagerflow.spec import TensorSpec
 
 __all__ = ["calibrate"]
 
-EXPENSIVE = ("exp", "log", "tanh", "sin", "sqrt", "divide", "erf", "power")
-"""Instructions of regions that are timed one by one; all others count as additions."""
-ALIKE = {
+TIMED_INSTRUCTIONS = {
     "exp": ("exp2", "expm1", "sigmoid"),
     "log": ("log1p", "log2", "log10"),
-    "sin": ("cos", "tan"),
-    "divide": ("reciprocal",),
-    "sqrt": ("rsqrt",),
-    "erf": ("erfc", "gelu"),
     "tanh": ("sinh", "cosh"),
+    "sin": ("cos", "tan"),
+    "sqrt": ("rsqrt",),
+    "divide": ("reciprocal",),
+    "erf": ("erfc", "gelu"),
+    "power": (),
 }
-"""Instructions that take about as long as one that is timed."""
-VERSION = 6
+"""Instructions of regions that are timed, and those that take about as long; others count as
+additions."""
+FORMAT_VERSION = 6  # of what is kept on disk
 
 
 # Measuring ---------------------------------------------------------------------------------------
 
 
-def best(f: Callable[[], object], seconds: float = 0.004, least: int = 3) -> float:
+def shortest_time(f: Callable[[], object], seconds: float = 0.004, least: int = 3) -> float:
     """The shortest of some calls, in seconds: what else the machine does only adds to it."""
     f()
     found, spent, calls = math.inf, 0.0, 0
@@ -69,7 +69,7 @@ def _products(place: Device) -> Points:
             for _ in range(2)
         )
         out = xp.empty((n, n), np.float32)
-        taken = best(_waiting(place, partial(a.dot, b, out)), 0.01)
+        taken = shortest_time(_waiting(place, partial(a.dot, b, out)), 0.01)
         found.append((2.0 * n**3, 2.0 * n**3 / taken))
     return tuple(found)
 
@@ -81,7 +81,7 @@ def _memory(place: Device) -> Points:
         a = place.backend.asarray(np.ones(n, np.float32), None, place.index)
         xp = place.backend.xp
         out = xp.empty(n, np.float32)
-        taken = best(_waiting(place, partial(xp.add, a, a, out)), 0.004)
+        taken = shortest_time(_waiting(place, partial(xp.add, a, a, out)), 0.004)
         found.append((float(size), 12.0 * n / taken))
     return tuple(found)
 
@@ -99,13 +99,13 @@ def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
 
 
 MOST_CROWDED = 1.3
-_ELEMENTS = 1 << 14
-_FEW = 1 << 9  # elements of a region of which nearly all time is the call
+_TIMED_ELEMENTS = 1 << 14
+_FEW_ELEMENTS = 1 << 9  # of a region of which nearly all time is the call
 
 
 def _elements(place: Device, call: float) -> dict[str, float]:
     """Seconds an element of the ops that are one function of the array library."""
-    values = np.random.default_rng(0).uniform(0.1, 0.9, _ELEMENTS).astype(np.float32)
+    values = np.random.default_rng(0).uniform(0.1, 0.9, _TIMED_ELEMENTS).astype(np.float32)
     x = place.backend.asarray(values, None, place.index)
     found = {}
     for op in ops.values():
@@ -119,10 +119,10 @@ def _elements(place: Device, call: float) -> dict[str, float]:
         if any(type(v) is object for v in more.values()):
             continue
         try:
-            taken = best(_waiting(place, partial(own, *given, **more)), 0.0, 3)
+            taken = shortest_time(_waiting(place, partial(own, *given, **more)), 0.0, 3)
         except Exception:  # an op of integers, or one that needs more: its stated cost is used
             continue
-        found[op.name] = max(taken - call, 1e-7) / _ELEMENTS
+        found[op.name] = max(taken - call, 1e-7) / _TIMED_ELEMENTS
     return found
 
 
@@ -150,16 +150,15 @@ def _chain(name: str) -> Callable[[Any], Any]:
 
 def _statements(place: Device) -> tuple[float, dict[str, float]]:
     """Seconds that a call of a region costs, and seconds an element by instruction."""
-    nothing = best(_plan(place, lambda x: x, 16), 0.001)
-    call = best(_plan(place, _chain("add"), _FEW), 0.001) - nothing
-    plain = best(_plan(place, lambda x: x * 0.25 + 0.5, _ELEMENTS), 0.002)
-    cheap = best(_plan(place, _chain("add"), _ELEMENTS), 0.002) - plain
-    each = {"add": max(cheap, 1e-6) / 10 / _ELEMENTS}
-    for name in EXPENSIVE:
-        taken = best(_plan(place, _chain(name), _ELEMENTS), 0.002) - plain
-        each[name] = max(taken / _ELEMENTS / 4 - 2 * each["add"], each["add"])
-    for name, others in ALIKE.items():
-        each |= dict.fromkeys(others, each[name])
+    nothing = shortest_time(_plan(place, lambda x: x, 16), 0.001)
+    call = shortest_time(_plan(place, _chain("add"), _FEW_ELEMENTS), 0.001) - nothing
+    plain = shortest_time(_plan(place, lambda x: x * 0.25 + 0.5, _TIMED_ELEMENTS), 0.002)
+    cheap = shortest_time(_plan(place, _chain("add"), _TIMED_ELEMENTS), 0.002) - plain
+    each = {"add": max(cheap, 1e-6) / 10 / _TIMED_ELEMENTS}
+    for name, alike in TIMED_INSTRUCTIONS.items():
+        taken = shortest_time(_plan(place, _chain(name), _TIMED_ELEMENTS), 0.002) - plain
+        seconds = max(taken / _TIMED_ELEMENTS / 4 - 2 * each["add"], each["add"])
+        each |= dict.fromkeys((name, *alike), seconds)
     return max(call, 2e-7), each
 
 
@@ -168,7 +167,7 @@ def _rates(place: Device) -> Rates:
     b = place.backend
     few = b.asarray(np.ones(4, np.float32), None, place.index)
     out = b.xp.empty(4, np.float32)
-    call = best(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
+    call = shortest_time(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
     region, statements = _statements(place)
     products = _products(place)
     own = Rates(products, _memory(place), _elements(place, call), statements, call, region)
@@ -185,12 +184,12 @@ def _convolution(place: Device, rates: Rates) -> float:
         for s in specs
     ]
     plan = Plan(graph, grow, place)
-    taken = best(_waiting(place, lambda: plan.run(arrays)), 0.01)
+    taken = shortest_time(_waiting(place, lambda: plan.run(arrays)), 0.01)
     flops = float(ops["conv"].cost(*specs, **graph.nodes[0].attributes).flops)
     return flops / taken / rates.product_rate(flops)
 
 
-def _handing(places: Sequence[Device]) -> tuple[float, float]:
+def _handover(places: Sequence[Device]) -> tuple[float, float]:
     """Seconds from one device's piece to the next one's, and those that a run costs."""
     count = 16
     tasks = [
@@ -207,8 +206,8 @@ def _handing(places: Sequence[Device]) -> tuple[float, float]:
     ]
     many = executor.Program(tasks, count + 1, [0], [count])
     two = executor.Program(tasks[:2], 3, [0], [2])
-    short = best(lambda: two.run([None]), 0.01, 20)
-    whole = best(lambda: many.run([None]), 0.01, 20)
+    short = shortest_time(lambda: two.run([None]), 0.01, 20)
+    whole = shortest_time(lambda: many.run([None]), 0.01, 20)
     latency = max((whole - short) / (count - 2), 1e-6)
     return latency, max(short - latency, 1e-6)
 
@@ -255,7 +254,7 @@ def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
         for k, target in enumerate(places):
             if not shares_memory(source, target):
                 own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
-                taken = best(partial(target.backend.receive, own, target.index), 0.01)
+                taken = shortest_time(partial(target.backend.receive, own, target.index), 0.01)
                 found.append((i, k, (4 << 20) / taken))
     return found
 
@@ -279,7 +278,7 @@ def _processor() -> str:
 
 def _machine() -> str:
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
-    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {VERSION}"
+    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
@@ -314,7 +313,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
 
 
 def _kind(place: Device) -> str:
-    """What a device is, to somebody who wants to know how fast: logical ones are alike."""
+    """What decides how fast a device is: logical devices of one machine are alike."""
     if not place.backend.host:
         return str(place)
     return f"{place.type} with {executor.share_of(place)} cores {executor.mode_of(place)}"
@@ -328,7 +327,7 @@ def _both(place: Device) -> list[Any]:
 
 def _links(places: Sequence[Device]) -> list[Any]:
     """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
-    return [*_handing(places), _crowd(places), _bandwidth(places)]
+    return [*_handover(places), _crowd(places), _bandwidth(places)]
 
 
 def _remembered(
@@ -351,20 +350,29 @@ def _remembered(
     return found
 
 
+def _points(found: Any) -> Points:
+    return tuple((float(amount), float(rate)) for amount, rate in found)
+
+
+def _by_name(found: Any) -> dict[str, float]:
+    return {name: float(seconds) for name, seconds in found.items()}
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "products": _points,
+    "memory": _points,
+    "elements": _by_name,
+    "statements": _by_name,
+}
+"""What reads the fields of Rates that are not one number."""
+
+
 def _as_rates(found: Any) -> list[Rates]:
-    own, whole = found
-    return [
-        Rates(
-            tuple((float(a), float(b)) for a, b in one["products"]),
-            tuple((float(a), float(b)) for a, b in one["memory"]),
-            {k: float(v) for k, v in one["elements"].items()},
-            {k: float(v) for k, v in one["statements"].items()},
-            float(one["call"]),
-            float(one["region"]),
-            float(one["convolution"]),
-        )
-        for one in (own, whole)
-    ]
+    own, whole = (
+        Rates(**{f.name: _READERS.get(f.name, float)(one[f.name]) for f in fields(Rates)})
+        for one in found
+    )
+    return [own, whole]
 
 
 def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:

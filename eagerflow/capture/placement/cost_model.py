@@ -10,17 +10,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError
 from eagerflow.fusion.kernels import Cluster
+from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
-from eagerflow.spec import TensorSpec
+from eagerflow.ops.nn import convolution, pooling
 
-__all__ = ["CostModel", "Points", "Rates", "Works", "shares_memory"]
+__all__ = ["POOLING_OPS", "CostModel", "Points", "Rates", "WorkCache", "shares_memory"]
+
+POOLING_OPS = frozenset(getattr(pooling, name).op for name in pooling.__all__)
+"""Contractions that are no products: they look at each window of an array."""
+_CONVOLUTION_OPS = frozenset(
+    f.op  # type: ignore[attr-defined]
+    for f in (
+        convolution.conv,
+        convolution.conv_input_gradient,
+        convolution.conv_filter_gradient,
+    )
+)
 
 Points = tuple[tuple[float, float], ...]
 """Rates at some amounts of work; between them they follow the logarithm of the amount."""
@@ -117,29 +128,31 @@ class CostModel:
 
     def node(self, node: Node, device: str, fused: bool = False) -> float:
         """Seconds of one call; ``fused``: probably in one kernel with its neighbours."""
-        return self.signature(_signature(node), node, device, fused)
+        return self.seconds(_work_of(node), node, device, fused)
 
-    def signature(self, signature: Work, node: Node, device: str, fused: bool) -> float:
-        """Seconds of a node of which flops, bytes and elements are known."""
+    def seconds(self, work: Work, node: Node, device: str, fused: bool) -> float:
+        """Seconds of a node of which it is known what it does."""
         rates = self.rates(device)
-        flops, size, elements = signature
-        name = node.op.name
-        if node.op.views:
+        op = node.op
+        if op.views:
             return rates.call / 2
-        if node.op.family == "contraction" and "pool" not in name:
-            work = flops / rates.product_rate(flops) if flops else 0.0
-            if name.startswith("conv") and _has_square_filter(node):
-                work /= rates.convolution
-            return rates.call + max(work, size / rates.memory_rate(size))
-        if fused and node.op.fills:
+        if op.family == "contraction" and op not in POOLING_OPS:
+            arithmetic = work.flops / rates.product_rate(work.flops) if work.flops else 0.0
+            if op in _CONVOLUTION_OPS and _has_square_filter(node):
+                arithmetic /= rates.convolution
+            return rates.call + max(arithmetic, work.bytes / rates.memory_rate(work.bytes))
+        if fused and op.fills:
             return rates.call / 4  # a number in the kernel that uses it
-        if fused and not isinstance(node.op.scalar, Missing):
-            each = rates.statements.get(name, rates.statements["add"])
-            work = elements * max(each, flops / max(elements, 1) / 2 * rates.statements["add"])
-            return rates.call / 2 + max(work, size / 2 / rates.memory_rate(size))
-        each = rates.elements.get(name, 0.0)
-        work = elements * each if each else flops * rates.elements["add"] / 2
-        return rates.call + max(work, size / rates.memory_rate(size))
+        if fused and not isinstance(op.scalar, Missing):
+            add = rates.statements["add"]
+            each = max(
+                rates.statements.get(op.name, add), work.flops / max(work.elements, 1) / 2 * add
+            )
+            moved = work.bytes / 2 / rates.memory_rate(work.bytes)
+            return rates.call / 2 + max(work.elements * each, moved)
+        each = rates.elements.get(op.name, 0.0)
+        arithmetic = work.elements * each if each else work.flops * rates.elements["add"] / 2
+        return rates.call + max(arithmetic, work.bytes / rates.memory_rate(work.bytes))
 
     def step(self, step: Any, device: str) -> float:
         """Seconds of a step of a plan: a node, or a region."""
@@ -148,7 +161,7 @@ class CostModel:
     def cluster(self, cluster: Cluster, device: str) -> float:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
-        size = sum(v.size * v.dtype.itemsize for v in {*cluster.inputs, *cluster.outputs})
+        size = sum(map(nbytes, {*cluster.inputs, *cluster.outputs}))
         sizes = cluster._sizes
         work = 0.0
         region = cluster.region
@@ -172,35 +185,27 @@ def _has_square_filter(node: Node) -> bool:
 
 # What a node does --------------------------------------------------------------------------------
 
-Work = tuple[float, float, float]
-"""Operations, bytes, and elements of the larger one of arguments and results."""
+
+class Work(NamedTuple):
+    """Operations, bytes, and elements of the largest one of arguments and results."""
+
+    flops: float
+    bytes: float
+    elements: float
 
 
-def _signature(node: Node) -> Work:
+def _work_of(node: Node) -> Work:
     """What a node does, from the cost that its op states."""
-    sizes = []
-    specs = []
-    for x in node.inputs:
-        if type(x) is Value:
-            specs.append(_spec(x.shape, x.dtype))
-            sizes.append((x.size, x.dtype.itemsize))
-        else:
-            specs.append(x)
-    made = [(v.size, v.dtype.itemsize) for v in node.outputs]
+    values = (*node.values(), *node.outputs)
+    elements = float(max([v.size for v in values], default=1))
     try:
-        flops = float(node.op.cost(*specs, **node.attributes).flops)
+        flops = float(stated_cost(node).flops)
     except Exception:  # a rule that does not know such arguments must not stop a placement
-        flops = float(max([s for s, _ in sizes + made], default=1))
-    total = float(sum(s * w for s, w in sizes + made))
-    return flops, total, float(max([s for s, _ in sizes + made], default=1))
+        flops = elements
+    return Work(flops, float(sum(map(nbytes, values))), elements)
 
 
-@lru_cache(maxsize=4096)
-def _spec(shape: tuple[int, ...], dtype: Any) -> TensorSpec:
-    return TensorSpec(shape, dtype)
-
-
-class Works:
+class WorkCache:
     """What nodes do, found once for all that look alike."""
 
     def __init__(self) -> None:
@@ -212,20 +217,11 @@ class Works:
             node.op.name,
             tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
             tuple([(v.shape, v.dtype) for v in node.outputs]),
-            tuple([x if type(x) is not slice else repr(x) for x in node.attributes.values()])
-            if node.attributes and not node.inputs
-            else repr(node.attributes)
-            if node.attributes
-            else None,
+            repr(node.attributes) if node.attributes else None,
         )
-        try:
-            return self._known[key]
-        except (KeyError, TypeError):
-            found = _signature(node)
-        try:
-            self._known[key] = found
-        except TypeError:  # an attribute that has no hash
-            pass
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _work_of(node)
         return found
 
 

@@ -21,22 +21,23 @@ from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import grow
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
-from eagerflow.graph.walk import named_bodies
-from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING
+from eagerflow.graph.walk import all_values, bodies_of, nodes_within
+from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.plan.plan import Plan
 
 __all__ = ["Cut", "Division", "Piece", "divide"]
 
-LONG = 5e-5  # seconds from which it pays to let other devices run beside a node
-_POOLS = frozenset(
-    {"max_pool", "max_pool_gradient", "max_pool_gather", "avg_pool", "avg_pool_gradient"}
-)
+MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
+MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
+_MATMUL, _VECTOR_NORM = matmul.op, vector_norm.op  # type: ignore[attr-defined]
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 
 class Cut(NamedTuple):
-    """A value that goes from one device to another: once, whoever reads it there."""
+    """A value that goes from one device to another: once for all its readers there."""
 
     value: str
     source: str
@@ -60,7 +61,7 @@ class Piece:
     nodes: list[Node] = field(default_factory=list)
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
-    deadline: float = math.inf  # when somebody else begins to wait for a value of it
+    deadline: float = math.inf  # when another device begins to wait for a value of it
     priority: float = 0.0
     graph: Graph = None  # type: ignore[assignment]
     after: tuple[int, ...] = ()
@@ -68,16 +69,19 @@ class Piece:
     @cached_property
     def steps(self) -> Sequence[Any]:
         """The nodes, some of them grown into regions."""
-        return self.graph.nodes if self.exact else grow(self.graph)
+        return self._steps_of(self.graph)
 
     @cached_property
     def plan(self) -> Plan:
         """The program of the piece."""
-        return Plan(self.graph, self._order, self.device, self.exact)
+        return Plan(
+            self.graph,
+            lambda graph: self.steps if graph is self.graph else self._steps_of(graph),
+            self.device,
+            self.exact,
+        )
 
-    def _order(self, graph: Graph) -> Sequence[Any]:
-        if graph is self.graph:
-            return self.steps
+    def _steps_of(self, graph: Graph) -> Sequence[Any]:
         return graph.nodes if self.exact else grow(graph)
 
     @property
@@ -98,13 +102,14 @@ class Piece:
 class Division(NamedTuple):
     """A graph in pieces: the whole with Send and Recv in it, its pieces and its cuts.
 
-    ``homes`` are the devices of the graph's finals, ``places`` of the values, by number.
+    ``output_devices`` are the devices of outputs and assigned values, ``places`` the numbers of
+    those of all values.
     """
 
     graph: Graph
     pieces: list[Piece]
     cuts: list[Cut]
-    homes: list[Device]
+    output_devices: list[Device]
     places: dict[Value, int]
 
 
@@ -113,31 +118,15 @@ class Division(NamedTuple):
 
 def depends_on_threads(node: Node) -> bool:
     """Whether the bits of a node's results may depend on the number of BLAS's threads."""
-    family, name = node.op.family, node.op.name
-    if family == "contraction":
-        if name in _POOLS:
-            return False
-        if name == "matmul":
-            one, other = node.inputs
-            if (
-                type(one) is Value
-                and type(other) is Value
-                and len(one.shape) == 2 == len(other.shape)
-            ):
-                # Small ones are made with one thread, see the op.
-                return bool(one.size * other.shape[1] >= WORTH_SHARING)
-        return True
-    if family == "control" and any(True for _ in named_bodies(node.attributes)):
-        return any(
-            depends_on_threads(n) for _, body in named_bodies(node.attributes) for n in body.nodes
-        )
-    return family == "custom" or name == "vector_norm"
+    threaded = node.op.threaded
+    found = threaded(*node.inputs) if callable(threaded) else threaded
+    return found or any(map(depends_on_threads, nodes_within(*bodies_of(node.attributes))))
 
 
 # Cutting -----------------------------------------------------------------------------------------
 
 
-class _Knife:
+class _Partitioner:
     """A graph that is being cut."""
 
     def __init__(self, graph: Graph, placement: Placement, model: CostModel, exact: bool) -> None:
@@ -150,14 +139,13 @@ class _Knife:
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
-        self.home: dict[Value, int] = dict(placement.entries)
-        self.here: dict[tuple[Value, int], Value] = {}  # as it is on another device
-        self.places: dict[Value, int] = dict(placement.entries)
-        self.names = {v.name for v in (*graph.all_inputs(), *graph.constants)}
-        self.names |= {v.name for node in graph.nodes for v in node.outputs}
-        self.names |= {node.name for node in graph.nodes}
+        self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
+        self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
+        self.sent: dict[Value, Value] = {}  # of what was received, the value that was sent
+        self.places: dict[Value, int] = dict(placement.inputs)
+        self.names = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
-        self.piece_of: dict[Node, Piece] = {}
+        self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
     # Pieces ----------------------------------------------------------------------------------
 
@@ -169,12 +157,12 @@ class _Knife:
         needed = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
         have: list[set[Value]] = [set() for _ in self.devices]
-        slack = max(2 * self.model.latency, 2e-5)
+        slack = max(2 * self.model.latency, MIN_SLACK_SECONDS)
         for at, i in enumerate(order):
-            group, k = placement.groups[i], placement.where[i]
+            group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
             alone = self._alone(nodes, k)
-            new = [x for x in group.given if self.home[x] != k and x not in have[k]]
+            new = [x for x in group.given if self.made_on[x] != k and x not in have[k]]
             piece = current[k]
             if piece is None or self._begins_new(piece, i, new, position, slack, alone):
                 piece = current[k] = Piece(
@@ -208,19 +196,18 @@ class _Knife:
         found: dict[int, float] = {}
         placement = self.placement
         for i, group in enumerate(placement.groups):
-            target = placement.where[i]
+            target = placement.group_devices[i]
             for x in group.given:
                 maker = self.makers.get(x)
-                if maker is not None and placement.where[maker] != target:
-                    moved = self._moved(x, placement.where[maker], target)
-                    by = placement.schedule.begins[i] - moved
+                if maker is not None and self.made_on[x] != target:
+                    by = placement.schedule.begins[i] - self._moved(x, target)
                     found[maker] = min(found.get(maker, math.inf), by)
         return found
 
-    def _moved(self, value: Value, source: int, target: int) -> float:
+    def _moved(self, value: Value, target: int) -> float:
         """Seconds of a transfer."""
-        size = value.size * value.dtype.itemsize
-        return self.model.transfer(size, str(self.devices[source]), str(self.devices[target]))
+        names = str(self.devices[self.made_on[value]]), str(self.devices[target])
+        return self.model.transfer(nbytes(value), *names)
 
     def _begins_new(
         self,
@@ -233,10 +220,10 @@ class _Knife:
     ) -> bool:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
-        schedule, k = placement.schedule, placement.where[i]
+        schedule, k = placement.schedule, placement.group_devices[i]
         if schedule.ends[i] > piece.deadline:
             return True
-        if alone != piece.alone and placement.groups[i].costs[k] > LONG:
+        if alone != piece.alone and placement.groups[i].costs[k] > MIN_SHARED_SECONDS:
             return True
         for x in new:
             maker = self.makers.get(x)
@@ -244,7 +231,7 @@ class _Knife:
                 continue
             if position[maker] >= piece.first:
                 return True
-            arrival = schedule.ends[maker] + self._moved(x, placement.where[maker], k)
+            arrival = schedule.ends[maker] + self._moved(x, k)
             if arrival > piece.begin + slack:
                 return True
         return False
@@ -261,22 +248,20 @@ class _Knife:
         )
         for old, value in zip(node.outputs, made.outputs, strict=True):
             self.new[old] = value
-            self.home[old] = self.places[value] = k
+            self.places[value] = k
         self.nodes.append(made)
         piece.nodes.append(made)
-        self.piece_of[made] = piece
 
     def at(self, value: Value, k: int) -> Value:
         """What stands for a value on a device: sent and received once, where that is another."""
         if value.constant is not None:
             return self._constant(value, k)
-        own = self.new.get(value, value)
-        home = self.home[value]
-        if home == k:
-            return own
-        found = self.here.get((value, k))
+        source = self.made_on[value]
+        if source == k:
+            return self.new.get(value, value)
+        found = self.copies.get((value, k))
         if found is None:
-            found = self.here[value, k] = self._sent(own, home, k)
+            found = self.copies[value, k] = self._sent(self.new.get(value, value), source, k)
         return found
 
     def _constant(self, value: Value, k: int) -> Value:
@@ -284,42 +269,29 @@ class _Knife:
         tensor, place = value.constant, self.devices[k]
         if tensor.device is place:
             return value
-        found = self.here.get((value, k))
+        found = self.copies.get((value, k))
         if found is None:
-            moved = tensor.to(str(place))
             name = self._unique(f"{value.name}_on_{_plain(str(place))}")
-            found = Value(name, value.shape, value.dtype, constant=moved)
-            self.here[value, k] = found
+            found = Value(name, value.shape, value.dtype, constant=tensor.to(str(place)))
+            self.copies[value, k] = found
         return found
 
-    def _sent(self, own: Value, home: int, k: int) -> Value:
-        source, target = str(self.devices[home]), str(self.devices[k])
+    def _sent(self, own: Value, source: int, k: int) -> Value:
+        start, end = str(self.devices[source]), str(self.devices[k])
         origin = None if own.node is None else own.node.origin
-        base = own.name.replace(":", "_")
-        sent = Node(
-            _SEND,
-            (own,),
-            {"target": target},
-            self._unique(f"{base}_to_{_plain(target)}"),
-            origin,
-            source,
-        )
+        base, suffix = own.name.replace(":", "_"), _plain(end)
+        names = self._unique(f"{base}_to_{suffix}"), self._unique(f"{base}_on_{suffix}")
+        sent = Node(_SEND, (own,), {"target": end}, names[0], origin, start)
         sent.outputs = (Value(sent.name, own.shape, own.dtype, None, sent),)
-        received = Node(
-            _RECV,
-            sent.outputs,
-            {"source": source, "device": target},
-            self._unique(f"{base}_on_{_plain(target)}"),
-            origin,
-            target,
-        )
+        attributes = {"source": start, "device": end}
+        received = Node(_RECV, sent.outputs, attributes, names[1], origin, end)
         value = Value(received.name, own.shape, own.dtype, None, received)
         received.outputs = (value,)
         self.nodes += (sent, received)
-        self.places[sent.outputs[0]] = home
+        self.places[sent.outputs[0]] = source
         self.places[value] = k
-        size = own.size * own.dtype.itemsize
-        self.cuts.append(Cut(own.name, source, target, size, sent, received))
+        self.sent[value] = own
+        self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
         return value
 
     def _unique(self, name: str) -> str:
@@ -334,11 +306,8 @@ class _Knife:
 
     def _finish(self) -> Division:
         before, placement = self.before, self.placement
-        numbers = {str(d): k for k, d in enumerate(self.devices)}
-        targets = [
-            placement.home if v.device is None else numbers.get(v.device, placement.home)
-            for v in before.outputs
-        ]
+        numbers: dict[str | None, int] = {str(d): k for k, d in enumerate(self.devices)}
+        targets = [numbers.get(v.device, placement.default) for v in before.outputs]
         outputs = Values(
             [self.at(v, k) for v, k in zip(before.outputs, targets, strict=True)],
             before.outputs.names,
@@ -347,9 +316,9 @@ class _Knife:
         for cell in before.cells:
             made = Cell(cell.name, cell.variable, cell.value)
             if cell.assigned is not None:
-                home = placement.entries[cell.value]
-                made.assigned = self.at(cell.assigned, home)
-                targets.append(home)
+                target = placement.inputs[cell.value]
+                made.assigned = self.at(cell.assigned, target)
+                targets.append(target)
             cells.append(made)
         # What a node returned besides Values is as it was; the same Value may stand twice.
         moved = dict(zip(before.outputs, outputs, strict=True))
@@ -365,42 +334,26 @@ class _Knife:
             results,
         )
         self._link(graph)
-        homes = [self.devices[k] for k in targets]
-        return Division(graph, self.pieces, self.cuts, homes, self.places)
+        output_devices = [self.devices[k] for k in targets]
+        return Division(graph, self.pieces, self.cuts, output_devices, self.places)
 
     def _link(self, graph: Graph) -> None:
         """Each piece as a graph of its own, and which pieces it waits for."""
-        used: dict[Value, None] = dict.fromkeys(graph.all_outputs())
-        for node in graph.nodes:
-            own = self.piece_of.get(node)
-            for x in node.values():
-                if own is None or x.node is None or self.piece_of.get(x.node) is not own:
-                    used[x] = None
+        maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
+        used = {*graph.all_outputs(), *(v for cut in self.cuts for v in cut.sent.values())}
+        given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
-            given: dict[Value, None] = {}
-            after: dict[int, None] = {}
-            for node in piece.nodes:
-                for x in node.values():
-                    if x.constant is None and (
-                        x.node is None or self.piece_of.get(x.node) is not piece
-                    ):
-                        given[x] = None
-            for x in given:
-                maker = _original(x).node
-                if maker is not None:
-                    after[self.piece_of[maker].number] = None
+            read = (x for node in piece.nodes for x in node.values())
+            given[piece] = dict.fromkeys(
+                x for x in read if x.constant is None and maker.get(x) is not piece
+            )
+            used.update(given[piece])
+        for piece in self.pieces:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
-            piece.graph = Graph(name, Values(given), piece.nodes, Values(made))
-            piece.after = tuple(after)
-
-
-def _original(value: Value) -> Value:
-    """The value that was sent, for one that was received."""
-    while value.node is not None and value.node.op is _RECV:
-        (sent,) = value.node.values()
-        value = next(sent.node.values()) if sent.node is not None else sent
-    return value
+            piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
+            before = (maker.get(self.sent.get(x, x)) for x in given[piece])
+            piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
 
 
 def _plain(name: str) -> str:
@@ -409,7 +362,7 @@ def _plain(name: str) -> str:
 
 def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
     """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
-    return _Knife(graph, placement, model, exact).cut()
+    return _Partitioner(graph, placement, model, exact).cut()
 
 
 def sends_of(division: Division) -> Iterator[tuple[Cut, Value, Value]]:

@@ -38,7 +38,6 @@ __all__ = [
     "Program",
     "Task",
     "mode_of",
-    "own_share",
     "run_at",
     "share_of",
     "shutdown",
@@ -114,45 +113,45 @@ def mode_of(place: Device) -> str:
     return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
 
 
-def own_share(share: int) -> Any:
+def _own_share(share: int) -> Any:
     """A context in which kernels that this thread calls use so many cores, and BLAS one."""
     return threads.Alone() if share == 1 else threads.single_threaded_blas()
 
 
-class _Gate:
-    """Pieces side by side, or one alone; who wants to be alone comes before later ones."""
+class _SharedLock:
+    """A lock that several threads share, or one has alone; one that waits to be alone is next."""
 
     def __init__(self) -> None:
         self._change = threading.Condition(threading.Lock())
-        self._inside = 0
+        self._sharing = 0
         self._alone = False
-        self._wanting = 0
+        self._waiting_alone = 0
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Be one of several."""
+        """Hold the lock together with others."""
         with self._change:
-            while self._alone or self._wanting:
+            while self._alone or self._waiting_alone:
                 self._change.wait()
-            self._inside += 1
+            self._sharing += 1
         try:
             yield
         finally:
             with self._change:
-                self._inside -= 1
-                if not self._inside:
+                self._sharing -= 1
+                if not self._sharing:
                     self._change.notify_all()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Be the only one."""
+        """Hold the lock as the only one."""
         with self._change:
-            self._wanting += 1
+            self._waiting_alone += 1
             try:
-                while self._alone or self._inside:
+                while self._alone or self._sharing:
                     self._change.wait()
             finally:
-                self._wanting -= 1
+                self._waiting_alone -= 1
             self._alone = True
         try:
             yield
@@ -162,7 +161,7 @@ class _Gate:
                 self._change.notify_all()
 
 
-_gate = _Gate()
+_cores = _SharedLock()
 
 
 def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
@@ -170,9 +169,9 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
     if mode == FREE:
         return call(*args)
     if mode == ALONE:
-        with _gate.alone():
+        with _cores.alone():
             return call(*args)
-    with _gate.shared(), own_share(share):
+    with _cores.shared(), _own_share(share):
         return call(*args)
 
 
@@ -248,8 +247,8 @@ def shutdown() -> None:
 
 def _after_fork() -> None:
     # Only the forking thread lives on in the child.
-    global _gate
-    _gate = _Gate()
+    global _cores
+    _cores = _SharedLock()
     _workers.clear()
 
 
@@ -365,7 +364,7 @@ class _Run(ScopeGuard):
         """Put a task that is ready into its device's queue."""
         task = self._program.tasks[number]
         while not _worker(task.device, task.transfer).put(self, number, task.priority):
-            pass  # the thread has been told to end since: there is a new one
+            pass  # that thread ends, and a new one takes its place
 
     def do(self, number: int) -> None:
         """Run a task that is ready, and put those into their queues that have waited for it."""

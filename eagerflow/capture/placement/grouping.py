@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from eagerflow.capture.placement.cost_model import CostModel, Works
+from eagerflow.capture.placement.cost_model import CostModel, WorkCache
 from eagerflow.fusion.groups import grow
 from eagerflow.fusion.kernels import Cluster
 from eagerflow.graph.ir import Graph, Node, Value
 
-__all__ = ["Group", "grouped"]
+__all__ = ["Group", "groups_of"]
 
-SMALL = 16  # times smaller than the largest value of a region: of no weight in it
+NEGLIGIBLE_RATIO = 16  # a value so many times smaller than a region's largest has no weight
 
 
 class Group(NamedTuple):
@@ -33,49 +33,46 @@ class Group(NamedTuple):
     costs: list[float]
 
 
-def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -> list[Group]:
+def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -> list[Group]:
     """The groups of a graph, each after those that make what it reads.
 
     ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
     that of growing the regions.
     """
-    works = Works()
+    works = WorkCache()
     numbers = {node: i for i, node in enumerate(graph.nodes)}
-    home: dict[int, int] = {}  # of a node, its group
-    members: list[list[int]] = []
-    costs: list[list[float]] = []
+    grouped: set[int] = set()
+    found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and what these cost
     for step in grow(graph) if fused else ():
         if not isinstance(step, Cluster):
             continue
-        own = [node for node in step.nodes if numbers[node] not in home]
+        own = [node for node in step.nodes if numbers[node] not in grouped]
         whole = [model.cluster(step, name) for name in names]
         parts = [half for part in _parts(own) for half in _peeled(part)]
-        weights = [sum(model.signature(works.of(n), n, names[0], True) for n in p) for p in parts]
+        weights = [sum(model.seconds(works.of(n), n, names[0], True) for n in p) for p in parts]
         for part, weight in zip(parts, weights, strict=True):
-            for node in part:
-                home[numbers[node]] = len(members)
-            members.append([numbers[node] for node in part])
-            costs.append([seconds * weight / sum(weights) for seconds in whole])
+            positions = [numbers[node] for node in part]
+            grouped.update(positions)
+            found.append((positions, [seconds * weight / sum(weights) for seconds in whole]))
     alike: dict[object, list[float]] = {}
     for i, node in enumerate(graph.nodes):
-        if i not in home:
-            home[i] = len(members)
-            members.append([i])
+        if i not in grouped:
             work = works.of(node)
-            found = alike.get((node.op.name, work))
-            if found is None:
-                found = [model.signature(work, node, name, fused and not work[0]) for name in names]
-                alike[node.op.name, work] = found
-            costs.append(found)
+            costs = alike.get((node.op.name, work))
+            if costs is None:
+                merged = fused and not work.flops
+                costs = [model.seconds(work, node, name, merged) for name in names]
+                alike[node.op.name, work] = costs
+            found.append(([i], costs))
     groups = []
-    for positions, own_costs in zip(members, costs, strict=True):
+    for positions, costs in found:
         nodes = [graph.nodes[i] for i in positions]
         made = [v for node in nodes for v in node.outputs]
         inside = set(made) if len(nodes) > 1 else ()
         given = dict.fromkeys(
             x for node in nodes for x in node.values() if x.constant is None and x not in inside
         )
-        groups.append(Group(positions, list(given), made, own_costs))
+        groups.append(Group(positions, list(given), made, costs))
     return _ordered(groups)
 
 
@@ -113,8 +110,8 @@ def _peeled(part: list[Node]) -> list[list[Node]]:
     for node in part:
         given = list(node.values())
         if any(x in late or (x not in own and x.node is not None) for x in given):
-            small = all(v.size * SMALL <= large for v in node.outputs)
-            if small and all(x.size * SMALL <= large for x in given):
+            small = all(v.size * NEGLIGIBLE_RATIO <= large for v in node.outputs)
+            if small and all(x.size * NEGLIGIBLE_RATIO <= large for x in given):
                 late.update(dict.fromkeys(node.outputs))
                 ends.append(node)
             elif any(x in late for x in given):

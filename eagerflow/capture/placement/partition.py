@@ -1,11 +1,11 @@
-"""Partition: a graph over several devices, with a bill before it runs and a timeline after."""
+"""Partition: a graph over several devices, with a cost report before and a timeline after a run."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memo
 from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide, sends_of
 from eagerflow.capture.placement.executor import FREE, Event, Program, Task
 from eagerflow.capture.placement.placement import Placement, as_devices, moved, placed
-from eagerflow.capture.placement.report import Bill, Comparison, bill_of
+from eagerflow.capture.placement.report import Comparison, CostReport, cost_report
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.graph.sizes import concrete
-from eagerflow.graph.text import call_text, type_text
+from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, call_watched, replay_of
 from eagerflow.recorder import process, recorder_state
@@ -32,8 +32,8 @@ from eagerflow.variable import assign_together, read_together
 
 __all__ = ["Partition", "partition"]
 
-ASSUMED = 32  # the size that is assumed where nobody has said any
-REMEMBERED = 64  # runs whose times are kept
+DEFAULT_SIZE = 32  # of a named dimension that no size is given for
+MAX_KEPT_RUNS = 64  # whose times are kept
 _ANY = CostModel({"*": Rates()})
 
 
@@ -52,7 +52,7 @@ class _Ready(NamedTuple):
 class Partition:
     """A graph over several devices; made by ``ef.capture.partition``.
 
-    ``print(plan)`` shows each device's nodes with Send and Recv and the bill, ``plan.cuts``
+    ``print(plan)`` shows each device's nodes with Send and Recv and the costs, ``plan.cuts``
     lists what crosses devices, ``plan.explain(node)`` says why a node is where it is. Called
     with arguments like the traced function's, or with ``run``, it computes what the graph does,
     with ``numerics="exact"`` bit for bit. Several threads may run it at once.
@@ -84,11 +84,11 @@ class Partition:
                 argument="sizes",
                 expected="one of " + (", ".join(names) or "none: all sizes are known"),
             )
-        self.sizes = {name: (sizes or {}).get(name, ASSUMED) for name in names}
+        self.sizes = {name: (sizes or {}).get(name, DEFAULT_SIZE) for name in names}
         self._assumed = [name for name in names if name not in (sizes or {})]
         self._programs: dict[tuple[int, ...], _Ready] = {}
         self._making = reentrant_lock()
-        self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=REMEMBERED)
+        self._times: deque[tuple[_Ready, float, list[Event]]] = deque(maxlen=MAX_KEPT_RUNS)
         self._last: tuple[_Ready, list[Event]] | None = None
         self._graph = self._concrete(self.sizes)
         self.placement: Placement = placed(self._graph, self.devices, self._model, not self._exact)
@@ -131,13 +131,9 @@ class Partition:
         return _program(division, self.devices)
 
     @property
-    def _own(self) -> _Ready:
-        return self._ready(self.sizes)
-
-    @property
     def division(self) -> Division:
         """The graph in pieces, for the sizes that the plan was made for."""
-        return self._own.division
+        return self._ready(self.sizes).division
 
     # Looking ---------------------------------------------------------------------------------
 
@@ -162,9 +158,9 @@ class Partition:
         return [kernel for piece in self.pieces for kernel in piece.plan.kernels]
 
     @cached_property
-    def bill(self) -> Bill:
+    def bill(self) -> CostReport:
         """Pieces, cut bytes, predicted time and peak memory, before anything runs."""
-        return bill_of(self._graph, self.division, self.costs, self.devices)
+        return cost_report(self._graph, self.division, self.costs, self.devices)
 
     def device_of(self, node: Any) -> Device:
         """The device of a node, or of the value of a name."""
@@ -194,7 +190,7 @@ class Partition:
             return self._at(names[name])
         if any(own.name == name for own in self.graph.nodes):
             words = "it is not computed: passes have found it elsewhere, or nothing needs it"
-            return self.placement.home, words
+            return self.placement.default, words
         raise SessionError(
             f"{graph.name} has no node {name!r}",
             op="explain",
@@ -206,15 +202,14 @@ class Partition:
         return {node.name: i for i, node in enumerate(self._replay._optimized.nodes)}
 
     def _at(self, i: int) -> tuple[int, str]:
-        return self.placement.nodes[i], self.placement.reasons[i].words
+        return self.placement.nodes[i], self.placement.reasons[i]
 
     def _entry(self, value: Value) -> tuple[int, str]:
         if value.constant is not None:
-            return self.placement.home, f"{value.name} is a constant: each device has it"
+            return self.placement.default, f"{value.name} is a constant: each device has it"
         entries = self._replay._optimized.all_inputs()
-        placed_at = list(self.placement.entries.values())
-        known = {v.name: k for v, k in zip(entries, placed_at, strict=True)}
-        number = known[value.name]
+        known = zip(entries, self.placement.inputs.values(), strict=True)
+        number = next(k for v, k in known if v.name == value.name)
         if any(cell.value.name == value.name for cell in self.graph.cells):
             return number, f"the Variable {value.name} lies there"
         if value.device is not None:
@@ -237,9 +232,9 @@ class Partition:
     def _notes(self) -> list[str]:
         if not self.sizes:
             return []
-        told = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        end = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
-        return [f"  for {told}{end}"]
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        assumed = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
+        return [f"  for {sizes}{assumed}"]
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self.devices))
@@ -273,9 +268,9 @@ class Partition:
         for number, array in ready.known.items():
             found.insert(number, array)
         made = [
-            new_tensor(array, home.kind(value.dtype))
-            for array, home, value in zip(
-                found, ready.division.homes, self.graph.all_outputs(), strict=True
+            new_tensor(array, place.kind(value.dtype))
+            for array, place, value in zip(
+                found, ready.division.output_devices, self.graph.all_outputs(), strict=True
             )
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
@@ -285,7 +280,7 @@ class Partition:
 
     def _receive(self, arrays: list[Any]) -> None:
         """Bring the entries to where the plan has them."""
-        for i, k in enumerate(self.placement.entries.values()):
+        for i, k in enumerate(self.placement.inputs.values()):
             place = self.devices[k]
             backend = place.backend
             if type(arrays[i]) is not backend.array_type or not backend.host:
@@ -389,7 +384,7 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
             Task(
                 f"transfer of {cut.value}",
                 place,
-                _Transfer(place),
+                partial(_received, place),
                 (source,),
                 (target,),
                 after,
@@ -405,14 +400,9 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
     return _Ready(division, program, _arrows(division, slots, maker), known)
 
 
-class _Transfer:
-    """Copies an array to a device."""
-
-    def __init__(self, place: Device) -> None:
-        self.place = place
-
-    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        return [self.place.backend.receive(x, self.place.index) for x in arrays]
+def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
+    """Copies of arrays on a device."""
+    return [place.backend.receive(x, place.index) for x in arrays]
 
 
 def _arrows(
@@ -480,12 +470,8 @@ def _row(node: Node) -> str:
     made = ", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs)
     call = call_text(node).removesuffix(f" on {node.device}")
     source = node.source
-    where = "" if source is None else "\0" + _short(source[0]) + f":{source[1]}"
+    where = "" if source is None else f"\0{line_name(source)}"
     return f"    {made} = {call}{where}"
-
-
-def _short(path: str) -> str:
-    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def _aligned(rows: list[str]) -> list[str]:

@@ -15,23 +15,20 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
-from eagerflow.capture.placement.grouping import Group, grouped
+from eagerflow.capture.placement.grouping import Group, groups_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.walk import named_bodies
+from eagerflow.graph.text import bytes_text, line_name, seconds_text
+from eagerflow.graph.walk import bodies_of, nodes_within
+from eagerflow.ops.creation.cast import to_device
 
 __all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
 
-_ALONE = 4  # devices that are tried out as the only one for what is free
-_NAMED = 6  # devices that an error lists
-
-
-class Reason(NamedTuple):
-    """Why a node is where it is: a word for the rule, and the sentence without the device."""
-
-    rule: str
-    words: str
+_TO_DEVICE = to_device.op  # type: ignore[attr-defined]
+_MAX_SINGLE_DEVICES = 4  # that are tried out as the only one for what is free
+_MAX_NAMED_DEVICES = 6  # in an error
 
 
 class Schedule(NamedTuple):
@@ -44,20 +41,20 @@ class Schedule(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """The device of each node of a graph, by its position, and of each entry.
+    """The device of each node of a graph, and of each input and Variable, by its number.
 
     ``groups`` are nodes that were placed together, in an order in which they can run, and
-    ``where`` their devices; ``ranks`` are seconds from a group's begin to the end of the longest
-    way from it. Results come back to ``home``.
+    ``group_devices`` their devices; ``ranks`` are seconds from a group's begin to the end of the
+    longest way from it. Results come back to the device ``default``.
     """
 
     devices: tuple[Device, ...]
     nodes: list[int]
-    reasons: list[Reason]
-    entries: dict[Value, int]
-    home: int
+    reasons: list[str]
+    inputs: dict[Value, int]
+    default: int
     groups: list[Group]
-    where: list[int]
+    group_devices: list[int]
     ranks: list[float]
     schedule: Schedule
 
@@ -99,11 +96,12 @@ class _Pins:
         self.devices = devices
         self._numbers = {str(d): i for i, d in enumerate(devices)}
         self._names: dict[str, str] = {}
-        default = str(_default_device(graph))
-        self.default = default
-        self.home = self._numbers.get(default, 0)
-        self.entries = {
-            v: self.home if v.device is None else self.number(v.device, v.name, "", "it lies there")
+        self.default_name = str(_default_device(graph))
+        self.default = self._numbers.get(self.default_name, 0)
+        self.inputs = {
+            v: self.default
+            if v.device is None
+            else self.number(v.device, v.name, "", "it lies there")
             for v in graph.all_inputs()
         }
 
@@ -129,55 +127,50 @@ class _Pins:
                 f"{what} is pinned to {full} ({how}), which is not among the devices",
                 op=self.graph.name,
                 at=at or None,
-                expected="one of " + ", ".join(listed[:_NAMED]),
-                hint=f"partition(graph, {[*listed[:_NAMED], full]}), or another pin",
+                expected="one of " + ", ".join(listed[:_MAX_NAMED_DEVICES]),
+                hint=f"partition(graph, {[*listed[:_MAX_NAMED_DEVICES], full]}), or another pin",
             )
         self._numbers[name] = found
         return found
 
-    def node(self, node: Node) -> tuple[int, Reason] | None:
+    def node(self, node: Node) -> tuple[int, str] | None:
         """Where a node is pinned to, and by what."""
         own = self._own(node)
         found = {} if own is None else {own[0]: own[1]}
         if node.op.family == "control":
             found = self._inside(node) | found
         if len(found) > 1:
-            told = "; ".join(f"{self.devices[k]}, {r.words}" for k, r in found.items())
+            pins = "; ".join(f"{self.devices[k]}, {reason}" for k, reason in found.items())
             raise PlacementError(
-                f"{node.name} is pinned to several devices, and runs whole on one: {told}",
+                f"{node.name} is pinned to several devices, and runs whole on one: {pins}",
                 op=self.graph.name,
                 at=node.place or None,
                 hint="one ef.device around the whole call, and none in its bodies",
             )
         return next(iter(found.items()), None)
 
-    def _own(self, node: Node) -> tuple[int, Reason] | None:
+    def _own(self, node: Node) -> tuple[int, str] | None:
         named = node.attributes.get("device")
-        at = node.place
-        line = at.partition(" in ")[0]
-        ends = f" at {_short(line)}" if line else ""
-        if isinstance(named, str):
-            if node.op.name == "to_device":
-                how = "pinned by .to"
-                return self.number(named, node.name, at, how), Reason("pin", how + ends)
-            if named != self.default:  # else it says no more than that nothing was said
-                how = "pinned by its device argument"
-                return self.number(named, node.name, at, how), Reason("pin", how + ends)
-        if node.device is not None:
-            how = "pinned by ef.device"
-            return self.number(node.device, node.name, at, how), Reason("pin", how + ends)
-        return None
+        if isinstance(named, str) and node.op is _TO_DEVICE:
+            device, how = named, "pinned by .to"
+        elif isinstance(named, str) and named != self.default_name:
+            # The default's name says no more than that nothing was said.
+            device, how = named, "pinned by its device argument"
+        elif node.device is not None:
+            device, how = node.device, "pinned by ef.device"
+        else:
+            return None
+        source = node.source
+        ends = "" if source is None else f" at {line_name(source)}"
+        return self.number(device, node.name, node.place, how), how + ends
 
-    def _inside(self, node: Node) -> dict[int, Reason]:
+    def _inside(self, node: Node) -> dict[int, str]:
         """Pins of the nodes in a node's bodies."""
-        found: dict[int, Reason] = {}
-        waiting = [body for _, body in named_bodies(node.attributes)]
-        while waiting:
-            for inner in waiting.pop().nodes:
-                own = self._own(inner)
-                if own is not None:
-                    found.setdefault(*own)
-                waiting += [body for _, body in named_bodies(inner.attributes)]
+        found: dict[int, str] = {}
+        for inner in nodes_within(*bodies_of(node.attributes)):
+            own = self._own(inner)
+            if own is not None:
+                found.setdefault(*own)
         return found
 
 
@@ -188,10 +181,6 @@ def _default_device(graph: Graph) -> Device:
         if isinstance(device, Device):
             return device
     return current_device()
-
-
-def _short(line: str) -> str:
-    return line.replace("\\", "/").rpartition("/")[2]
 
 
 # Placing -----------------------------------------------------------------------------------------
@@ -206,7 +195,7 @@ class _Placing:
         self.graph, self.devices, self.model = graph, devices, model
         self.names = [str(d) for d in devices]
         self.pins = _Pins(graph, devices)
-        self.groups = grouped(graph, model, self.names, fused)
+        self.groups = groups_of(graph, model, self.names, fused)
         self.makers = {v: i for i, group in enumerate(self.groups) for v in group.made}
         self.before = [
             list({self.makers[x] for x in group.given if x in self.makers}) for group in self.groups
@@ -215,17 +204,16 @@ class _Placing:
         for i, makers in enumerate(self.before):
             for maker in makers:
                 self.readers[maker].append(i)
-        self.sizes = {v: float(v.size * v.dtype.itemsize) for v in self.makers}
-        self.sizes |= {v: float(v.size * v.dtype.itemsize) for v in self.pins.entries}
+        self.bytes = {v: float(nbytes(v)) for v in (*self.makers, *self.pins.inputs)}
         self.where: list[int | None] = [None] * len(self.groups)
-        self.reasons: list[Reason | None] = [None] * len(self.groups)
+        self.reasons: list[str | None] = [None] * len(self.groups)
         self.ranks = self._ranks()
 
     def move(self, value: Value, source: int, target: int) -> float:
         """Seconds of a transfer."""
         if source == target:
             return 0.0
-        return self.model.transfer(self.sizes[value], self.names[source], self.names[target])
+        return self.model.transfer(self.bytes[value], self.names[source], self.names[target])
 
     def _ranks(self) -> list[float]:
         """Seconds from each group's begin to the end of the longest way from it."""
@@ -247,41 +235,37 @@ class _Placing:
         for cell in self.graph.cells:
             maker = self._maker(cell.assigned)
             if maker is not None and self.where[maker] is None:
-                number = self.pins.entries[cell.value]
+                number = self.pins.inputs[cell.value]
                 self.where[maker] = number
-                self.reasons[maker] = Reason(
-                    "beside",
+                self.reasons[maker] = (
                     f"beside {cell.name}, which lies on {self.names[number]} and is "
-                    "assigned the result",
+                    "assigned the result"
                 )
 
     def _maker(self, value: Value | None) -> int | None:
         """The node that computes what is assigned, before it is moved to its Variable."""
         while value is not None:
             node = value.node
-            if node is None or node.op.name != "to_device":
+            if node is None or node.op is not _TO_DEVICE:
                 return self.makers.get(value)
             value = next(node.values(), None)
         return None
 
-    def follow(self, i: int, homes: dict[Value, int]) -> tuple[int, Reason] | None:
+    def follow(self, i: int, device_of: dict[Value, int]) -> tuple[int, str] | None:
         """Beside the largest argument, where that costs less than to move it."""
         given = self.groups[i].given
         if not given:
             return None
-        largest = max(given, key=self.sizes.__getitem__)
-        size = self.sizes[largest]
-        if len(given) > 1 and sum(self.sizes[x] for x in given) > 1.1 * size:
+        largest = max(given, key=self.bytes.__getitem__)
+        size = self.bytes[largest]
+        if len(given) > 1 and sum(self.bytes[x] for x in given) > 1.1 * size:
             return None
-        home = homes[largest]
-        others = [k for k in range(len(self.devices)) if k != home]
+        device = device_of[largest]
         costs = self.groups[i].costs
-        if not others or costs[home] > min(costs[k] + self.move(largest, home, k) for k in others):
+        others = [k for k in range(len(self.devices)) if k != device]
+        if not others or costs[device] > min(self.move(largest, device, k) for k in others):
             return None
-        if costs[home] > min(self.move(largest, home, k) for k in others):
-            return None
-        words = f"beside {largest.name}, whose {_bytes(size)} it reads"
-        return home, Reason("beside", words)
+        return device, f"beside {largest.name}, whose {bytes_text(size, '.4g')} it reads"
 
     # What is free ------------------------------------------------------------------------------
 
@@ -290,20 +274,20 @@ class _Placing:
         count = len(self.devices)
         free_at = [0.0] * count
         ends = [0.0] * len(self.groups)
-        homes: dict[Value, int] = dict(self.pins.entries)
+        device_of: dict[Value, int] = dict(self.pins.inputs)
         late: list[int] = []
         for i in sorted(range(len(self.groups)), key=lambda i: (-self.ranks[i], i)):
             group = self.groups[i]
             if self.where[i] is None and not group.given:
-                late.append(i)  # beside whoever reads it first
-                homes |= dict.fromkeys(group.made, -1)
+                late.append(i)  # beside its first reader
+                device_of |= dict.fromkeys(group.made, -1)
                 continue
-            begins = self._arrivals(i, homes, ends)
+            begins = self._arrivals(i, device_of, ends)
             found = [max(begins[k], free_at[k]) + group.costs[k] for k in range(count)]
             target = self.where[i]
             if target is None:
-                known = all(homes[x] >= 0 for x in group.given)
-                beside = self.follow(i, homes) if known else None
+                known = all(device_of[x] >= 0 for x in group.given)
+                beside = self.follow(i, device_of) if known else None
                 if beside is not None:
                     target, self.reasons[i] = beside
                 else:
@@ -312,13 +296,13 @@ class _Placing:
                 self.where[i] = target
             free_at[target] = found[target]
             ends[i] = found[target]
-            homes |= dict.fromkeys(group.made, target)
+            device_of |= dict.fromkeys(group.made, target)
             for x in group.given:
-                if homes[x] < 0:
-                    homes[x] = target
+                if device_of[x] < 0:
+                    device_of[x] = target
         self._place_late(late)
 
-    def _arrivals(self, i: int, homes: dict[Value, int], ends: list[float]) -> list[float]:
+    def _arrivals(self, i: int, device_of: dict[Value, int], ends: list[float]) -> list[float]:
         """When all that a group reads can be there, for each device."""
         found = []
         for k in range(len(self.devices)):
@@ -326,61 +310,63 @@ class _Placing:
             for x in self.groups[i].given:
                 maker = self.makers.get(x)
                 end = 0.0 if maker is None else ends[maker]
-                home = homes[x]
-                latest = max(latest, end + (self.move(x, home, k) if home >= 0 else 0.0))
+                source = device_of[x]
+                latest = max(latest, end + (self.move(x, source, k) if source >= 0 else 0.0))
             found.append(latest)
         return found
 
-    def _earliest_reason(self, found: list[float], target: int) -> Reason:
+    def _earliest_reason(self, found: list[float], target: int) -> str:
         others = sorted(k for k in range(len(found)) if k != target)
-        told = " and ".join(f"{_seconds(found[k])} on {self.names[k]}" for k in others[:_NAMED])
+        told = " and ".join(
+            f"{seconds_text(found[k])} on {self.names[k]}" for k in others[:_MAX_NAMED_DEVICES]
+        )
         against = f" against {told}" if told else ""
-        return Reason("earliest", f"earliest finish: {_seconds(found[target])}{against}")
+        return f"earliest finish: {seconds_text(found[target])}{against}"
 
     def _place_late(self, late: list[int]) -> None:
         """Nodes without arguments, beside the first that reads them."""
         for i in late:
             reader = next((k for k in self.readers[i] if self.where[k] is not None), None)
             if reader is None:
-                self.where[i] = self.pins.home
-                self.reasons[i] = Reason("beside", "nothing needs it elsewhere")
+                self.where[i] = self.pins.default
+                self.reasons[i] = "nothing needs it elsewhere"
             else:
                 self.where[i] = self.where[reader]
                 name = self.graph.nodes[self.groups[reader].nodes[0]].name
-                self.reasons[i] = Reason("beside", f"beside {name}, which reads it")
+                self.reasons[i] = f"beside {name}, which reads it"
 
     def result(self) -> Placement:
         """The placement by earliest finish, or on one device where that is as fast."""
         self.fix()
-        fixed, told = list(self.where), list(self.reasons)
+        fixed, fixed_reasons = list(self.where), list(self.reasons)
         self.earliest()
         where = [k or 0 for k in self.where]
-        reasons = [r or Reason("earliest", "") for r in self.reasons]
+        reasons = [reason or "" for reason in self.reasons]
         best = simulate(self, where)
         split = best.seconds
         free = [i for i, k in enumerate(fixed) if k is None]
         if len({where[i] for i in free}) > 1:
-            for number in range(min(len(self.devices), _ALONE)):
+            for number in range(min(len(self.devices), _MAX_SINGLE_DEVICES)):
                 whole = [number if k is None else k for k in fixed]
                 found = simulate(self, whole)
                 if found.seconds <= best.seconds * (1 - 1e-9):
                     best, where = found, whole
                     words = (
-                        f"with all that is free: the whole takes {_seconds(found.seconds)} so, "
-                        f"and {_seconds(split)} where each node goes to its earliest finish"
+                        f"with all that is free: the whole takes {seconds_text(found.seconds)} so, "
+                        f"and {seconds_text(split)} where each node goes to its earliest finish"
                     )
-                    reasons = [r or Reason("together", words) for r in told]
-        nodes = [0] * len(self.graph.nodes)
-        told_all = [reasons[0]] * len(nodes) if nodes else []
+                    reasons = [reason or words for reason in fixed_reasons]
+        node_devices = [0] * len(self.graph.nodes)
+        node_reasons = reasons[:1] * len(node_devices)
         for group, k, reason in zip(self.groups, where, reasons, strict=True):
             for i in group.nodes:
-                nodes[i], told_all[i] = k, reason
+                node_devices[i], node_reasons[i] = k, reason
         return Placement(
             self.devices,
-            nodes,
-            told_all,
-            self.pins.entries,
-            self.pins.home,
+            node_devices,
+            node_reasons,
+            self.pins.inputs,
+            self.pins.default,
             self.groups,
             where,
             self.ranks,
@@ -407,8 +393,8 @@ def moved(placement: Placement, graph: Graph, other: Graph) -> Placement:
         group._replace(given=[values[x] for x in group.given], made=[values[x] for x in group.made])
         for group in placement.groups
     ]
-    entries = {values[v]: k for v, k in placement.entries.items()}
-    return placement._replace(groups=groups, entries=entries)
+    inputs = {values[v]: k for v, k in placement.inputs.items()}
+    return placement._replace(groups=groups, inputs=inputs)
 
 
 # Time --------------------------------------------------------------------------------------------
@@ -418,7 +404,7 @@ def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
     """When each group runs, if every device takes the ready one with the longest way ahead."""
     groups = placing.groups
     total = len(groups)
-    waits = [len(b) for b in placing.before]
+    waits = [len(makers) for makers in placing.before]
     begins, ends, arrivals = [0.0] * total, [0.0] * total, [0.0] * total
     ready: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by rank
     coming: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by arrival
@@ -426,8 +412,8 @@ def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
     for i, group in enumerate(groups):
         for x in group.given:
             if x not in placing.makers:
-                home = placing.pins.entries[x]
-                arrivals[i] = max(arrivals[i], placing.move(x, home, where[i]))
+                moved = placing.move(x, placing.pins.inputs[x], where[i])
+                arrivals[i] = max(arrivals[i], moved)
         if not waits[i]:
             coming[where[i]].append((arrivals[i], i))
     for heap in coming:
@@ -461,22 +447,3 @@ def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
                 heappush(coming[target], (arrivals[reader], reader))
                 heappush(clock, (max(arrivals[reader], free_at[target]), target))
     return Schedule(order, begins, ends, max(ends, default=0.0))
-
-
-# Words -------------------------------------------------------------------------------------------
-
-
-def _seconds(seconds: float) -> str:
-    """A time as people say it."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 0.995:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e6:.2g} µs"
-
-
-def _bytes(size: float) -> str:
-    """A number of bytes as people say it."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if size >= factor:
-            return f"{size / factor:.4g} {unit}"
-    return f"{size:.0f} B"

@@ -1,4 +1,4 @@
-"""The bill of a partition: pieces, cut bytes, time and memory, before anything runs; and after."""
+"""Cost reports of partitions: pieces, sent bytes, time and memory, before and after a run."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
-from eagerflow.capture.placement.placement import _bytes as in_bytes
-from eagerflow.capture.placement.placement import _seconds as in_seconds
 from eagerflow.fusion.groups import grow
+from eagerflow.graph.costs import nbytes, peak_bytes
 from eagerflow.graph.ir import Graph, Value
+from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
-__all__ = ["Bill", "Comparison", "bill_of", "predicted"]
+__all__ = ["Comparison", "CostReport", "cost_report", "predicted"]
 
-WORTH = 0.95  # of one device's time, from which on several are said to be worth it
+WORTHWHILE_RATIO = 0.95  # of one device's time, below which several are said to be worth it
 
 
-class Bill(NamedTuple):
+class CostReport(NamedTuple):
     """What a partition costs, by the model of costs.
 
     ``seconds`` is the time of a run, ``one`` that on the fastest device alone, ``alone`` which
@@ -37,19 +37,20 @@ class Bill(NamedTuple):
     @property
     def worth(self) -> bool:
         """Whether the devices together are faster than one of them."""
-        return self.seconds < WORTH * self.one
+        return self.seconds < WORTHWHILE_RATIO * self.one
 
     def __str__(self) -> str:
         lines = [
             f"  {_several(sum(self.pieces.values()), 'piece')}, {_several(self.cuts, 'value')} "
-            f"sent, {in_bytes(self.cut_bytes)} in all",
-            f"  {in_seconds(self.seconds)} predicted, {in_seconds(self.one)} on {self.alone} alone",
+            f"sent, {bytes_text(self.cut_bytes, '.4g')} in all",
+            f"  {seconds_text(self.seconds)} predicted, {seconds_text(self.one)} on "
+            f"{self.alone} alone",
         ]
         for name, work in self.work.items():
             busy = work / self.seconds if self.seconds else 0.0
             lines.append(
-                f"  {name}: {_several(self.pieces[name], 'piece')}, {in_seconds(work)} of work "
-                f"({busy:.0%} busy), {in_bytes(self.peak[name])} at the peak"
+                f"  {name}: {_several(self.pieces[name], 'piece')}, {seconds_text(work)} of work "
+                f"({busy:.0%} busy), {bytes_text(self.peak[name], '.4g')} at the peak"
             )
         if len(self.work) == 1:
             lines.append("  one device: there is nothing to win")
@@ -83,7 +84,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
         at, priority, number = heappop(heap)
         own = pieces[number]
         begin = max(arrivals[number], max(free.values()) if own.alone else free[own.device])
-        if begin > at:  # somebody else has the device until then
+        if begin > at:  # the device is busy until then
             heappush(heap, (begin, priority, number))
             continue
         end = begin + seconds[number] * (1.0 if own.alone else crowd)
@@ -91,7 +92,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
             free[place] = end
         last = max(last, end)
         for k in follows[number]:
-            # What waits for the piece before it on its own device is woken by nobody else.
+            # Only another device has to be told that a piece has ended.
             moved = 0.0 if pieces[k].device is own.device else model.latency
             arrivals[k] = max(arrivals[k], end + moved)
             waits[k] -= 1
@@ -100,39 +101,28 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
     return last + (model.run if len(pieces) > 1 else 0.0)
 
 
-def _peak(division: Division, pieces: Sequence[Piece], place: int, held: Sequence[Value]) -> int:
+def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
     """The most bytes of values on a device: what it holds from the start, makes and receives."""
-    sizes: dict[Value, int] = {v: v.size * v.dtype.itemsize for v in held}
-    steps: list[tuple[list[Value], list[Value]]] = []
-    for piece in pieces:
-        for step in piece.steps:
-            given = [x for x in step.inputs if type(x) is Value and x.constant is None]
-            steps.append((given, list(step.outputs)))
-    kept = {v for v in division.graph.all_outputs() if division.places.get(v) == place}
+    graph, places = division.graph, division.places
+    held = {v for v in graph.all_inputs() if places[v] == device}
+    kept = {v for v in graph.all_outputs() if places.get(v) == device}
     kept |= {next(c.sent.values()) for c in division.cuts}
-    last: dict[Value, int] = {}
-    for at, (given, made) in enumerate(steps):
-        for v in (*given, *made):
-            last[v] = at
-    now = sum(sizes.values())
-    most = now
-    ending: dict[int, list[Value]] = {}
-    for v, at in last.items():
-        if v not in kept and v not in sizes:
-            ending.setdefault(at, []).append(v)
-    seen = set(sizes)
-    for at, (given, made) in enumerate(steps):
-        for v in (*given, *made):
-            if v not in seen:
-                seen.add(v)
-                now += v.size * v.dtype.itemsize
-        most = max(most, now)
-        now -= sum(v.size * v.dtype.itemsize for v in ending.get(at, ()))
-    return int(most)
+    uses = [
+        [
+            x
+            for x in (*step.inputs, *step.outputs)
+            if type(x) is Value and x.constant is None and x not in held
+        ]
+        for piece in pieces
+        for step in piece.steps
+    ]
+    return int(sum(map(nbytes, held)) + peak_bytes(uses, kept))
 
 
-def bill_of(graph: Graph, division: Division, model: CostModel, devices: Sequence[Any]) -> Bill:
-    """The bill of a graph in pieces."""
+def cost_report(
+    graph: Graph, division: Division, model: CostModel, devices: Sequence[Any]
+) -> CostReport:
+    """What a graph in pieces costs, by the model."""
     pieces = division.pieces
     seconds = [p.seconds(model) for p in pieces]
     names = [str(d) for d in devices]
@@ -143,13 +133,8 @@ def bill_of(graph: Graph, division: Division, model: CostModel, devices: Sequenc
     exact = any(p.exact for p in pieces)
     steps = graph.nodes if exact else grow(graph)
     ones = {name: sum(model.step(s, name) for s in steps) for name in names}
-    alone = min(names, key=lambda name: ones[name])
-    entries = division.graph.all_inputs()
-    peak = {
-        name: _peak(division, own[name], k, [v for v in entries if division.places[v] == k])
-        for k, name in enumerate(names)
-    }
-    return Bill(
+    alone = min(names, key=ones.__getitem__)
+    return CostReport(
         {name: len(own[name]) for name in names},
         sum(c.bytes for c in division.cuts),
         len(division.cuts),
@@ -157,7 +142,7 @@ def bill_of(graph: Graph, division: Division, model: CostModel, devices: Sequenc
         ones[alone],
         alone,
         work,
-        peak,
+        {name: _peak(division, own[name], k) for k, name in enumerate(names)},
     )
 
 
@@ -176,12 +161,9 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         rows = [("", "predicted", "measured")]
-        rows += [(name, in_seconds(p), in_seconds(m)) for name, p, m in self.pieces]
-        rows.append(("whole run", in_seconds(self.predicted), in_seconds(self.measured)))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            f"  {a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}".rstrip() for a, b, c in rows
-        ]
+        rows += [(name, seconds_text(p), seconds_text(m)) for name, p, m in self.pieces]
+        rows.append(("whole run", seconds_text(self.predicted), seconds_text(self.measured)))
+        lines = [f"  {line}" for line in aligned_columns(rows, "<>>")]
         lines.append(
             f"  measured / predicted: {self.ratio:.2f}, median of {self.runs} "
             f"run{'s' * (self.runs != 1)}"

@@ -15,8 +15,8 @@ from eagerflow.capture.placement.executor import Event, Program
 
 __all__ = ["timeline", "write"]
 
-_MICRO = 1e6
-_NAMED = 12  # nodes that a box lists
+_MICROSECONDS = 1e6  # in a second
+_MAX_LISTED_NODES = 12  # in a box
 
 
 def timeline(
@@ -38,13 +38,13 @@ def timeline(
         {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "eagerflow"}}
     ]
     for name, number in rows.items():
-        for key, told in ("name", name), ("sort_index", number):
+        for key, value in ("name", name), ("sort_index", number):
             row = {"ph": "M", "name": f"thread_{key}", "pid": 1, "tid": number}
-            found.append(row | {"args": {key: told}})
+            found.append(row | {"args": {key: value}})
     for event in sorted(events, key=lambda e: e.begin):
         task = program.tasks[event.task]
         names = list(listed[event.task])
-        more = len(names) - _NAMED
+        more = len(names) - _MAX_LISTED_NODES
         found.append(
             {
                 "ph": "X",
@@ -52,10 +52,10 @@ def timeline(
                 "cat": "transfer" if task.transfer else "piece",
                 "pid": 1,
                 "tid": rows[_row(task)],
-                "ts": (event.begin - start) * _MICRO,
-                "dur": (event.end - event.begin) * _MICRO,
+                "ts": (event.begin - start) * _MICROSECONDS,
+                "dur": (event.end - event.begin) * _MICROSECONDS,
                 "args": {
-                    "nodes": names[:_NAMED] + ([f"and {more} more"] if more > 0 else []),
+                    "nodes": names[:_MAX_LISTED_NODES] + ([f"and {more} more"] if more > 0 else []),
                     "cores": task.mode,
                 },
             }
@@ -89,7 +89,7 @@ def _arrows(
                 "id": number,
                 "pid": 1,
                 "tid": rows[_row(own)],
-                "ts": (inside - start) * _MICRO,
+                "ts": (inside - start) * _MICROSECONDS,
                 "args": {"bytes": size},
             }
             if phase == "f":

@@ -111,7 +111,7 @@ class _Temporary(ScopeGuard):
         self._file = self._made()
 
     def acquire(self) -> None:
-        """Make the file, locked, so that whoever clears up sees that it is in use."""
+        """Make the file, locked, so that ``remove_leftovers`` of other processes leaves it."""
         self._file.acquire()
         while not self._locked():
             self._file.release()
@@ -124,10 +124,10 @@ class _Temporary(ScopeGuard):
         return self._file.fd
 
     def _locked(self) -> bool:
-        """Lock the file; False if somebody has cleared it up in the moment before."""
+        """Lock the file; False if another process has removed it in the moment before."""
         try:
             _lock(self.descriptor, wait=True)
-        except OSError:  # some file systems have no locks; nobody clears up there
+        except OSError:  # some file systems have no locks; nothing is removed there
             return True
         return not self.name or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
 
@@ -213,6 +213,6 @@ def remove_leftovers(folder: str) -> None:
 
 
 def _lock(descriptor: int, wait: bool = False) -> None:
-    """Lock a file; OSError where there are no locks, or where somebody else has it."""
+    """Lock a file; OSError where there are no locks, or where another process has it."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -27,7 +27,7 @@ __all__ = ["MAX_HEADER", "Container", "Place", "fail", "loads", "pack", "parse"]
 MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
 MAX_ARRAYS = 50_000
 MAX_TEXTS = 64
-_WIDE = 12_000_000  # letters that may take four bytes each
+_MAX_WIDE_HEADER = 12_000_000  # letters, which may take four bytes each
 
 _CODES = {
     "BOOL": "bool",
@@ -56,6 +56,7 @@ _STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"
 _PLAIN_STRING = re.compile(r'"[ !#-\[\]-~]*+(?:\\["\\n][ !#-\[\]-~]*+)*+"')
 _BLANK = re.compile(r"[ \t\r\n]*+")
 _ENTRY = re.compile(r"\{[^{}]{0,4000}\}")
+_ENTRY_FIELDS = ("dtype", "shape", "data_offsets")  # of each tensor
 
 _BEGINNINGS = {
     b"PK": "a zip archive, as .npz, .keras and .pt files are",
@@ -116,11 +117,8 @@ def pack(texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]]) -
         shape = [*array.shape, 2] if array.dtype == _COMPLEX128 else [*array.shape]
         dtype = as_dtype("float64") if array.dtype == _COMPLEX128 else array.dtype
         stop = start + array.nbytes
-        header[name] = {
-            "dtype": _CODE_OF[dtype],
-            "shape": shape,
-            "data_offsets": [start, stop],
-        }
+        entry = _CODE_OF[dtype], shape, [start, stop]
+        header[name] = dict(zip(_ENTRY_FIELDS, entry, strict=True))
         start = stop
     words = json.dumps(header, separators=(",", ":")).encode()
     words += b" " * (-len(words) % 8)
@@ -155,7 +153,7 @@ def parse(size: int, read: Callable[[int, int], bytes | bytearray]) -> Container
     if size < 8 or length > min(size - 8, MAX_HEADER):
         _refuse_start(size, start, length)
     words = read(8, length)
-    if not words.isascii() and length > _WIDE:
+    if not words.isascii() and length > _MAX_WIDE_HEADER:
         fail("the header is too large for one with letters beyond ASCII")
     try:
         text = words.decode()
@@ -220,7 +218,7 @@ class _Header:
         return texts
 
     def _keys(self) -> Iterator[str]:
-        """The keys of an object; whoever asks for the next one has read the value."""
+        """The keys of an object; the caller reads a key's value before it asks for the next key."""
         self._skip("{")
         if self._peek() == "}":
             self.at += 1
@@ -244,11 +242,11 @@ class _Header:
             found = loads(match[0])
         except (ValueError, RecursionError) as error:
             fail(f"the entry of tensor {short_repr(name)} is not JSON: {short_repr(error)}")
-        if sorted(found) != ["data_offsets", "dtype", "shape"]:
+        if found.keys() != set(_ENTRY_FIELDS):
             fail(
                 f"the entry of tensor {short_repr(name)} has other keys than it should",
                 received=", ".join(map(short_repr, found)),
-                expected="dtype, shape, data_offsets",
+                expected=", ".join(_ENTRY_FIELDS),
             )
         return _checked_place(name, found)
 
@@ -303,7 +301,7 @@ loads = json.JSONDecoder(object_pairs_hook=unique, parse_float=finite, parse_con
 
 
 def _checked_place(name: str, found: dict[str, Any]) -> Place:
-    code, sizes, ends = found["dtype"], found["shape"], found["data_offsets"]
+    code, sizes, ends = (found[field] for field in _ENTRY_FIELDS)
     dtype = _DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None:
         fail(

@@ -12,23 +12,26 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.capture.control.bodies import Body
+from eagerflow.capture.saving import layout
 from eagerflow.capture.saving.container import fail, loads
-from eagerflow.capture.saving.encoding import MAX_ITEMS, MAX_NODES, SECTIONS
+from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
 from eagerflow.capture.saving.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import MAX_DEPTH, Op, ops
+from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
 
 __all__ = ["Decoder", "Entry"]
 
-_CACHED = 10_000  # rows of a table that are kept after they were read
-_WORK = 16  # items that one letter may stand for
+_SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
+_MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
+_MAX_ITEMS_PER_LETTER = 16  # that a text may stand for
 _MAX_ROWS = 4 * MAX_NODES
-_DEEP_JSON = 6 * MAX_DEPTH  # a level of ours takes several brackets
+_MAX_JSON_DEPTH = 6 * MAX_DEPTH  # a level of ours takes several brackets
 
 
 class Entry(NamedTuple):
@@ -74,8 +77,10 @@ class _Rows:
         items = openings + row.count(",")
         if items > MAX_ITEMS:
             self.fail(number, "it is too large", expected=f"at most {MAX_ITEMS:,} items")
-        if openings > _DEEP_JSON and _depth(row) > _DEEP_JSON:
-            self.fail(number, "it is nested too deeply", expected=f"at most {_DEEP_JSON} levels")
+        if openings > _MAX_JSON_DEPTH and _depth(row) > _MAX_JSON_DEPTH:
+            self.fail(
+                number, "it is nested too deeply", expected=f"at most {_MAX_JSON_DEPTH} levels"
+            )
         try:
             return loads(row), items
         except (ValueError, RecursionError) as error:
@@ -135,7 +140,7 @@ class _Table:
             rows = self._rows
             if type(number) is not int or not 0 <= number < len(rows):
                 fail(f"{short_repr(number)} is not the number of one of the {rows.name}")
-            if len(self._known) >= _CACHED:
+            if len(self._known) >= _MAX_CACHED_ROWS:
                 self._known.clear()
             row, items = rows.read(number)
             try:
@@ -163,7 +168,7 @@ class Decoder:
         if text.count("\n") > _MAX_ROWS:
             fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
         self._rows = _sections(text)
-        self._left = _WORK * len(text) + 1_000_000
+        self._left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
         self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
         self._types = _Table(self._rows["types"], _type)
         self._sources = _Table(self._rows["sources"], _source)
@@ -191,10 +196,9 @@ class Decoder:
         return self._graphs[-1]
 
     def _op(self, number: int) -> tuple[str, Op]:
-        row, _ = self._rows["ops"].read(number)
-        if not _has_types(row, (str, int)):
-            self._rows["ops"].fail(number, "it is not a name and a version")
-        name, version = row
+        rows = self._rows["ops"]
+        row = layout.OP.read(rows.read(number)[0])
+        name, version = row or rows.fail(number, "it is not a name and a version")
         op = ops.get(name)
         if op is None:
             fail(
@@ -279,20 +283,17 @@ class Decoder:
         if type(number) is not int or not 0 <= number < self.variables:
             fail(f"{short_repr(number)} is not the number of one of the variables")
         self._cells.append((number, cell))
-        return self.type(self._variable(number)[2])
+        return self.type(self._variable(number).type)
 
     def _variable(self, number: int) -> Any:
         rows = self._rows["variables"]
-        row, _ = rows.read(number)
-        form = (str, str, int, bool, str)
-        if not _has_types(row, form) and not _has_types(row, (*form, bool)):
-            rows.fail(number, "it is not a name, tensor, type, flag and device")
-        return row
+        row = layout.VARIABLE.read(rows.read(number)[0])
+        return row or rows.fail(number, "it is not a name, tensor, type, flag and device")
 
     def constant(self, value: Value, tensor: str, device: str) -> None:
         """Remember that a value is this tensor of the file."""
         self._constants.append(
-            (Entry(tensor, _sized(value.shape), value.dtype, _home(device)), value)
+            (Entry(tensor, _sized(value.shape), value.dtype, _device(device)), value)
         )
 
     # Tensors ---------------------------------------------------------------------------------
@@ -313,19 +314,20 @@ class Decoder:
 
     def _variable_entries(self) -> Iterator[Entry]:
         for i in range(self.variables):
-            _, tensor, kind, _, device, *_ = self._variable(i)
-            shape, dtype = self.type(kind)
-            yield Entry(tensor, _sized(shape), dtype, _home(device))
+            row = self._variable(i)
+            shape, dtype = self.type(row.type)
+            yield Entry(row.tensor, _sized(shape), dtype, _device(row.device))
 
     def fill(self, tensors: list[Any], make: Callable[[Any, str, bool, bool], Any]) -> None:
         """Put in the tensors that were wanted; ``make`` makes a Variable of one."""
         count = self.variables
         variables = []
         for i in range(count):
-            name, _, _, trainable, _, *random = self._variable(i)
+            row = self._variable(i)
             # Where a file does not say so, it is older, and the name tells.
-            own = may_be_random_state(tensors[i]) and (random or ["random_state" in name])[0]
-            variables.append(make(tensors[i], name, trainable, own))
+            random = "random_state" in row.name if row.random is None else row.random
+            random = random and may_be_random_state(tensors[i])
+            variables.append(make(tensors[i], row.name, row.trainable, random))
         for number, cell in self._cells:
             cell.variable = variables[number]
             cell.value.device = str(cell.variable.device)
@@ -341,35 +343,25 @@ class _Reading:
         self.last = last
         self.where = where = f"row {number} of graphs"
         self.values: list[Value] = []
-        form = {
-            "arguments": object,
-            "cells": list,
-            "constants": list,
-            "inputs": list,
-            "name": str,
-            "nodes": int,
-            "outputs": list,
-            "results": list,
-            "structure": object,
-        }
-        if type(row) is not dict or row.keys() != form.keys():
-            fail(f"{where}: it has other keys than a graph", expected=", ".join(form))
-        for name, kind in form.items():
-            if not isinstance(row[name], kind) or (kind is int and type(row[name]) is bool):
+        fields = layout.GRAPH.fields
+        if type(row) is not dict or row.keys() != set(fields):
+            fail(f"{where}: it has other keys than a graph", expected=", ".join(fields))
+        for name, classes in zip(fields, layout.GRAPH.classes, strict=True):
+            if type(row[name]) not in classes and object not in classes:
                 fail(f"{where}: {name} is {short_repr(row[name])}")
-        self.row = row
+        self.row = layout.GRAPH.record(**row)
 
     def read(self, first: int) -> Graph:
         """The graph, whose nodes begin with this row of the table."""
         row, decoder = self.row, self.decoder
-        if not 0 <= row["nodes"] <= MAX_NODES:
-            fail(f"{self.where}: it has {short_repr(row['nodes'])} nodes")
-        names, inputs = self._inputs()
-        cells = [self._cell(item) for item in row["cells"]]
-        for item in row["constants"]:
+        if not 0 <= row.nodes <= MAX_NODES:
+            fail(f"{self.where}: it has {short_repr(row.nodes)} nodes")
+        inputs = [self._input(item) for item in row.inputs]
+        read = [self._cell(item) for item in row.cells]
+        for item in row.constants:
             self._constant(item)
-        nodes, size, depth = [], row["nodes"] + 1, 0
-        for number in range(first, first + row["nodes"]):
+        nodes, size, depth = [], row.nodes + 1, 0
+        for number in range(first, first + row.nodes):
             node, bodies = self._read_node(number)
             nodes.append(node)
             for body in bodies:
@@ -381,24 +373,18 @@ class _Reading:
                 expected=f"at most {MAX_NODES:,} nodes and {MAX_DEPTH} levels",
             )
         decoder._sizes.append((size, depth))
-        for cell, item in zip(cells, row["cells"], strict=True):
-            cell.assigned = None if item[3] is None else self._value(item[3])
-        return self._whole(names, inputs, nodes, cells)
-
-    def _whole(
-        self, names: list[str], inputs: list[Value], nodes: list[Node], cells: list[Cell]
-    ) -> Graph:
-        row, no_graph = self.row, self.decoder.no_graph
-        outputs = [self._output(item) for item in row["outputs"]]
+        for cell, assigned in read:
+            cell.assigned = None if assigned is None else self._value(assigned)
+        outputs = [self._output(item) for item in row.outputs]
         made = Graph(
-            row["name"],
-            Values(inputs, names),
+            row.name,
+            _named(inputs),
             nodes,
-            Values([v for _, v in outputs], [n for n, _ in outputs]),
-            cells,
-            decode_structure(row["arguments"], no_graph),
-            decode_structure(row["structure"], no_graph),
-            tuple([self._result(leaf) for leaf in row["results"]]),
+            _named(outputs),
+            [cell for cell, _ in read],
+            decode_structure(row.arguments, decoder.no_graph),
+            decode_structure(row.structure, decoder.no_graph),
+            tuple([self._result(leaf) for leaf in row.results]),
         )
         return made if self.last else _as_body(made)
 
@@ -423,34 +409,26 @@ class _Reading:
         self.values.append(value)
         return value
 
-    def _inputs(self) -> tuple[list[str], list[Value]]:
-        names, inputs = [], []
-        for item in self.row["inputs"]:
-            if not _has_types(item, (str, str, int, (str, None))):
-                self._fail(item, "input")
-            names.append(item[0])
-            inputs.append(self._add(item[1], item[2], item[3]))
-        return names, inputs
+    def _input(self, item: Any) -> tuple[str, Value]:
+        row = layout.INPUT.read(item) or self._fail(item, "input")
+        return row.name, self._add(row.value, row.type, row.device)
 
-    def _cell(self, item: Any) -> Cell:
-        if not _has_types(item, (str, int, str, (int, None))):
-            self._fail(item, "Variable of a graph")
-        value = Value(item[2], (), as_dtype("float32"))
-        cell = Cell(item[0], None, value)
-        value.shape, value.dtype = self.decoder.variable(item[1], cell)
+    def _cell(self, item: Any) -> tuple[Cell, int | None]:
+        row = layout.CELL.read(item) or self._fail(item, "Variable of a graph")
+        value = Value(row.value, (), as_dtype("float32"))
+        cell = Cell(row.name, None, value)
+        value.shape, value.dtype = self.decoder.variable(row.variable, cell)
         self.values.append(value)
-        return cell
+        return cell, row.assigned
 
     def _constant(self, item: Any) -> None:
-        if not _has_types(item, (str, int, str, str, (str, None))):
-            self._fail(item, "constant")
-        value = self._add(item[0], item[1], item[4])
-        self.decoder.constant(value, item[2], item[3])
+        row = layout.CONSTANT.read(item) or self._fail(item, "constant")
+        value = self._add(row.name, row.type, row.device)
+        self.decoder.constant(value, row.tensor, row.tensor_device)
 
     def _output(self, item: Any) -> tuple[str, Value]:
-        if not _has_types(item, (str, int)):
-            self._fail(item, "output")
-        return item[0], self._value(item[1])
+        row = layout.OUTPUT.read(item) or self._fail(item, "output")
+        return row.name, self._value(row.value)
 
     def _result(self, leaf: Any) -> Any:
         if type(leaf) is dict and leaf.keys() == {"value"}:
@@ -460,48 +438,37 @@ class _Reading:
     # Nodes -----------------------------------------------------------------------------------
 
     def _read_node(self, number: int) -> tuple[Node, tuple[int, ...]]:
-        row = self.decoder.node_row(number)
-        if not (
-            _has_types(row, (str, str, list, (int, None), (int, None), list))
-            or _has_types(row, (str, str, list, (int, None), (int, None), list, str))
-        ):
-            fail(f"row {number} of nodes: {short_repr(row)} is no node")
+        found = self.decoder.node_row(number)
+        row = layout.NODE.read(found)
+        if row is None:
+            fail(f"row {number} of nodes: {short_repr(found)} is no node")
         try:
             return self._node(row)
         except FileFormatError as error:
-            error.problem = f"row {number} of nodes, {short_repr(row[1])}: {error.problem}"
+            error.problem = f"row {number} of nodes, {short_repr(row.name)}: {error.problem}"
             raise
 
-    def _node(self, row: list[Any]) -> tuple[Node, tuple[int, ...]]:
-        decoder = self.decoder
-        op = decoder.op(row[0])
-        attributes, bodies = decoder.attributes(row[3], op)
-        inputs = tuple([self._input(x) for x in row[2]])
-        if op.family != "elementwise" and any(type(x) is list for x in row[2]):
+    def _node(self, row: Any) -> tuple[Node, tuple[int, ...]]:
+        decoder, name, made = self.decoder, row.name, row.results
+        op = decoder.op(row.op)
+        attributes, bodies = decoder.attributes(row.attributes, op)
+        inputs = tuple([self._argument(x) for x in row.inputs])
+        if op.family != "elementwise" and any(type(x) is list for x in row.inputs):
             fail(f"{op.name} takes tensors alone, and a number is among its inputs")
-        device = row[6] if len(row) == 7 else None
-        node = Node(op, inputs, attributes, row[1], decoder.source(row[4]), device)
-        _few_results(node, len(row[5]))
-        made = row[5]
-        decoder.spend(len(made) * (1 + len(row[1]) // 8))
-        if len(made) == 1 and type(made[0]) is int:
-            node.outputs = (self._add(row[1], made[0], None, node),)
-        else:
-            usual = [f"{row[1]}:{i}" for i in range(len(made))] if len(made) != 1 else [row[1]]
-            pairs = zip(made, usual, strict=True)
-            node.outputs = tuple(
-                [self._made(item, name, node, i) for i, (item, name) in enumerate(pairs)]
-            )
+        node = Node(op, inputs, attributes, name, decoder.source(row.source), row.device)
+        _few_results(node, len(made))
+        decoder.spend(len(made) * (1 + len(name) // 8))
+        usual = [f"{name}:{i}" for i in range(len(made))] if len(made) != 1 else [name]
+        node.outputs = tuple([self._made(item, usual[i], node, i) for i, item in enumerate(made)])
         return node, bodies
 
     def _made(self, item: Any, name: str, node: Node, index: int) -> Value:
         if type(item) is int:
             return self._add(name, item, None, node, index)
-        if not _has_types(item, (int, (str, None), (str, None))):
-            self._fail(item, "result of a node")
-        return self._add(name if item[1] is None else item[1], item[0], item[2], node, index)
+        row = layout.RESULT.read(item) or self._fail(item, "result of a node")
+        return self._add(name if row.name is None else row.name, row.type, row.device, node, index)
 
-    def _input(self, item: Any) -> Any:
+    def _argument(self, item: Any) -> Any:
         if type(item) is int:
             return self._value(item)
         if item is None:
@@ -514,28 +481,18 @@ class _Reading:
 # Small parts -------------------------------------------------------------------------------------
 
 
-def _has_types(row: Any, kinds: tuple[Any, ...]) -> bool:
-    """Whether a row is a list of items of these types; ``(kind, None)`` allows null."""
-    if type(row) is not list or len(row) != len(kinds):
-        return False
-    for item, kind in zip(row, kinds, strict=True):
-        if type(item) is not kind and (
-            type(kind) is not tuple or (item is not None and type(item) is not kind[0])
-        ):
-            return False
-    return True
+def _named(values: list[tuple[str, Value]]) -> Values:
+    return Values([value for _, value in values], [name for name, _ in values])
 
 
 def _type(row: Any) -> tuple[tuple[Any, ...], DType]:
-    if not _has_types(row, (str, list)):
-        fail(f"{short_repr(row)} is no dtype and shape")
-    return as_shape(decode_shape(row[1])), as_dtype(row[0])
+    found = layout.TYPE.read(row) or fail(f"{short_repr(row)} is no dtype and shape")
+    return as_shape(decode_shape(found.shape)), as_dtype(found.dtype)
 
 
 def _source(row: Any) -> tuple[str, int, str]:
-    if not _has_types(row, (str, int, str)):
-        fail(f"{short_repr(row)} is no file, line and function")
-    return row[0], row[1], row[2]
+    found = layout.SOURCE.read(row) or fail(f"{short_repr(row)} is no file, line and function")
+    return tuple(found)
 
 
 def _as_body(graph: Graph) -> Graph:
@@ -552,7 +509,7 @@ def _sized(shape: tuple[Any, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _home(name: str) -> Device:
+def _device(name: str) -> Device:
     """The device of this name, or the current one where there is none such."""
     try:
         return as_device(name) if len(name) < 200 else current_device()
@@ -564,9 +521,9 @@ def _few_results(node: Node, count: int) -> None:
     """Refuse an op that would make very many results, before it says what they are."""
     x, axis = node.inputs[0] if node.inputs else None, node.attributes.get("axis")
     many: Any = None
-    if node.op.name == "unstack" and type(x) is Value and type(axis) is int:
+    if node.op is _UNSTACK and type(x) is Value and type(axis) is int:
         many = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else None
-    elif node.op.name == "split":
+    elif node.op is _SPLIT:
         many = node.attributes["indices_or_sections"]
     if type(many) is int and many != count:
         fail(f"{node.op.name} gives {many} results, and the node has {count}")

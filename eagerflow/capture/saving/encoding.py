@@ -1,6 +1,6 @@
 """A graph as the text that its file holds: JSON in one order, with one row a line.
 
-The layout is described in ``docs/saved-graphs.md``. What is the same in many nodes (attributes,
+The fields of the rows are those of ``layout``. What is the same in many nodes (attributes,
 types, places in the code) stands once, in a table, and rows refer to it by number. Values are
 numbered within their graph: inputs, Variables' values, constants, results of nodes.
 """
@@ -13,32 +13,35 @@ from json.encoder import encode_basestring_ascii as quoted
 from os.path import basename
 from typing import Any
 
+from eagerflow.capture.saving import layout
 from eagerflow.capture.saving.container import fail
+from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
 from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.errors import FileFormatError, short_repr
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 
-__all__ = ["FORMAT", "MAX_ITEMS", "MAX_NODES", "SECTIONS", "Encoder"]
-
-FORMAT = "1"  # of the text; a change that older versions cannot read needs a new one
-SECTIONS = ("attributes", "graphs", "nodes", "ops", "sources", "types", "variables")
-MAX_NODES = 1_000_000  # in all graphs together, a body counted wherever it is used
-MAX_ITEMS = 500_000  # brackets and commas in one row
+__all__ = ["Encoder"]
 
 _dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
+def _items(row: str) -> int:
+    return sum(map(row.count, "[{,"))
+
+
 class _Table:
-    """Rows that are kept once each, and their numbers."""
+    """Rows that are kept once each; ``known`` has the numbers of what they stand for."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
+        self.known: dict[Any, int] = {}
 
-    def add(self, row: Any) -> int:
+    def add(self, row: Any, key: Any = None) -> int:
         """The number of a row, which is new or known."""
-        return self.rows.setdefault(_dumps(row), len(self.rows))
+        number = self.known[key] = self.rows.setdefault(_dumps(row), len(self.rows))
+        return number
 
 
 class _Places:
@@ -47,20 +50,18 @@ class _Places:
     def __init__(self) -> None:
         self._lines: dict[int, tuple[list[int], list[int]]] = {}
 
-    def find(self, origin: Any) -> list[Any] | None:
+    def find(self, origin: Any) -> Any:
         """Name of the file, line and function of a node's origin."""
-        if origin is None:
-            return None
         code, instruction = origin[:2]
         if isinstance(code, str):
-            return [basename(code), instruction, origin[2]]
+            return layout.SOURCE.write(basename(code), instruction, origin[2])
         if id(code) not in self._lines:  # a code object's hash takes as long as it is
             found = [(start, line) for start, _, line in code.co_lines() if line is not None]
             self._lines[id(code)] = [s for s, _ in found], [n for _, n in found]
         starts, lines = self._lines[id(code)]
         at = bisect_right(starts, instruction) - 1
         line = lines[at] if at >= 0 else code.co_firstlineno
-        return [basename(code.co_filename), line, code.co_name]
+        return layout.SOURCE.write(basename(code.co_filename), line, code.co_name)
 
 
 class Encoder:
@@ -81,8 +82,6 @@ class Encoder:
         self._known: dict[tuple[str, ...], int] = {}
         self._names: dict[int, str] = {}  # of tensors, by identity
         self._repeats: dict[str, int] = {}
-        self._type_numbers: dict[Any, int] = {}
-        self._source_numbers: dict[Any, int] = {}
         self._places = _Places()
         self._depth = 0
 
@@ -92,7 +91,7 @@ class Encoder:
             "attributes": self._attributes.rows,
             "graphs": self._graphs,
             "nodes": self._nodes,
-            "ops": [_dumps([name, self._ops[name]]) for name in sorted(self._ops)],
+            "ops": [_dumps(layout.OP.write(*item)) for item in sorted(self._ops.items())],
             "sources": self._sources.rows,
             "types": self._types.rows,
             "variables": self._variables,
@@ -100,7 +99,7 @@ class Encoder:
         parts = []
         for name in SECTIONS:
             rows = sections[name]
-            if any(len(row) > MAX_ITEMS and sum(map(row.count, "[{,")) > MAX_ITEMS for row in rows):
+            if any(_items(row) > MAX_ITEMS for row in rows if len(row) > MAX_ITEMS):
                 fail(f"the graph has {name} that are too large to be saved")
             parts.append(f'"{name}":[\n' + ",\n".join(rows) + ("\n]" if rows else "]"))
         return "{" + ",\n".join(parts) + "}"
@@ -121,7 +120,7 @@ class Encoder:
     def _new(self, graph: Graph) -> int:
         numbers: dict[Value, int] = {}
         given = [
-            [name, value.name, self._type(value), value.device]
+            layout.INPUT.write(name, value.name, self._type(value), value.device)
             for name, value in zip(graph.inputs.names, graph.inputs, strict=True)
         ]
         constants = graph.constants
@@ -129,29 +128,29 @@ class Encoder:
             numbers[value] = len(numbers)
         nodes = [self._node(node, numbers) for node in graph.nodes]
         cells = [
-            [
+            layout.CELL.write(
                 cell.name,
                 self._variable(cell.variable, cell.value),
                 cell.value.name,
                 None if cell.assigned is None else numbers[cell.assigned],
-            ]
+            )
             for cell in graph.cells
         ]
-        row = {
-            "arguments": encode_structure(graph.argument_structure, self.graph),
-            "cells": cells,
-            "constants": [self._constant(value) for value in constants],
-            "inputs": given,
-            "name": str(graph.name),
-            "nodes": len(nodes),
-            "outputs": [
-                [name, numbers[v]]
+        row = layout.GRAPH.record(
+            arguments=encode_structure(graph.argument_structure, self.graph),
+            cells=cells,
+            constants=[self._constant(value) for value in constants],
+            inputs=given,
+            name=str(graph.name),
+            nodes=len(nodes),
+            outputs=[
+                layout.OUTPUT.write(name, numbers[v])
                 for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
             ],
-            "results": [self._result(leaf, numbers) for leaf in graph.results],
-            "structure": encode_structure(graph.structure, self.graph),
-        }
-        return self._kept(_dumps(row), nodes)
+            results=[self._result(leaf, numbers) for leaf in graph.results],
+            structure=encode_structure(graph.structure, self.graph),
+        )
+        return self._kept(_dumps(row._asdict()), nodes)
 
     def _kept(self, row: str, nodes: list[str]) -> int:
         key = (row, *nodes)
@@ -172,6 +171,7 @@ class Encoder:
     # Nodes -----------------------------------------------------------------------------------
 
     def _node(self, node: Node, numbers: dict[Value, int]) -> str:
+        """The row of a node as text: there are many, and JSON's encoder would take longer."""
         op = node.op
         if self._ops.get(op.name) is None:
             if ops.get(op.name) is not op:
@@ -216,33 +216,30 @@ class Encoder:
                 made.append(str(kind))
             else:
                 name = None if value.name == usual else value.name
-                made.append(_dumps([kind, name, value.device]))
+                made.append(_dumps(layout.RESULT.write(kind, name, value.device)))
         return made
 
     # What tables hold ------------------------------------------------------------------------
 
     def _type(self, value: Any) -> int:
         key = value.shape, value.dtype
-        number = self._type_numbers.get(key)
+        number = self._types.known.get(key)
         if number is None:
-            number = self._types.add([value.dtype.name, encode_shape(value.shape)])
-            self._type_numbers[key] = number
+            row = layout.TYPE.write(value.dtype.name, encode_shape(value.shape))
+            number = self._types.add(row, key)
         return number
 
     def _source(self, origin: Any) -> Any:
         if origin is None:
             return "null"
         key = origin if isinstance(origin[0], str) else (id(origin[0]), origin[1])
-        number = self._source_numbers.get(key)
-        if number is None:
-            number = self._sources.add(self._places.find(origin))
-            self._source_numbers[key] = number
-        return number
+        number = self._sources.known.get(key)
+        return self._sources.add(self._places.find(origin), key) if number is None else number
 
-    def _constant(self, value: Value) -> list[Any]:
-        tensor = value.constant
+    def _constant(self, value: Value) -> Any:
+        tensor, kind = value.constant, self._type(value)
         name = self._tensor(tensor, value.name)
-        return [value.name, self._type(value), name, str(tensor.device), value.device]
+        return layout.CONSTANT.write(value.name, kind, name, str(tensor.device), value.device)
 
     def _variable(self, variable: Any, value: Value) -> int:
         if variable is None:
@@ -251,10 +248,14 @@ class Encoder:
         if number is None:
             number = self._numbers[id(variable)] = len(self._variables)
             tensor = self._new_tensor(variable.current, value.name)
-            kind, place = self._type(variable), str(variable.device)
-            row = [variable.name, tensor, kind, bool(variable.trainable), place]
-            if may_be_random_state(variable):
-                row.append(variable.is_random_state)
+            row = layout.VARIABLE.write(
+                variable.name,
+                tensor,
+                self._type(variable),
+                bool(variable.trainable),
+                str(variable.device),
+                variable.is_random_state if may_be_random_state(variable) else None,
+            )
             self._variables.append(_dumps(row))
         return number
 

@@ -24,7 +24,8 @@ from eagerflow.capture.saving.container import (
     parse,
 )
 from eagerflow.capture.saving.decoding import Decoder, Entry
-from eagerflow.capture.saving.encoding import FORMAT, Encoder
+from eagerflow.capture.saving.encoding import Encoder
+from eagerflow.capture.saving.layout import FORMAT
 from eagerflow.convert import from_array
 from eagerflow.errors import (
     EagerflowError,

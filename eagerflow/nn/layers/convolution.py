@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.dims import Shape
+from eagerflow.errors import ArgumentError
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
 from eagerflow.nn.layers.core import positive
+from eagerflow.nn.lookup import require
+from eagerflow.ops.attributes import Sizes
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "AveragePooling2D",
@@ -21,24 +25,14 @@ __all__ = [
 
 def _pair(layer: Layer, argument: str, value: Any) -> tuple[int, int]:
     items = tuple(value) if isinstance(value, tuple | list) else (value, value)
-    if len(items) != 2:
-        raise ArgumentError(
-            f"{value!r} is not a pair",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument,
-            expected="an integer, or one for rows and one for columns",
-        )
+    expected = "an integer, or one for rows and one for columns"
+    require(len(items) == 2, value, "not a pair", layer._label, argument, expected)
     return positive(layer, argument, items[0]), positive(layer, argument, items[1])
 
 
 def _padding(layer: Layer, value: Any) -> str:
-    if value not in ("valid", "same"):
-        raise ArgumentError(
-            f"{value!r} is not a padding",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument="padding",
-            expected="'valid' or 'same'",
-        )
+    known = value in ("valid", "same")
+    require(known, value, "not a padding", layer._label, "padding", "'valid' or 'same'")
     return str(value)
 
 
@@ -59,10 +53,10 @@ class Conv2D(Layer):
     def __init__(
         self,
         filters: int,
-        kernel_size: Any,
-        strides: Any = 1,
+        kernel_size: Sizes,
+        strides: Sizes = 1,
         padding: str = "valid",
-        dilation_rate: Any = 1,
+        dilation_rate: Sizes = 1,
         groups: int = 1,
         activation: Any = None,
         use_bias: bool = True,
@@ -84,21 +78,19 @@ class Conv2D(Layer):
         if self.filters % self.groups:
             raise ArgumentError(
                 f"{filters} filters cannot be cut into {groups} groups",
-                op=f"Conv2D {self.name!r}",
+                op=self._label,
                 argument="groups",
                 expected="a divisor of filters",
             )
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) != 4 or input_shape[-1] % self.groups:
-            raise ShapeError(
+            multiple = f", channels a multiple of {self.groups}" if self.groups > 1 else ""
+            raise self._misfit(
                 "the input does not fit this layer",
-                op=f"Conv2D {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="(batch, rows, columns, channels)"
-                + (f", channels a multiple of {self.groups}" if self.groups > 1 else ""),
-                hint="x[..., None] for grey images" if len(input_shape) == 3 else None,
+                f"shape {tuple(input_shape)}",
+                f"(batch, rows, columns, channels){multiple}",
+                "x[..., None] for grey images" if len(input_shape) == 3 else None,
             )
         self.channels = input_shape[-1]
         shape = (*self.kernel_size, self.channels // self.groups, self.filters)
@@ -107,7 +99,7 @@ class Conv2D(Layer):
         if self.use_bias:
             self.bias = self.add_weight((self.filters,), self.bias_initializer, "bias")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4, last=self.channels)
         outputs = ops.conv(
             inputs,
@@ -126,7 +118,11 @@ class _Pooling2D(Layer):
     """What the two poolings share: a window that moves over rows and columns."""
 
     def __init__(
-        self, pool_size: Any = (2, 2), strides: Any = None, padding: str = "valid", **options: Any
+        self,
+        pool_size: Sizes = (2, 2),
+        strides: Sizes = None,
+        padding: str = "valid",
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self.pool_size = _pair(self, "pool_size", pool_size)
@@ -143,7 +139,7 @@ class MaxPooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.max_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
 
@@ -158,7 +154,7 @@ class AveragePooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.avg_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
 
@@ -174,7 +170,7 @@ class GlobalAveragePooling2D(Layer):
         super().__init__(**options)
         self.keepdims = keepdims
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.mean(inputs, axis=(1, 2), keepdims=self.keepdims)
 
@@ -190,6 +186,6 @@ class GlobalMaxPooling2D(Layer):
         super().__init__(**options)
         self.keepdims = keepdims
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=4)
         return ops.max(inputs, axis=(1, 2), keepdims=self.keepdims)

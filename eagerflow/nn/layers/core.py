@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.dims import Shape
 from eagerflow.nn import activations, initializers
 from eagerflow.nn.layer import Layer
+from eagerflow.nn.lookup import require
 from eagerflow.ops import random
+from eagerflow.ops.attributes import Sizes
 from eagerflow.ops.nn.regularization import dropout
+from eagerflow.tensor import Tensor
 
 __all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape", "positive"]
 
 
 def positive(layer: Layer, argument: str, value: Any) -> int:
     """``value`` as an integer from 1 on; ArgumentError that names the layer if it is none."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 1:
-        raise ArgumentError(
-            f"{value!r} is out of range",
-            op=f"{type(layer).__name__} {layer.name!r}",
-            argument=argument,
-            expected="an integer of at least 1",
-        )
+    ok = not isinstance(value, bool) and hasattr(value, "__index__") and value.__index__() >= 1
+    require(ok, value, "out of range", layer._label, argument, "an integer of at least 1")
     return int(value.__index__())
 
 
@@ -55,22 +53,18 @@ class Dense(Layer):
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.bias_initializer = initializers.get(bias_initializer)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
-            raise ShapeError(
-                "the input has no feature axis",
-                op=f"Dense {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="shape (batch, ..., features)",
-            )
+            received = f"shape {tuple(input_shape)}"
+            expected = "shape (batch, ..., features)"
+            raise self._misfit("the input has no feature axis", received, expected)
         self.width = input_shape[-1]
         self.kernel = self.add_weight((self.width, self.units), self.kernel_initializer, "kernel")
         self.bias = None
         if self.use_bias:
             self.bias = self.add_weight((self.units,), self.bias_initializer, "bias")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, min_rank=2, last=self.width)
         outputs = ops.matmul(inputs, self.kernel.value)
         if self.bias is not None:
@@ -85,7 +79,7 @@ class Flatten(Layer):
     (2, 12)
     """
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, min_rank=1)
         size = 1
         for length in inputs.shape[1:]:
@@ -100,15 +94,15 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
-    def __init__(self, target_shape: Any, **options: Any) -> None:
+    def __init__(self, target_shape: Sizes, **options: Any) -> None:
         super().__init__(**options)
         self.target_shape = tuple(target_shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, min_rank=1)
         return ops.reshape(inputs, (inputs.shape[0], *self._known(inputs)))
 
-    def _known(self, inputs: Any) -> tuple[Any, ...]:
+    def _known(self, inputs: Tensor) -> tuple[Any, ...]:
         # The batch may be empty or known by name only, so -1 is worked out without it.
         whole = given = 1
         for length in inputs.shape[1:]:
@@ -131,7 +125,7 @@ class Activation(Layer):
         super().__init__(**options)
         self.activation = activations.get(activation)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         return self.activation(inputs)
 
 
@@ -148,20 +142,16 @@ class Dropout(Layer):
     """
 
     def __init__(
-        self, rate: float, noise_shape: Any = None, seed: int | None = None, **options: Any
+        self, rate: float, noise_shape: Sizes = None, seed: int | None = None, **options: Any
     ) -> None:
         super().__init__(**options)
-        if not isinstance(rate, int | float) or not 0 <= rate < 1:
-            raise ArgumentError(
-                f"{rate!r} is not a rate",
-                op=f"Dropout {self.name!r}",
-                argument="rate",
-                expected="a number from 0 up to, not including, 1",
-            )
+        ok = isinstance(rate, int | float) and 0 <= rate < 1
+        expected = "a number from 0 up to, not including, 1"
+        require(ok, rate, "not a rate", self._label, "rate", expected)
         self.rate, self.noise_shape = float(rate), noise_shape
         self.generator = None if seed is None else random.Generator(seed)
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
         if not training or not self.rate:
             return inputs
         return dropout(inputs, self.rate, noise_shape=self.noise_shape, generator=self.generator)
@@ -177,18 +167,16 @@ class Input(Layer):
     10
     """
 
-    def __init__(self, shape: Any, **options: Any) -> None:
+    def __init__(self, shape: Sizes, **options: Any) -> None:
         super().__init__(**options)
         self.shape = tuple(shape)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         if tuple(inputs.shape[1:]) != self.shape:
             self.expect(inputs, rank=len(self.shape) + 1)
-            raise ShapeError(
+            raise self._misfit(
                 "the input has another shape than the model was made for",
-                op=f"Input {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(inputs.shape)}",
-                expected=f"(batch, {', '.join(map(str, self.shape))})",
+                f"shape {tuple(inputs.shape)}",
+                f"(batch, {', '.join(map(str, self.shape))})",
             )
         return inputs

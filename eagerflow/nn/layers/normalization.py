@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.errors import ShapeError
+from eagerflow.dims import Shape
 from eagerflow.nn import initializers
 from eagerflow.nn.layer import Layer
+from eagerflow.ops.attributes import Axes
 from eagerflow.spec import normalize_axes, normalize_axis
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
 
 __all__ = ["BatchNormalization", "LayerNormalization"]
 
@@ -50,15 +53,11 @@ class BatchNormalization(Layer):
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
-            raise ShapeError(
-                "the input has no channel axis",
-                op=f"BatchNormalization {self.name!r}",
-                argument="inputs",
-                received=f"shape {tuple(input_shape)}",
-                expected="shape (batch, ..., channels)",
-            )
+            received = f"shape {tuple(input_shape)}"
+            expected = "shape (batch, ..., channels)"
+            raise self._misfit("the input has no channel axis", received, expected)
         self.rank = len(input_shape)
         at = normalize_axis(self.axis, self.rank)
         size = input_shape[at]
@@ -74,7 +73,7 @@ class BatchNormalization(Layer):
             (size,), self.moving_variance_initializer, "moving_variance", trainable=False
         )
 
-    def call(self, inputs: Any, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Any:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value
@@ -88,7 +87,7 @@ class BatchNormalization(Layer):
             self._follow(self.moving_variance, variance)
         return outputs
 
-    def _follow(self, running: Any, value: Any) -> None:
+    def _follow(self, running: Variable, value: Any) -> None:
         value = ops.stop_gradient(value)
         before = running.value
         running.assign(before + (value - before) * (1.0 - self.momentum))
@@ -106,7 +105,7 @@ class LayerNormalization(Layer):
 
     def __init__(
         self,
-        axis: Any = -1,
+        axis: Axes = -1,
         epsilon: float = 1e-3,
         center: bool = True,
         scale: bool = True,
@@ -120,7 +119,7 @@ class LayerNormalization(Layer):
         self.beta_initializer = initializers.get(beta_initializer)
         self.gamma_initializer = initializers.get(gamma_initializer)
 
-    def build(self, input_shape: Any) -> None:
+    def build(self, input_shape: Shape) -> None:
         self.rank = len(input_shape)
         self.axes = tuple(sorted(normalize_axes(self.axis, self.rank)))
         shape = tuple(input_shape[i] for i in self.axes)
@@ -130,7 +129,7 @@ class LayerNormalization(Layer):
         if self.center:
             self.beta = self.add_weight(shape, self.beta_initializer, "beta")
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs: Tensor) -> Any:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value

@@ -99,6 +99,7 @@ def _norm_of(row: list[Any], ord: Any) -> float:
         x, axis=axis, keepdims=keepdims
     ),
     ulp=16,
+    threaded=True,
 )
 def vector_norm(
     xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: NumberLike = 2

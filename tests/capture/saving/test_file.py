@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import OrderedDict, namedtuple
@@ -13,7 +14,7 @@ import safetensors
 
 import eagerflow as ef
 from eagerflow import tree
-from eagerflow.capture.saving import encoding, file
+from eagerflow.capture.saving import encoding, file, layout
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.graph.ir import Graph, Node, Value, Values
@@ -428,6 +429,29 @@ def test_the_text_is_canonical_json():
         assert list(tables) == sorted(tables) == list(encoding.SECTIONS)
         rows = text_of({name: list(map(_sorted_row, part)) for name, part in tables.items()})
         assert rows == text
+
+
+def test_the_page_names_all_fields_of_rows():
+    page = (ROOT / "docs" / "saved-graphs.md").read_text(encoding="utf-8")
+    rows = {
+        "nodes": layout.NODE,
+        "ops": layout.OP,
+        "sources": layout.SOURCE,
+        "types": layout.TYPE,
+        "variables": layout.VARIABLE,
+        "cells": layout.CELL,
+        "constants": layout.CONSTANT,
+        "inputs": layout.INPUT,
+        "outputs": layout.OUTPUT,
+    }
+    for name, row in rows.items():
+        fields = row.fields[: -1 if row.optional else None]
+        (line,) = (x for x in page.splitlines() if x.startswith(f"| `{name}` | `["))
+        assert line.startswith(f"| `{name}` | `[{', '.join(fields)}]`")
+        assert all(f"`{field}`" in line for field in row.fields[len(fields) :])
+    table = page.partition("| key of a graph | value |")[2].partition("\n\n")[0]
+    keys = "".join(line.split(" | ")[0] for line in table.splitlines()[2:])
+    assert sorted(re.findall(r"`(\w+)`", keys)) == sorted(layout.GRAPH.fields)
 
 
 def _sorted_row(row):
