@@ -21,7 +21,7 @@ from eagerflow.capture.passes.algebra import simplified
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
-from eagerflow.capture.passes.no_ops import without_no_ops
+from eagerflow.capture.passes.no_ops import without_no_ops, without_stop_gradients
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
     with_shared_scans,
@@ -29,7 +29,6 @@ from eagerflow.capture.passes.sharing import (
     without_unused_results,
 )
 from eagerflow.capture.passes.stability import stabilized
-from eagerflow.capture.passes.stop_gradients import without_stop_gradients
 from eagerflow.capture.passes.subexpressions import merged
 from eagerflow.errors import ArgumentError, CaptureError
 from eagerflow.graph.ir import Graph, Value, graph_method
@@ -157,7 +156,12 @@ stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
 dead_code = Pass("dead_code", "exact", without_dead_code)
-stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
+stop_gradients = Pass(
+    "stop_gradients",
+    "final",
+    without_stop_gradients,
+    "ops that matter to gradients alone are left out where none will be asked for",
+)
 custom_gradients = Pass(
     "custom_gradients",
     "final",

@@ -16,8 +16,9 @@ import numpy as np
 
 from eagerflow.capture.passes.rewriting import (
     Rewrite,
+    Rules,
     Sweep,
-    by_op,
+    fits,
     is_float,
     rule,
     swept,
@@ -25,14 +26,31 @@ from eagerflow.capture.passes.rewriting import (
 )
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import FLOATS, INTEGERS
-from eagerflow.fusion.powers import SMALL_POWERS, small_power
+from eagerflow.fusion.lowering import SMALL_POWERS, small_power
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.op import ops
+from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.arithmetic import (
+    add,
+    divide,
+    multiply,
+    multiply_no_nan,
+    negative,
+    reciprocal,
+    subtract,
+)
+from eagerflow.ops.elementwise.powers import power, rsqrt, sqrt
+from eagerflow.ops.elementwise.selection import maximum, minimum, where
+from eagerflow.ops.reductions import sums
+from eagerflow.ops.reductions.statistics import mean
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
 __all__ = ["simplified"]
 
-NAME = "algebra"
-_FEW = 4096  # elements of the largest result that becomes a constant
+ALGEBRA: Rules = {}
+MAX_CONSTANT_ELEMENTS = 4096  # of a result that becomes a constant
 
 
 def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -44,13 +62,7 @@ def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.algebra(graph).nodes]
     ['square', 'multiply', 'multiply']
     """
-    return swept(NAME, graph, _RULES)
-
-
-def _fits(node: Node, x: Any) -> bool:
-    """Whether ``x`` has the shape and dtype of the node's result."""
-    value = node.outputs[0]
-    return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
+    return swept("algebra", graph, ALGEBRA)
 
 
 def _number(sweep: Sweep, node: Node, x: Any) -> Any:
@@ -64,56 +76,54 @@ def _number(sweep: Sweep, node: Node, x: Any) -> Any:
 # Powers ------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "power", "x ** n of a small integer n -> products")
+@rule(ALGEBRA, power, words="x ** n of a small integer n -> products")
 def _small_power(sweep: Sweep, node: Node) -> Any:
     x, exponent = node.inputs
     n = sweep.uniform(exponent)
-    if n not in (0, *SMALL_POWERS) or not _fits(node, x):
+    if n not in (0, *SMALL_POWERS) or not fits(node, x):
         return None
-    if n == 2:
-        return sweep.make("square", x)
-    if not is_float(x) and (x.dtype not in INTEGERS or n < 0):
+    if n != 2 and not is_float(x) and (x.dtype not in INTEGERS or n < 0):
         return None
-    return sweep.make("ones_like", x) if n == 0 else small_power(sweep.make, x, n)
+    return sweep.make(ones_like, x) if n == 0 else small_power(sweep.make, x, n)
 
 
-@rule(NAME, "divide", "1 / sqrt(x) -> rsqrt(x)")
+@rule(ALGEBRA, divide, words="1 / sqrt(x) -> rsqrt(x)")
 def _rsqrt(sweep: Sweep, node: Node) -> Any:
     one, root = node.inputs
-    if not sweep.is_one(one) or not _fits(node, root):
+    if not sweep.is_one(one) or not fits(node, root):
         return None
     return _of_root(sweep, root)
 
 
-@rule(NAME, "reciprocal", "1 / sqrt(x) -> rsqrt(x)")
+@rule(ALGEBRA, reciprocal, words="1 / sqrt(x) -> rsqrt(x)")
 def _reciprocal_of_root(sweep: Sweep, node: Node) -> Any:
     return _of_root(sweep, node.inputs[0])
 
 
 def _of_root(sweep: Sweep, root: Value) -> Any:
-    x = sweep.argument(root, "sqrt")
+    x = sweep.argument(root, sqrt)
     if x is None or not is_float(x) or not sweep.used_once(root):
         return None
-    return sweep.make("rsqrt", x)
+    return sweep.make(rsqrt, x)
 
 
 # Factors -----------------------------------------------------------------------------------------
 
 
-@rule(NAME, "divide", "x / 1 -> x")
+@rule(ALGEBRA, divide, words="x / 1 -> x")
 def _over_one(sweep: Sweep, node: Node) -> Any:
     x, one = node.inputs
-    return x if sweep.is_one(one) and _fits(node, x) else None
+    return x if sweep.is_one(one) and fits(node, x) else None
 
 
-@rule(NAME, "divide", "x / c -> x * (1 / c) of a power of two")
+@rule(ALGEBRA, divide, words="x / c -> x * (1 / c) of a power of two")
 def _over_power_of_two(sweep: Sweep, node: Node) -> Any:
     x, divisor = node.inputs
     c = _number(sweep, node, divisor)
-    if c is None or not is_float(x) or not _fits(node, x) or not math.isfinite(c) or c == 0:
+    if c is None or not is_float(x) or not fits(node, x) or not math.isfinite(c) or c == 0:
         return None
     exact = math.frexp(c)[0] in (0.5, -0.5) and _is_normal(1 / c, x.dtype)
-    return sweep.make("multiply", x, 1 / c) if exact else None
+    return sweep.make(multiply, x, 1 / c) if exact else None
 
 
 def _is_normal(c: float, dtype: Any) -> bool:
@@ -122,140 +132,140 @@ def _is_normal(c: float, dtype: Any) -> bool:
     return float(facts.tiny) <= abs(c) <= float(facts.max)
 
 
-@rule(NAME, "multiply", "(x * a) * b -> x * (a * b) of numbers")
+@rule(ALGEBRA, multiply, words="(x * a) * b -> x * (a * b) of numbers")
 def _two_factors(sweep: Sweep, node: Node) -> Any:
     for inner, factor in (node.inputs, node.inputs[::-1]):
         b = _number(sweep, node, factor)
-        pair = sweep.maker(inner, "multiply")
-        if b is None or pair is None or not _fits(node, inner) or not is_float(inner):
+        pair = sweep.maker(inner, multiply)
+        if b is None or pair is None or not fits(node, inner) or not is_float(inner):
             continue
         for x, other in (pair.inputs, pair.inputs[::-1]):
             a = _number(sweep, node, other)
-            if a is None or not _fits(node, x) or not sweep.used_once(inner):
+            if a is None or not fits(node, x) or not sweep.used_once(inner):
                 continue
             if _is_normal(a, x.dtype) and _is_normal(b, x.dtype) and _is_normal(a * b, x.dtype):
-                return sweep.make("multiply", x, a * b)
+                return sweep.make(multiply, x, a * b)
     return None
 
 
-@rule(NAME, "multiply multiply_no_nan", "x * 1 -> x")
+@rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
 def _times_one(sweep: Sweep, node: Node) -> Any:
     for x, one in (node.inputs, node.inputs[::-1]):
-        if sweep.is_one(one) and _fits(node, x):
+        if sweep.is_one(one) and fits(node, x):
             return x
     return None
 
 
-@rule(NAME, "multiply_no_nan", "multiply_no_nan by a number that is not 0 -> multiply")
+@rule(ALGEBRA, multiply_no_nan, words="multiply_no_nan by a number that is not 0 -> multiply")
 def _plain_product(sweep: Sweep, node: Node) -> Any:
     for x, factor in (node.inputs, node.inputs[::-1]):
         c = _number(sweep, node, factor)
-        if c is not None and c != 0 and math.isfinite(c) and _fits(node, x) and is_float(x):
-            return sweep.make("multiply", x, c)
+        if c is not None and c != 0 and math.isfinite(c) and fits(node, x) and is_float(x):
+            return sweep.make(multiply, x, c)
     return None
 
 
-@rule(NAME, "multiply", "x * (1 / y) -> x / y")
+@rule(ALGEBRA, multiply, words="x * (1 / y) -> x / y")
 def _times_reciprocal(sweep: Sweep, node: Node) -> Any:
     for x, over in (node.inputs, node.inputs[::-1]):
-        y = sweep.argument(over, "reciprocal")
+        y = sweep.argument(over, reciprocal)
         if y is not None and sweep.used_once(over) and is_float(y):
-            return sweep.make("divide", x, y)
+            return sweep.make(divide, x, y)
     return None
 
 
 # Signs and zeros ---------------------------------------------------------------------------------
 
 
-@rule(NAME, "multiply", "x * -1 -> -x")
+@rule(ALGEBRA, multiply, words="x * -1 -> -x")
 def _times_minus_one(sweep: Sweep, node: Node) -> Any:
     for x, factor in (node.inputs, node.inputs[::-1]):
-        if sweep.uniform(factor) == -1 and _fits(node, x):
-            return sweep.make("negative", x)
+        if sweep.uniform(factor) == -1 and fits(node, x):
+            return sweep.make(negative, x)
     return None
 
 
-@rule(NAME, "add", "x + 0 -> x")
+@rule(ALGEBRA, add, words="x + 0 -> x")
 def _plus_zero(sweep: Sweep, node: Node) -> Any:
     for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and _fits(node, x):
+        if sweep.is_zero(zero) and fits(node, x):
             return x
     return None
 
 
-@rule(NAME, "subtract", "x - 0 -> x, 0 - x -> -x")
+@rule(ALGEBRA, subtract, words="x - 0 -> x, 0 - x -> -x")
 def _difference_to_zero(sweep: Sweep, node: Node) -> Any:
     a, b = node.inputs
-    if sweep.is_zero(b) and _fits(node, a):
+    if sweep.is_zero(b) and fits(node, a):
         return a
-    return sweep.make("negative", b) if sweep.is_zero(a) and _fits(node, b) else None
+    return sweep.make(negative, b) if sweep.is_zero(a) and fits(node, b) else None
 
 
-@rule(NAME, "add", "a + (-b) -> a - b")
+@rule(ALGEBRA, add, words="a + (-b) -> a - b")
 def _plus_negative(sweep: Sweep, node: Node) -> Any:
     for a, minus in (node.inputs, node.inputs[::-1]):
-        b = sweep.argument(minus, "negative")
+        b = sweep.argument(minus, negative)
         if b is not None:
-            return sweep.make("subtract", a, b)
+            return sweep.make(subtract, a, b)
     return None
 
 
-@rule(NAME, "subtract", "a - (-b) -> a + b")
+@rule(ALGEBRA, subtract, words="a - (-b) -> a + b")
 def _minus_negative(sweep: Sweep, node: Node) -> Any:
-    b = sweep.argument(node.inputs[1], "negative")
-    return None if b is None else sweep.make("add", node.inputs[0], b)
+    b = sweep.argument(node.inputs[1], negative)
+    return None if b is None else sweep.make(add, node.inputs[0], b)
 
 
-@rule(NAME, "multiply multiply_no_nan divide", "(-a) * (-b) -> a * b, and of quotients")
+@rule(ALGEBRA, multiply, multiply_no_nan, divide, words="(-a) * (-b) -> a * b, and of quotients")
 def _two_signs(sweep: Sweep, node: Node) -> Any:
-    a, b = (sweep.argument(x, "negative") for x in node.inputs)
-    return None if a is None or b is None else sweep.make(node.op.name, a, b)
+    a, b = (sweep.argument(x, negative) for x in node.inputs)
+    return None if a is None or b is None else sweep.make(node.op.call, a, b)
 
 
-@rule(NAME, "negative", "-(a - b) -> b - a")
+@rule(ALGEBRA, negative, words="-(a - b) -> b - a")
 def _turned(sweep: Sweep, node: Node) -> Any:
-    inner = sweep.maker(node.inputs[0], "subtract")
+    inner = sweep.maker(node.inputs[0], subtract)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
-    return sweep.make("subtract", *inner.inputs[::-1])
+    return sweep.make(subtract, *inner.inputs[::-1])
 
 
-@rule(NAME, "negative", "-(-x) -> x")
+@rule(ALGEBRA, negative, words="-(-x) -> x")
 def _two_negations(sweep: Sweep, node: Node) -> Any:
-    return sweep.argument(node.inputs[0], "negative")
+    return sweep.argument(node.inputs[0], negative)
 
 
 # Choices -----------------------------------------------------------------------------------------
 
 
-@rule(NAME, "where", "where(c, x, x) -> x, and of conditions that are known")
+@rule(ALGEBRA, where, words="where(c, x, x) -> x, and of conditions that are known")
 def _known_choice(sweep: Sweep, node: Node) -> Any:
     condition, a, b = node.inputs
     known = sweep.uniform(condition)
     chosen = a if a is b or known not in (None, False, 0) else b if known is not None else None
-    return chosen if chosen is not None and _fits(node, chosen) else None
+    return chosen if chosen is not None and fits(node, chosen) else None
 
 
 # Shapes ------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "reshape", "reshape(reshape(x)) -> reshape(x), or x")
+@rule(ALGEBRA, reshape, words="reshape(reshape(x)) -> reshape(x), or x")
 def _reshaped_twice(sweep: Sweep, node: Node) -> Any:
-    x = sweep.argument(node.inputs[0], "reshape", "expand_dims", "squeeze")
+    x = sweep.argument(node.inputs[0], reshape, expand_dims, squeeze)
     if x is None:
         return None
     shape = node.outputs[0].shape
-    return x if x.shape == shape else sweep.make("reshape", x, shape=shape)
+    return x if x.shape == shape else sweep.make(reshape, x, shape=shape)
 
 
-@rule(NAME, "concat", "concat of one -> x")
+@rule(ALGEBRA, concat, words="concat of one -> x")
 def _single(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if len(node.inputs) == 1 and _fits(node, node.inputs[0]) else None
+    return node.inputs[0] if len(node.inputs) == 1 and fits(node, node.inputs[0]) else None
 
 
-@rule(NAME, "pad", "pad by nothing -> x")
+@rule(ALGEBRA, ops["pad"].call, words="pad by nothing -> x")
 def _unpadded(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if _fits(node, node.inputs[0]) and _all_zero(node) else None
+    return node.inputs[0] if fits(node, node.inputs[0]) and _all_zero(node) else None
 
 
 def _all_zero(node: Node) -> bool:
@@ -263,45 +273,49 @@ def _all_zero(node: Node) -> bool:
     return bool(np.all(np.asarray(widths, object) == 0))
 
 
-_SPREADS_ITSELF = frozenset(
-    {
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "maximum",
-        "minimum",
-        "multiply_no_nan",
-    }
+@rule(
+    ALGEBRA,
+    add,
+    subtract,
+    multiply,
+    divide,
+    maximum,
+    minimum,
+    multiply_no_nan,
+    words="broadcast_to(x) op y -> x op y",
 )
-
-
-@rule(NAME, " ".join(sorted(_SPREADS_ITSELF)), "broadcast_to(x) op y -> x op y")
 def _spread_anyway(sweep: Sweep, node: Node) -> Any:
     a, b = node.inputs
     shape = node.outputs[0].shape
     for i, (spread, other) in enumerate(((a, b), (b, a))):
-        x = sweep.argument(spread, "broadcast_to")
+        x = sweep.argument(spread, broadcast_to)
         if x is not None and type(other) is Value and other.shape == shape:
-            return sweep.make(node.op.name, *((x, other) if i == 0 else (other, x)))
+            return sweep.make(node.op.call, *((x, other) if i == 0 else (other, x)))
     return None
 
 
 # Sums --------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "sum mean max min", "reduction(broadcast_to(x)) -> reduction(x), times the count")
+@rule(
+    ALGEBRA,
+    sums.sum,
+    mean,
+    sums.max,
+    sums.min,
+    words="reduction(broadcast_to(x)) -> reduction(x), times the count",
+)
 def _of_repeated(sweep: Sweep, node: Node) -> Any:
     spread = node.inputs[0]
-    x = sweep.argument(spread, "broadcast_to")
-    if x is None or (not is_float(x) and node.op.name in ("sum", "mean")):
+    x = sweep.argument(spread, broadcast_to)
+    if x is None or (not is_float(x) and node.op.call in (sums.sum, mean)):
         return None
     if node.attributes.get("dtype") is not None:
         return None
     own = x
     if len(x.shape) < len(spread.shape):
         shape = (1,) * (len(spread.shape) - len(x.shape)) + x.shape
-        x = sweep.make("reshape", x, shape=shape)
+        x = sweep.make(reshape, x, shape=shape)
     axes = normalize_axes(node.attributes["axis"], len(spread.shape))
     repeated = tuple(i for i in axes if x.shape[i] != spread.shape[i])
     count = product(spread.shape[i] for i in repeated)
@@ -310,13 +324,22 @@ def _of_repeated(sweep: Sweep, node: Node) -> Any:
     if any(x.shape[i] != spread.shape[i] and i not in axes for i in range(len(x.shape))):
         return None  # some of the repetition stays
     kept = {"axis": axes, "keepdims": node.attributes["keepdims"]}
-    reduced = sweep.make(node.op.name, x, **kept)
-    return sweep.make("multiply", reduced, count) if node.op.name == "sum" else reduced
+    reduced = sweep.make(node.op.call, x, **kept)
+    return sweep.make(multiply, reduced, count) if node.op.call is sums.sum else reduced
 
 
-@rule(NAME, "sum mean max min any all", "reduction(reduction(x)) -> reduction(x)")
+@rule(
+    ALGEBRA,
+    sums.sum,
+    mean,
+    sums.max,
+    sums.min,
+    sums.any,
+    sums.all,
+    words="reduction(reduction(x)) -> reduction(x)",
+)
 def _reduced_twice(sweep: Sweep, node: Node) -> Any:
-    inner = sweep.maker(node.inputs[0], node.op.name)
+    inner = sweep.maker(node.inputs[0], node.op.call)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
     keepdims = inner.attributes["keepdims"]
@@ -329,13 +352,13 @@ def _reduced_twice(sweep: Sweep, node: Node) -> Any:
     first = normalize_axes(inner.attributes["axis"], rank)
     left = range(rank) if keepdims else [i for i in range(rank) if i not in first]
     second = [left[i] for i in normalize_axes(node.attributes["axis"], len(left))]
-    if node.op.name == "mean" and set(first) & set(second):
+    if node.op.call is mean and set(first) & set(second):
         return None
     axes = tuple(sorted({*first, *second}))
-    return sweep.make(node.op.name, x, axis=axes, keepdims=keepdims)
+    return sweep.make(node.op.call, x, axis=axes, keepdims=keepdims)
 
 
-@rule(NAME, "sum", "sum of equal numbers -> the number times their count")
+@rule(ALGEBRA, sums.sum, words="sum of equal numbers -> the number times their count")
 def _sum_of_equal(sweep: Sweep, node: Node) -> Any:
     x = node.inputs[0]
     c = _number(sweep, node, x)
@@ -345,7 +368,8 @@ def _sum_of_equal(sweep: Sweep, node: Node) -> Any:
     axes = normalize_axes(node.attributes["axis"], len(x.shape))
     result = c * product(x.shape[i] for i in axes)
     fits = math.isfinite(result) and abs(result) <= float(np.finfo(total.dtype).max)
-    return sweep.constant(float(result), total) if fits and total.size <= _FEW else None
-
-
-_RULES = by_op(NAME)
+    return (
+        sweep.constant(float(result), total)
+        if fits and total.size <= MAX_CONSTANT_ELEMENTS
+        else None
+    )

@@ -15,8 +15,11 @@ import numpy as np
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
+from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
+from eagerflow.ops.elementwise.complexes import conj, imag, real
+from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
 
 __all__ = [
@@ -24,7 +27,7 @@ __all__ = [
     "Rule",
     "Rules",
     "Sweep",
-    "by_op",
+    "fits",
     "inside_out",
     "is_float",
     "rebuilt",
@@ -48,40 +51,29 @@ class Rewrite(NamedTuple):
 
 
 Rule = Callable[["Sweep", Node], Any]
-Rules = dict[str, tuple[tuple[str, Rule], ...]]
+Rules = dict[Op, list[tuple[str, Rule]]]
+"""The rules of a pass, in order, and their words, by the op of the nodes that they look at."""
+OpFunction = Callable[..., Any]
+"""The function that users call for an op, such as ``ef.exp``."""
 
-_TABLE: dict[str, list[tuple[str, tuple[str, ...], Rule]]] = {}
+MAX_COMPARED_ELEMENTS = 4096  # of a constant that may be one number everywhere
+_STRIDED = (conj, real, imag)  # results that may be parts of their argument, with gaps between
+_ABSENT = object()
 
 
-def rule(table: str, names: str, words: str) -> Callable[[Rule], Rule]:
-    """The decorator that puts a rule for the ops of these names into a pass's table.
+def rule(rules: Rules, *functions: OpFunction, words: str) -> Callable[[Rule], Rule]:
+    """The decorator that adds a rule for the nodes of these ops to those of a pass.
 
     A rule takes the sweep and a node and gives the Value that replaces the node's result, or
     None where it does not apply. ``words`` say what it does, as reports show it.
     """
 
     def decorate(function: Rule) -> Rule:
-        _TABLE.setdefault(table, []).append((words, tuple(names.split()), function))
+        for op in map(op_of, functions):
+            rules.setdefault(op, []).append((words, function))
         return function
 
     return decorate
-
-
-def by_op(table: str) -> Rules:
-    """All rules of a table, by the name of the op that they look at, in the order of writing."""
-    found: dict[str, list[tuple[str, Rule]]] = {}
-    for words, names, function in _TABLE.get(table, ()):
-        for name in names:
-            found.setdefault(name, []).append((words, function))
-    return {name: tuple(rules) for name, rules in found.items()}
-
-
-_VIEWS = frozenset({"reshape", "permute_dims", "expand_dims", "squeeze", "stop_gradient"})
-_PARTS = frozenset({"real", "imag", "conj"})
-_FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
-_SPREAD = _VIEWS | {"broadcast_to"}
-_LOOK = 4096  # the largest constant whose elements are compared
-_ABSENT = object()
 
 
 class Sweep:
@@ -104,18 +96,18 @@ class Sweep:
 
     # What rules ask ----------------------------------------------------------------------------
 
-    def maker(self, x: Any, *names: str) -> Node | None:
+    def maker(self, x: Any, *functions: OpFunction) -> Node | None:
         """The node that makes ``x``, if its op is one of these and it runs where the root does."""
         if type(x) is not Value or x.node is None or x in self._given:
             return None
         node = x.node
-        if node.op.name in names and node.device == self.root.device:
+        if node.op.call in functions and node.device == self.root.device:
             return node
         return None
 
-    def argument(self, x: Any, *names: str) -> Any:
+    def argument(self, x: Any, *functions: OpFunction) -> Any:
         """The first input of the node that makes ``x``, if its op is one of these, else None."""
-        node = self.maker(x, *names)
+        node = self.maker(x, *functions)
         return None if node is None else node.inputs[0]
 
     def used_once(self, value: Value) -> bool:
@@ -147,13 +139,10 @@ class Sweep:
             node = value.node
             if node is None or value in self._given:
                 return None
-            name = node.op.name
-            if name in _SPREAD:
+            if node.op.views:
                 value = node.inputs[0]
-            elif name in _FILLED:
-                return _FILLED[name]
             else:
-                return _fill(node, value) if name == "full" else None
+                return _held_number(fill_value(node), value.dtype) if node.op.fills else None
 
     def is_one(self, x: Any) -> bool:
         """Whether all elements of ``x`` are known to be 1."""
@@ -166,17 +155,19 @@ class Sweep:
     def dense(self, x: Any) -> bool:
         """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
         while type(x) is Value and x.node is not None and x not in self._given:
-            if x.node.op.name not in _VIEWS:
-                op = x.node.op
-                return op.family == "elementwise" and op.name not in _PARTS
-            x = x.node.inputs[0]
+            op, size = x.node.op, x.size
+            if op.family == "elementwise":
+                return op.call not in _STRIDED
+            x = x.node.inputs[0] if op.views else None
+            if x is None or x.size != size:
+                return False
         return False
 
     # What rules make ---------------------------------------------------------------------------
 
-    def make(self, name: str, *inputs: Any, **attributes: Any) -> Value:
+    def make(self, function: OpFunction, *inputs: Any, **attributes: Any) -> Value:
         """The result of a new node, which belongs to the place and pin of the root."""
-        op = ops[name]
+        op = op_of(function)
         specs = [spec_of(x) if type(x) is Value else x for x in inputs]
         attributes = op.attributes | attributes
         spec = op.infer(*specs, **attributes)
@@ -189,7 +180,7 @@ class Sweep:
     def constant(self, number: float, like: Value) -> Value:
         """A new constant of this shape and dtype, all elements of which are ``number``."""
         facts = {"shape": like.shape, "fill_value": number, "dtype": like.dtype}
-        full = ops["full"]
+        full = ops["full"]  # ef.full also takes tensors, and is no op itself
         tensor = with_recorder(None, full.call, **facts)
         return Value(self.unique(full), like.shape, like.dtype, like.owner, constant=tensor)
 
@@ -247,7 +238,7 @@ class Sweep:
 
     def look(self, node: Node) -> bool:
         """Whether the results of this node have been replaced, here by a rule."""
-        rules = self.rules.get(node.op.name)
+        rules = self.rules.get(node.op)
         if rules is None or node.outputs[0].device is not None:
             return False
         self.root = node
@@ -280,17 +271,17 @@ class Sweep:
             self.new[before] = found
 
 
-def _fill(node: Node, value: Value) -> Any:
-    """The number that a ``full`` is filled with, as its dtype holds it."""
-    number = node.attributes["fill_value"]
-    if value.dtype in FLOATS and type(number) in (int, float):
-        return float(np.asarray(number, value.dtype))
-    return number if value.dtype in INTEGERS and type(number) is int else None
+def _held_number(number: Any, dtype: DType) -> Any:
+    """A number as a dtype holds it; None where that is not known."""
+    if dtype in FLOATS and type(number) in (int, float):
+        return float(np.asarray(number, dtype))
+    known = number in (0, 1) or (dtype in INTEGERS and type(number) is int)
+    return number if known else None
 
 
 def _element(constant: Any) -> Any:
     """The number that all elements of a constant are, of one sign, else None."""
-    if not 0 < constant.size <= _LOOK or is_lent(constant):
+    if not 0 < constant.size <= MAX_COMPARED_ELEMENTS or is_lent(constant):
         return None
     array = constant.numpy()
     first = array.ravel()[0]
@@ -412,6 +403,12 @@ def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph])
 
     visit(graph)
     return bodies.get(id(graph), graph)
+
+
+def fits(node: Node, x: Any) -> bool:
+    """Whether ``x`` has the shape and dtype of the node's result."""
+    value = node.outputs[0]
+    return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
 
 
 def is_float(value: Any) -> bool:

@@ -20,7 +20,7 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.graph.text import nested
 from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING
@@ -68,7 +68,7 @@ class Piece:
     @cached_property
     def steps(self) -> Sequence[Any]:
         """The nodes, some of them grown into regions."""
-        return self.graph.nodes if self.exact else grow(self.graph)
+        return self.graph.nodes if self.exact else fuse(self.graph)
 
     @cached_property
     def plan(self) -> Plan:
@@ -78,7 +78,7 @@ class Piece:
     def _order(self, graph: Graph) -> Sequence[Any]:
         if graph is self.graph:
             return self.steps
-        return graph.nodes if self.exact else grow(graph)
+        return graph.nodes if self.exact else fuse(graph)
 
     @property
     def mode(self) -> str:

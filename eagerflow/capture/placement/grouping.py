@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel, Works
-from eagerflow.fusion.groups import grow
-from eagerflow.fusion.kernels import Cluster
+from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["Group", "grouped"]
@@ -44,8 +44,8 @@ def grouped(graph: Graph, model: CostModel, names: Sequence[str], fused: bool) -
     home: dict[int, int] = {}  # of a node, its group
     members: list[list[int]] = []
     costs: list[list[float]] = []
-    for step in grow(graph) if fused else ():
-        if not isinstance(step, Cluster):
+    for step in fuse(graph) if fused else ():
+        if not isinstance(step, FusedKernel):
             continue
         own = [node for node in step.nodes if numbers[node] not in home]
         whole = [model.cluster(step, name) for name in names]

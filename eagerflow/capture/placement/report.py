@@ -10,7 +10,7 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
 from eagerflow.capture.placement.placement import _bytes as in_bytes
 from eagerflow.capture.placement.placement import _seconds as in_seconds
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.ir import Graph, Value
 
 __all__ = ["Bill", "Comparison", "bill_of", "predicted"]
@@ -141,7 +141,7 @@ def bill_of(graph: Graph, division: Division, model: CostModel, devices: Sequenc
     for p, taken in zip(pieces, seconds, strict=True):
         work[str(p.device)] += taken
     exact = any(p.exact for p in pieces)
-    steps = graph.nodes if exact else grow(graph)
+    steps = graph.nodes if exact else fuse(graph)
     ones = {name: sum(model.step(s, name) for s in steps) for name in names}
     alone = min(names, key=lambda name: ones[name])
     entries = division.graph.all_inputs()
