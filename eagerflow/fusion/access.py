@@ -16,7 +16,7 @@ from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
 from eagerflow.spec import normalize_axes
 
-__all__ = ["AccessMap", "Axes", "access_map", "composed", "real_axes"]
+__all__ = ["AccessMap", "Axes", "access_map", "composed", "real_axes", "space_axes"]
 
 _DTYPES = frozenset(as_dtype(name) for name in MEMORY_TYPES)
 
@@ -49,6 +49,15 @@ def composed(axes: Iterable[int], outer: Axes) -> Axes:
 def real_axes(axes: Iterable[int]) -> Axes:
     """The axes without those of size 1."""
     return tuple([a for a in axes if a >= 0])
+
+
+def space_axes(shape: tuple[int, ...]) -> Axes:
+    """The axes of an array of a shape, in an index space that lacks its axes of size 1."""
+    at, found = 0, []
+    for size in shape:
+        found.append(at if size != 1 else -1)
+        at += size != 1
+    return tuple(found)
 
 
 def access_map(node: Node) -> AccessMap | None:
@@ -101,16 +110,7 @@ def _of_reshape(before: tuple[int, ...], after: tuple[int, ...]) -> AccessMap | 
     sizes = _without_ones(before)
     if sizes != _without_ones(after):
         return None
-    return AccessMap(sizes, (_counted(before),), (_counted(after),))
-
-
-def _counted(shape: tuple[int, ...]) -> Axes:
-    """The axes of an array in an index space that lacks its axes of size 1."""
-    at, found = 0, []
-    for size in shape:
-        found.append(at if size != 1 else -1)
-        at += size != 1
-    return tuple(found)
+    return AccessMap(sizes, (space_axes(before),), (space_axes(after),))
 
 
 def _of_rows(node: Node, rule: Rows) -> AccessMap | None:

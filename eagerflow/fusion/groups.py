@@ -19,13 +19,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from eagerflow.fusion.access import AccessMap, Axes, access_map, composed, real_axes
-from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member
-from eagerflow.fusion.lowering import (
-    fill_value,
-    is_storage_only,
-    statement_count,
-    without_inputs,
-)
+from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
+from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype

@@ -11,8 +11,8 @@ import numpy as np
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.region import Region
-from eagerflow.errors import ArgumentError, IndexRangeError
-from eagerflow.fusion.access import AccessMap, Axes, composed, real_axes
+from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
+from eagerflow.fusion.access import AccessMap, Axes, composed, real_axes, space_axes
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.draws import random_keep
@@ -22,7 +22,7 @@ from eagerflow.ops.nn.losses import (
 )
 from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
-__all__ = ["CLASS_OPS", "FusedCall", "FusedKernel", "Member"]
+__all__ = ["CLASS_OPS", "FusedCall", "FusedKernel", "Member", "statement_count"]
 
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
@@ -105,11 +105,13 @@ class FusedKernel:
         members = _needed(members, values)
         self.nodes = tuple(m.node for m in members)
         self.device = self.nodes[0].device
-        self._order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
-        self._sizes = {_letter(a): sizes[a] for a in self._order} or {_letter(0): 1}
         self.name = _name(self.nodes)
-        writer = _RegionWriter(self, rows, members, uniform)
-        writer.write(values)
+        writer = _RegionWriter(self.name, sizes, rows, uniform)
+        for member in members:
+            writer.add(member)
+        for value in values:
+            writer.output(value)
+        self._order, self._sizes = writer.order, writer.sizes
         self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
         self.inputs = tuple(p.value for p in self._inputs)
         self.outputs = tuple(p.value for p in self._outputs)
@@ -121,10 +123,6 @@ class FusedKernel:
 
     def __repr__(self) -> str:
         return f"<FusedKernel {self.name}: {len(self.nodes)} nodes>"
-
-    def _named(self, axes: Axes) -> str:
-        """Axes by the names that they have in the region, in its order."""
-        return " ".join(_letter(a) for a in self._order if a in axes)
 
     def _permutation(self, operand: Operand) -> list[int]:
         """The axes of an array, without those of size 1, in the region's order."""
@@ -326,38 +324,40 @@ def _name(nodes: Sequence[Node]) -> str:
 
 
 class _RegionWriter:
-    """Writes the region of a fused kernel."""
+    """Writes the region of nodes whose values lie in one index space, with rows along some axes."""
 
     def __init__(
-        self, fused: FusedKernel, rows: Axes, members: Sequence[Member], uniform: dict[Value, Any]
+        self, name: str, sizes: tuple[int, ...], rows: Axes, uniform: dict[Value, Any]
     ) -> None:
-        self.kernel, self.rows = fused, rows
-        self.members, self.uniform = members, uniform
-        own = fused._sizes
-        fixed = {} if fused._order else own
-        self.builder = Builder(fused.name, " ".join(own), **fixed)
+        self.rows, self.uniform = rows, uniform
+        self.order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
+        self.sizes = {_letter(a): sizes[a] for a in self.order} or {_letter(0): 1}
+        self.builder = Builder(name, " ".join(self.sizes), **({} if self.order else self.sizes))
         self.inputs: list[Operand] = []
         self.outputs: list[Operand] = []
         self.checks: list[tuple[int, int]] = []
-        self.terms: dict[Any, Any] = {}  # of the kernel's values, and of operands
-        self.maps: dict[Value, Axes] = {}
+        self.terms: dict[Any, Any] = {}  # of values, and of operands
+        self.made: dict[Value, Axes] = {}
 
-    def write(self, values: Sequence[Value]) -> None:
-        """All statements, and outputs for these values."""
-        for member in self.members:
-            given = self._given(member)
-            reduced = self._reduced(member)
-            results = emit(self.builder, member.node, given, reduced)
-            for value, result, lies in zip(
-                member.node.outputs, results, member.access.outputs, strict=True
-            ):
-                self.terms[value] = result
-                self.maps[value] = composed(lies, member.axes)
-        for number, value in enumerate(values):
-            operand = Operand(value, self.maps[value])
-            self.outputs.append(operand)
-            along = self.kernel._named(operand.axes)
-            self.builder.output(f"y{number}", self.terms[value], memory_type(value.dtype), along)
+    def add(self, member: Member) -> None:
+        """Write the statements of a node."""
+        results = emit(self.builder, member.node, self._given(member), self._reduced(member))
+        for value, result, lies in zip(
+            member.node.outputs, results, member.access.outputs, strict=True
+        ):
+            self.terms[value] = result
+            self.made[value] = composed(lies, member.axes)
+
+    def output(self, value: Value) -> None:
+        """Let the region give a value."""
+        operand = Operand(value, self.made[value])
+        name, dtype = f"y{len(self.outputs)}", memory_type(value.dtype)
+        self.outputs.append(operand)
+        self.builder.output(name, self.terms[value], dtype, self._named(operand.axes))
+
+    def _named(self, axes: Sequence[int]) -> str:
+        """Axes by the names that they have in the region, in its order."""
+        return " ".join(_letter(a) for a in self.order if a in axes)
 
     def _given(self, member: Member) -> list[Any]:
         node, access = member.node, member.access
@@ -388,24 +388,62 @@ class _RegionWriter:
     def _input(self, operand: Operand) -> Any:
         term = self.terms.get(operand)
         if term is None:
-            name = f"x{len(self.inputs)}"
+            name, dtype = f"x{len(self.inputs)}", memory_type(operand.value.dtype)
             self.inputs.append(operand)
-            along = self.kernel._named(operand.axes)
-            term = self.terms[operand] = self.builder.input(
-                name, memory_type(operand.value.dtype), along
-            )
+            term = self.builder.input(name, dtype, self._named(operand.axes))
+            self.terms[operand] = term
         return term
 
     def _reduced(self, member: Member) -> ReducedAxes:
         if member.access.reduced is None:
             return ReducedAxes()
-        named = self.kernel._named
-        own = tuple([member.axes[a] for a in member.access.reduced])
-        around = tuple([a for a in real_axes(member.axes) if a not in own])
-        if member.kind == "row":
-            return ReducedAxes(named(own), "", named(around))
-        if member.kind == "column":
-            return ReducedAxes("", named(own), named(around))
-        row = tuple([a for a in own if a in self.rows])
-        first = tuple([a for a in own if a not in self.rows])
-        return ReducedAxes(named(row), named(first), named(around))
+        own = composed(member.access.reduced, member.axes)
+        # Rows are along all of them, along none, or along those that all rows of the region have.
+        row = own if member.kind == "row" else () if member.kind == "column" else self.rows
+        first = [a for a in own if a not in row]
+        around = [a for a in real_axes(member.axes) if a not in own]
+        return ReducedAxes(*map(self._named, (row, first, around)))
+
+
+# How large a region becomes ----------------------------------------------------------------------
+
+MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
+_statement_counts: dict[Any, int | None] = {}
+
+
+def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
+    """How many statements a node becomes; None where it becomes none that a region can hold.
+
+    ``uniform`` are values that are one number everywhere.
+    """
+    kinds: list[Any] = []
+    for x in node.inputs:
+        if type(x) is not Value:
+            kinds.append((type(x), x))
+        else:
+            kinds.append((x.dtype, uniform.get(x)))
+    own = tuple([(n, repr(v)) for n, v in node.attributes.items() if n != "shape"])
+    row = None if access.reduced is None else len(access.reduced)
+    key = node.op, tuple(kinds), own, row
+    try:
+        return _statement_counts[key]
+    except KeyError:
+        pass
+    if len(_statement_counts) >= MAX_REMEMBERED_COUNTS:
+        _statement_counts.clear()
+    found = _statement_counts[key] = _count_alone(node, access, uniform)
+    return found
+
+
+def _count_alone(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
+    """The statements of a node in a region of its own."""
+    axes = space_axes(access.sizes)
+    rows = composed(access.reduced or (), axes)
+    writer = _RegionWriter("trial", access.space, rows, uniform)
+    try:
+        writer.add(Member(node, access, axes, "" if access.reduced is None else "row", 0))
+        for value in node.outputs:
+            writer.output(value)
+        return len(writer.builder.region().body)
+    except (EagerflowError, AttributeError):
+        return None

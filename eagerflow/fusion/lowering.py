@@ -12,11 +12,8 @@ import numpy as np
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.builder import Value as Term
 from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
-from eagerflow.codegen.numpy.philox import WORDS
 from eagerflow.codegen.region import REDUCTIONS, Constant, value_type
 from eagerflow.dtypes import DType
-from eagerflow.errors import EagerflowError
-from eagerflow.fusion.access import AccessMap, real_axes
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
@@ -41,7 +38,6 @@ __all__ = [
     "is_storage_only",
     "memory_type",
     "small_power",
-    "statement_count",
     "without_inputs",
 ]
 
@@ -320,60 +316,3 @@ def _keep(s: Builder, node: Node, given: Sequence[Any]) -> Any:
     factor = Constant(float(np.dtype(kind).type(1 / (1 - rate))), kind)
     least = Constant(float(np.float32(rate)), "float32")
     return s.select(s.greater_equal(s.uniform(given[0]), least), factor, Constant(0.0, kind))
-
-
-# Costs -------------------------------------------------------------------------------------------
-
-_statement_counts: dict[Any, int | None] = {}
-MAX_KNOWN_COUNTS = 1 << 10  # kinds of nodes whose count is remembered
-
-
-def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
-    """How many statements a node becomes; None where it becomes none that a region can hold.
-
-    ``uniform`` are values that are one number everywhere.
-    """
-    kinds: list[Any] = []
-    for x in node.inputs:
-        if type(x) is not Value:
-            kinds.append((type(x), x))
-        else:
-            kinds.append((x.dtype, uniform.get(x)))
-    own = tuple([(n, repr(v)) for n, v in node.attributes.items() if n != "shape"])
-    row = None if access.reduced is None else len(access.reduced)
-    key = node.op, tuple(kinds), own, row
-    try:
-        return _statement_counts[key]
-    except KeyError:
-        pass
-    if len(_statement_counts) >= MAX_KNOWN_COUNTS:
-        _statement_counts.clear()
-    found = _statement_counts[key] = _counted(node, access, uniform)
-    return found
-
-
-def _counted(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
-    """The statements of a node in a region of its own."""
-    names = [f"a{i}" for i, size in enumerate(access.sizes) if size != 1] or ["a"]
-    reduced = [f"a{i}" for i in access.reduced or ()]
-    around = [n for n in names if n not in reduced] if access.reduced is not None else []
-    s = Builder("trial", " ".join([*around, *(n for n in names if n not in around)]))
-    given = []
-    for i, (x, axes) in enumerate(zip(node.inputs, access.inputs, strict=False)):
-        if type(x) is not Value:
-            given.append(x)
-        elif x in uniform:
-            given.append(uniform[x])
-        elif node.op.call is random_keep:
-            given.append(tuple(s.input(f"x{i}{k}", "uint64", "") for k in range(WORDS)))
-        else:
-            along = {f"a{a}" for a in real_axes(axes)}
-            ordered = [n for n in s._axes if n in along]
-            given.append(s.input(f"x{i}", x.dtype.name, " ".join(ordered)))
-    try:
-        results = emit(s, node, given, ReducedAxes(" ".join(reduced), "", " ".join(around)))
-        for i, (result, value) in enumerate(zip(results, node.outputs, strict=True)):
-            s.output(f"y{i}", result, value.dtype.name)
-        return len(s.region().body)
-    except (EagerflowError, AttributeError):
-        return None

@@ -8,7 +8,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ArgumentError, DeviceError, IndexRangeError
-from eagerflow.fusion import access, groups, lowering
+from eagerflow.fusion import access, groups, kernels
 from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Node
@@ -490,7 +490,7 @@ def levels_forgotten(monkeypatch):
 )
 def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     bug(monkeypatch)
-    monkeypatch.setattr(lowering, "_statement_counts", {})
+    monkeypatch.setattr(kernels, "_statement_counts", {})
     wrong = 0
     for seed in range(60):
         graph = graph_of(seed)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from eagerflow.capture.passes.rewriting import (
     Rewrite,
     Rules,
@@ -143,19 +145,11 @@ def _cast_twice(sweep: Sweep, node: Node) -> Any:
     return sweep.make(astype, x, dtype=wanted) if same_kind else None
 
 
-_DIGITS = {"bfloat16": (8, 8), "float16": (11, 5), "float32": (24, 8), "float64": (53, 11)}
-
-
 def _keeps(narrow: DType, wide: DType) -> bool:
     """Whether a dtype holds every value of another of its kind."""
-    if narrow in FLOATS and wide in FLOATS:
-        a, b = _DIGITS[narrow.name], _DIGITS[wide.name]
-        return a[0] <= b[0] and a[1] <= b[1]
-    if narrow in INTEGERS and wide in INTEGERS:
-        if narrow.kind == wide.kind:
-            return narrow.itemsize <= wide.itemsize
-        return narrow.kind == "u" and narrow.itemsize < wide.itemsize
-    return narrow in BOOL and wide in INTEGERS
+    floats = narrow in FLOATS and wide in FLOATS
+    integers = narrow in INTEGERS | BOOL and wide in INTEGERS
+    return (floats or integers) and np.can_cast(narrow, wide)
 
 
 # Arithmetic --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ a node and at the nodes that made its inputs, so a sweep takes time proportional
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -89,7 +90,7 @@ class Sweep:
         self.rewrites: list[Rewrite] = []
         self.root: Node = None  # type: ignore[assignment]
         self._names: set[str] | None = None
-        self._counts: dict[Value, int] | None = None
+        self._counts: Counter[Value] | None = None
         self._uniform: dict[Value, Any] = {}
         self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
         self._given = {v for v in graph.all_inputs() if v.node is not None}
@@ -113,15 +114,9 @@ class Sweep:
     def used_once(self, value: Value) -> bool:
         """Whether nothing but one input of one node uses a value."""
         if self._counts is None:
-            counts: dict[Value, int] = {}
-            for node in self.graph.nodes:
-                for x in node.inputs:
-                    if type(x) is Value:
-                        counts[x] = counts.get(x, 0) + 1
-            for x in self.graph.all_outputs():
-                counts[x] = counts.get(x, 0) + 1
-            self._counts = counts
-        return self._counts.get(self._old.get(value, value)) == 1
+            self._counts = Counter(x for node in self.graph.nodes for x in node.values())
+            self._counts.update(self.graph.all_outputs())
+        return self._counts[self._old.get(value, value)] == 1
 
     def uniform(self, x: Any) -> Any:
         """The number that all elements of ``x`` are, if that is known, else None."""

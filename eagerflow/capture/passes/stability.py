@@ -163,15 +163,6 @@ def _over(sweep: Sweep, x: Any) -> Any:
     return None
 
 
-def _single_axis(axis: Any, rank: int) -> int | None:
-    """The one axis that a reduction is over, else None."""
-    if axis is None:
-        return 0 if rank == 1 else None
-    if type(axis) is tuple:
-        axis = axis[0] if len(axis) == 1 else None
-    return axis if axis is None else int(axis) % rank
-
-
 def _exponential_sum(sweep: Sweep, x: Any) -> tuple[Value, Node] | None:
     """The z of x = sum(exp(z)), and the node of the sum; else None."""
     node = sweep.maker(x, sum)
@@ -361,17 +352,13 @@ def _moments(sweep: Sweep, node: Node) -> Any:
     if squares is None or means is None:
         return None
     x = _square_of(sweep, squares.inputs[0])
-    rank = len(squares.inputs[0].shape)
-    same = (
-        x is not None
-        and x is means.inputs[0]
-        and all(
-            (normalize_axes(n.attributes["axis"], rank), n.attributes["keepdims"])
-            == (normalize_axes(squares.attributes["axis"], rank), squares.attributes["keepdims"])
-            for n in (squares, means)
-        )
+    if x is None or x is not means.inputs[0]:
+        return None
+    one, other = (
+        (normalize_axes(n.attributes["axis"], len(x.shape)), n.attributes["keepdims"])
+        for n in (squares, means)
     )
-    return sweep.make(var, x, **squares.attributes) if same else None
+    return sweep.make(var, x, **squares.attributes) if one == other else None
 
 
 # Quotients ---------------------------------------------------------------------------------------
@@ -384,12 +371,9 @@ def _softmax(sweep: Sweep, node: Node) -> Any:
     found = _exponential_sum(sweep, shown)
     if found is None or found[0] is not x:
         return None
-    rank = len(x.shape)
-    axis = _single_axis(found[1].attributes["axis"], rank)
-    if axis is None:
-        return None
-    aligned = _lines_up(x, (axis,), views, shown)
-    return sweep.make(softmax, x, axis=axis) if aligned else None
+    axes = normalize_axes(found[1].attributes["axis"], len(x.shape))
+    aligned = len(axes) == 1 and _lines_up(x, axes, views, shown)
+    return sweep.make(softmax, x, axis=axes[0]) if aligned else None
 
 
 @rule(STABILITY, divide, reciprocal, words="1 / (1 + exp(-x)) -> sigmoid(x)")
