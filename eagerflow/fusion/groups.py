@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from eagerflow.fusion.access import AccessMap, Axes, access_map, composed, real_axes
+from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
 from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
 from eagerflow.graph.ir import Graph, Node, Value
@@ -56,7 +56,7 @@ class _Candidate(NamedTuple):
     node: Node
     access: AccessMap
     position: int
-    uniform: dict[Value, Any]
+    uniform: dict[Value, Number]
     statements: int
 
 
@@ -371,7 +371,7 @@ class FusionGroup:
         return calls > 1 or size >= MIN_SHARED_ELEMENTS
 
 
-def _memory_input(node: Node) -> Any:
+def _memory_input(node: Node) -> Value | None:
     """The input of a node that has to be in memory before its kernel begins, else None."""
     position = _MEMORY_INPUTS.get(node.op.call)
     return None if position is None else node.inputs[position]
@@ -429,7 +429,7 @@ class _Grouping:
         self.makers: dict[Value, FusionGroup] = {}
         self.readers: dict[Value, FusionGroup] = {}  # the last group that reads a value
         self.levels: dict[Value, int] = {}
-        self.uniform: dict[Value, Any] = {}  # what is one number everywhere
+        self.uniform: dict[Value, Number] = {}  # what is one number everywhere
         self.highest = 0  # number of a group
 
     def run(self) -> None:
@@ -591,15 +591,15 @@ def _ordered(
     graph: Graph, nodes: list[Node], kernels: list[FusedKernel]
 ) -> list[Node | FusedKernel]:
     """Steps in an order in which they can run, each as late as its last node stands."""
-    makers: dict[Value, Any] = {v: k for k in kernels for v in k.outputs}
+    makers: dict[Value, Node | FusedKernel] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}
-    ends: dict[Value, Any] = {k.nodes[-1].outputs[0]: k for k in kernels}
+    ends: dict[Value, Node | FusedKernel] = {k.nodes[-1].outputs[0]: k for k in kernels}
     ends |= {n.outputs[0]: n for n in nodes if n.outputs}
     found: list[Node | FusedKernel] = []
-    done: set[Any] = set()
+    done: set[Node | FusedKernel] = set()
     steps = [ends.get(n.outputs[0]) if n.outputs else n for n in graph.nodes]
     for step in (*steps, *kernels):
-        todo: list[Any] = [] if step is None or step in done else [step]
+        todo: list[Node | FusedKernel] = [] if step is None or step in done else [step]
         while todo:
             own = todo[-1]
             given = own.values() if isinstance(own, Node) else own.inputs

@@ -12,7 +12,7 @@ from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.region import Region
 from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
-from eagerflow.fusion.access import AccessMap, Axes, composed, real_axes, space_axes
+from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.draws import random_keep
@@ -100,7 +100,7 @@ class FusedKernel:
         rows: Axes,
         members: Sequence[Member],
         values: Sequence[Value],
-        uniform: dict[Value, Any],
+        uniform: dict[Value, Number],
     ) -> None:
         members = _needed(members, values)
         self.nodes = tuple(m.node for m in members)
@@ -327,7 +327,7 @@ class _RegionWriter:
     """Writes the region of nodes whose values lie in one index space, with rows along some axes."""
 
     def __init__(
-        self, name: str, sizes: tuple[int, ...], rows: Axes, uniform: dict[Value, Any]
+        self, name: str, sizes: tuple[int, ...], rows: Axes, uniform: dict[Value, Number]
     ) -> None:
         self.rows, self.uniform = rows, uniform
         self.order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
@@ -411,7 +411,7 @@ MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
 _statement_counts: dict[Any, int | None] = {}
 
 
-def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
+def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
     """How many statements a node becomes; None where it becomes none that a region can hold.
 
     ``uniform`` are values that are one number everywhere.
@@ -435,7 +435,7 @@ def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Any]) ->
     return found
 
 
-def _count_alone(node: Node, access: AccessMap, uniform: dict[Value, Any]) -> int | None:
+def _count_alone(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
     """The statements of a node in a region of its own."""
     axes = space_axes(access.sizes)
     rows = composed(access.reduced or (), axes)

@@ -14,6 +14,7 @@ from eagerflow.codegen.builder import Value as Term
 from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
 from eagerflow.codegen.region import REDUCTIONS, Constant, value_type
 from eagerflow.dtypes import DType
+from eagerflow.fusion.access import Number
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
@@ -77,9 +78,10 @@ def memory_type(dtype: DType) -> str:
 _FROM_SHAPE = {zeros_like: zeros, ones_like: ones}
 
 
-def fill_value(node: Node) -> Any:
+def fill_value(node: Node) -> Number:
     """The number that every element of the result is, of a node whose op ``fills``."""
-    return node.attributes.get("fill_value", int(node.op.call in (ones, ones_like)))
+    number: Number = node.attributes.get("fill_value", int(node.op.call in (ones, ones_like)))
+    return number
 
 
 def without_inputs(node: Node) -> Node:
@@ -200,7 +202,7 @@ def _operands(s: Builder, node: Node, given: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _dtype_of_number(node: Node, position: int) -> Any:
+def _dtype_of_number(node: Node, position: int) -> DType:
     op = node.op
     group = op.together if position in op.together else range(len(node.inputs))
     for i in group:
@@ -210,7 +212,7 @@ def _dtype_of_number(node: Node, position: int) -> Any:
     return node.outputs[0].dtype
 
 
-def _constant(value: Any, dtype: Any) -> Constant:
+def _constant(value: Any, dtype: DType) -> Constant:
     """A Python number as one of a dtype; AttributeError where it is none."""
     kind = value_type(memory_type(dtype))
     if kind == "bool":

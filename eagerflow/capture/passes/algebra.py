@@ -10,11 +10,11 @@ that was meant.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from eagerflow.capture.passes.rewriting import (
+    Input,
     Rewrite,
     Rules,
     Sweep,
@@ -25,7 +25,7 @@ from eagerflow.capture.passes.rewriting import (
     takes_numbers,
 )
 from eagerflow.dims import product, symbolic
-from eagerflow.dtypes import FLOATS, INTEGERS
+from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.fusion.lowering import SMALL_POWERS, small_power
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import ops
@@ -65,7 +65,7 @@ def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     return swept("algebra", graph, ALGEBRA)
 
 
-def _number(sweep: Sweep, node: Node, x: Any) -> Any:
+def _number(sweep: Sweep, node: Node, x: Input) -> bool | int | float | None:
     """The Python number that can stand for an operand of a node that gives ``takes_numbers``."""
     found = sweep.uniform(x)
     if found is None or type(found) is complex or not takes_numbers(node.outputs[0].dtype):
@@ -77,32 +77,23 @@ def _number(sweep: Sweep, node: Node, x: Any) -> Any:
 
 
 @rule(ALGEBRA, power, words="x ** n of a small integer n -> products")
-def _small_power(sweep: Sweep, node: Node) -> Any:
+def _small_power(sweep: Sweep, node: Node) -> Value | None:
     x, exponent = node.inputs
     n = sweep.uniform(exponent)
-    if n not in (0, *SMALL_POWERS) or not fits(node, x):
+    if n not in (0, *SMALL_POWERS) or not fits(x, node):
         return None
     if n != 2 and not is_float(x) and (x.dtype not in INTEGERS or n < 0):
         return None
     return sweep.make(ones_like, x) if n == 0 else small_power(sweep.make, x, n)
 
 
-@rule(ALGEBRA, divide, words="1 / sqrt(x) -> rsqrt(x)")
-def _rsqrt(sweep: Sweep, node: Node) -> Any:
-    one, root = node.inputs
-    if not sweep.is_one(one) or not fits(node, root):
+@rule(ALGEBRA, divide, reciprocal, words="1 / sqrt(x) -> rsqrt(x)")
+def _rsqrt(sweep: Sweep, node: Node) -> Value | None:
+    if node.op.call is divide and not sweep.is_one(node.inputs[0]):
         return None
-    return _of_root(sweep, root)
-
-
-@rule(ALGEBRA, reciprocal, words="1 / sqrt(x) -> rsqrt(x)")
-def _reciprocal_of_root(sweep: Sweep, node: Node) -> Any:
-    return _of_root(sweep, node.inputs[0])
-
-
-def _of_root(sweep: Sweep, root: Value) -> Any:
+    root = node.inputs[-1]
     x = sweep.argument(root, sqrt)
-    if x is None or not is_float(x) or not sweep.used_once(root):
+    if not is_float(x) or not fits(root, node) or not sweep.used_once(root):
         return None
     return sweep.make(rsqrt, x)
 
@@ -111,37 +102,37 @@ def _of_root(sweep: Sweep, root: Value) -> Any:
 
 
 @rule(ALGEBRA, divide, words="x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Any:
+def _over_one(sweep: Sweep, node: Node) -> Value | None:
     x, one = node.inputs
-    return x if sweep.is_one(one) and fits(node, x) else None
+    return x if sweep.is_one(one) and fits(x, node) else None
 
 
 @rule(ALGEBRA, divide, words="x / c -> x * (1 / c) of a power of two")
-def _over_power_of_two(sweep: Sweep, node: Node) -> Any:
+def _over_power_of_two(sweep: Sweep, node: Node) -> Value | None:
     x, divisor = node.inputs
     c = _number(sweep, node, divisor)
-    if c is None or not is_float(x) or not fits(node, x) or not math.isfinite(c) or c == 0:
+    if c is None or not is_float(x) or not fits(x, node) or not math.isfinite(c) or c == 0:
         return None
     exact = math.frexp(c)[0] in (0.5, -0.5) and _is_normal(1 / c, x.dtype)
     return sweep.make(multiply, x, 1 / c) if exact else None
 
 
-def _is_normal(c: float, dtype: Any) -> bool:
+def _is_normal(c: float, dtype: DType) -> bool:
     """Whether a number is neither too large for a dtype nor so small that it loses digits."""
     facts = np.finfo(dtype)
     return float(facts.tiny) <= abs(c) <= float(facts.max)
 
 
 @rule(ALGEBRA, multiply, words="(x * a) * b -> x * (a * b) of numbers")
-def _two_factors(sweep: Sweep, node: Node) -> Any:
+def _two_factors(sweep: Sweep, node: Node) -> Value | None:
     for inner, factor in (node.inputs, node.inputs[::-1]):
         b = _number(sweep, node, factor)
         pair = sweep.maker(inner, multiply)
-        if b is None or pair is None or not fits(node, inner) or not is_float(inner):
+        if b is None or pair is None or not fits(inner, node) or not is_float(inner):
             continue
         for x, other in (pair.inputs, pair.inputs[::-1]):
             a = _number(sweep, node, other)
-            if a is None or not fits(node, x) or not sweep.used_once(inner):
+            if a is None or not fits(x, node) or not sweep.used_once(inner):
                 continue
             if _is_normal(a, x.dtype) and _is_normal(b, x.dtype) and _is_normal(a * b, x.dtype):
                 return sweep.make(multiply, x, a * b)
@@ -149,24 +140,24 @@ def _two_factors(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
-def _times_one(sweep: Sweep, node: Node) -> Any:
+def _times_one(sweep: Sweep, node: Node) -> Value | None:
     for x, one in (node.inputs, node.inputs[::-1]):
-        if sweep.is_one(one) and fits(node, x):
+        if sweep.is_one(one) and fits(x, node):
             return x
     return None
 
 
 @rule(ALGEBRA, multiply_no_nan, words="multiply_no_nan by a number that is not 0 -> multiply")
-def _plain_product(sweep: Sweep, node: Node) -> Any:
+def _plain_product(sweep: Sweep, node: Node) -> Value | None:
     for x, factor in (node.inputs, node.inputs[::-1]):
         c = _number(sweep, node, factor)
-        if c is not None and c != 0 and math.isfinite(c) and fits(node, x) and is_float(x):
+        if c is not None and c != 0 and math.isfinite(c) and fits(x, node) and is_float(x):
             return sweep.make(multiply, x, c)
     return None
 
 
 @rule(ALGEBRA, multiply, words="x * (1 / y) -> x / y")
-def _times_reciprocal(sweep: Sweep, node: Node) -> Any:
+def _times_reciprocal(sweep: Sweep, node: Node) -> Value | None:
     for x, over in (node.inputs, node.inputs[::-1]):
         y = sweep.argument(over, reciprocal)
         if y is not None and sweep.used_once(over) and is_float(y):
@@ -178,31 +169,31 @@ def _times_reciprocal(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, multiply, words="x * -1 -> -x")
-def _times_minus_one(sweep: Sweep, node: Node) -> Any:
+def _times_minus_one(sweep: Sweep, node: Node) -> Value | None:
     for x, factor in (node.inputs, node.inputs[::-1]):
-        if sweep.uniform(factor) == -1 and fits(node, x):
+        if sweep.uniform(factor) == -1 and fits(x, node):
             return sweep.make(negative, x)
     return None
 
 
 @rule(ALGEBRA, add, words="x + 0 -> x")
-def _plus_zero(sweep: Sweep, node: Node) -> Any:
+def _plus_zero(sweep: Sweep, node: Node) -> Value | None:
     for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and fits(node, x):
+        if sweep.is_zero(zero) and fits(x, node):
             return x
     return None
 
 
 @rule(ALGEBRA, subtract, words="x - 0 -> x, 0 - x -> -x")
-def _difference_to_zero(sweep: Sweep, node: Node) -> Any:
+def _difference_to_zero(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
-    if sweep.is_zero(b) and fits(node, a):
+    if sweep.is_zero(b) and fits(a, node):
         return a
-    return sweep.make(negative, b) if sweep.is_zero(a) and fits(node, b) else None
+    return sweep.make(negative, b) if sweep.is_zero(a) and fits(b, node) else None
 
 
 @rule(ALGEBRA, add, words="a + (-b) -> a - b")
-def _plus_negative(sweep: Sweep, node: Node) -> Any:
+def _plus_negative(sweep: Sweep, node: Node) -> Value | None:
     for a, minus in (node.inputs, node.inputs[::-1]):
         b = sweep.argument(minus, negative)
         if b is not None:
@@ -211,19 +202,19 @@ def _plus_negative(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, subtract, words="a - (-b) -> a + b")
-def _minus_negative(sweep: Sweep, node: Node) -> Any:
+def _minus_negative(sweep: Sweep, node: Node) -> Value | None:
     b = sweep.argument(node.inputs[1], negative)
     return None if b is None else sweep.make(add, node.inputs[0], b)
 
 
 @rule(ALGEBRA, multiply, multiply_no_nan, divide, words="(-a) * (-b) -> a * b, and of quotients")
-def _two_signs(sweep: Sweep, node: Node) -> Any:
+def _two_signs(sweep: Sweep, node: Node) -> Value | None:
     a, b = (sweep.argument(x, negative) for x in node.inputs)
     return None if a is None or b is None else sweep.make(node.op.call, a, b)
 
 
 @rule(ALGEBRA, negative, words="-(a - b) -> b - a")
-def _turned(sweep: Sweep, node: Node) -> Any:
+def _turned(sweep: Sweep, node: Node) -> Value | None:
     inner = sweep.maker(node.inputs[0], subtract)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
@@ -231,7 +222,7 @@ def _turned(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, negative, words="-(-x) -> x")
-def _two_negations(sweep: Sweep, node: Node) -> Any:
+def _two_negations(sweep: Sweep, node: Node) -> Value | None:
     return sweep.argument(node.inputs[0], negative)
 
 
@@ -239,18 +230,18 @@ def _two_negations(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, where, words="where(c, x, x) -> x, and of conditions that are known")
-def _known_choice(sweep: Sweep, node: Node) -> Any:
+def _known_choice(sweep: Sweep, node: Node) -> Value | None:
     condition, a, b = node.inputs
     known = sweep.uniform(condition)
     chosen = a if a is b or known not in (None, False, 0) else b if known is not None else None
-    return chosen if chosen is not None and fits(node, chosen) else None
+    return chosen if fits(chosen, node) else None
 
 
 # Shapes ------------------------------------------------------------------------------------------
 
 
 @rule(ALGEBRA, reshape, words="reshape(reshape(x)) -> reshape(x), or x")
-def _reshaped_twice(sweep: Sweep, node: Node) -> Any:
+def _reshaped_twice(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], reshape, expand_dims, squeeze)
     if x is None:
         return None
@@ -259,13 +250,13 @@ def _reshaped_twice(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, concat, words="concat of one -> x")
-def _single(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if len(node.inputs) == 1 and fits(node, node.inputs[0]) else None
+def _single(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0] if len(node.inputs) == 1 and fits(node.inputs[0], node) else None
 
 
 @rule(ALGEBRA, ops["pad"].call, words="pad by nothing -> x")
-def _unpadded(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if fits(node, node.inputs[0]) and _all_zero(node) else None
+def _unpadded(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0] if fits(node.inputs[0], node) and _all_zero(node) else None
 
 
 def _all_zero(node: Node) -> bool:
@@ -284,7 +275,7 @@ def _all_zero(node: Node) -> bool:
     multiply_no_nan,
     words="broadcast_to(x) op y -> x op y",
 )
-def _spread_anyway(sweep: Sweep, node: Node) -> Any:
+def _spread_anyway(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     shape = node.outputs[0].shape
     for i, (spread, other) in enumerate(((a, b), (b, a))):
@@ -305,7 +296,7 @@ def _spread_anyway(sweep: Sweep, node: Node) -> Any:
     sums.min,
     words="reduction(broadcast_to(x)) -> reduction(x), times the count",
 )
-def _of_repeated(sweep: Sweep, node: Node) -> Any:
+def _of_repeated(sweep: Sweep, node: Node) -> Value | None:
     spread = node.inputs[0]
     x = sweep.argument(spread, broadcast_to)
     if x is None or (not is_float(x) and node.op.call in (sums.sum, mean)):
@@ -325,7 +316,7 @@ def _of_repeated(sweep: Sweep, node: Node) -> Any:
         return None  # some of the repetition stays
     kept = {"axis": axes, "keepdims": node.attributes["keepdims"]}
     reduced = sweep.make(node.op.call, x, **kept)
-    return sweep.make(multiply, reduced, count) if node.op.call is sums.sum else reduced
+    return sweep.make(multiply, reduced, int(count)) if node.op.call is sums.sum else reduced
 
 
 @rule(
@@ -338,7 +329,7 @@ def _of_repeated(sweep: Sweep, node: Node) -> Any:
     sums.all,
     words="reduction(reduction(x)) -> reduction(x)",
 )
-def _reduced_twice(sweep: Sweep, node: Node) -> Any:
+def _reduced_twice(sweep: Sweep, node: Node) -> Value | None:
     inner = sweep.maker(node.inputs[0], node.op.call)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
@@ -359,17 +350,14 @@ def _reduced_twice(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(ALGEBRA, sums.sum, words="sum of equal numbers -> the number times their count")
-def _sum_of_equal(sweep: Sweep, node: Node) -> Any:
+def _sum_of_equal(sweep: Sweep, node: Node) -> Value | None:
     x = node.inputs[0]
     c = _number(sweep, node, x)
     total = node.outputs[0]
     if c is None or symbolic(x.shape) or x.dtype not in FLOATS or x.dtype != total.dtype:
         return None
     axes = normalize_axes(node.attributes["axis"], len(x.shape))
-    result = c * product(x.shape[i] for i in axes)
-    fits = math.isfinite(result) and abs(result) <= float(np.finfo(total.dtype).max)
-    return (
-        sweep.constant(float(result), total)
-        if fits and total.size <= MAX_CONSTANT_ELEMENTS
-        else None
-    )
+    result = c * int(product(x.shape[i] for i in axes))
+    if not abs(result) <= float(np.finfo(total.dtype).max) or total.size > MAX_CONSTANT_ELEMENTS:
+        return None
+    return sweep.constant(float(result), total)

@@ -7,11 +7,11 @@ left out only where its input is known to lie as the copy does. ``x + 0`` stays:
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from eagerflow.capture.passes.rewriting import (
+    Input,
     Rewrite,
     Rules,
     Sweep,
@@ -71,19 +71,19 @@ def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 @rule(NO_OPS, reshape, broadcast_to, squeeze, expand_dims, words="a view of the same shape -> x")
-def _same_shape(sweep: Sweep, node: Node) -> Any:
+def _same_shape(sweep: Sweep, node: Node) -> Value | None:
     x = node.inputs[0]
     return x if x.shape == node.outputs[0].shape else None
 
 
 @rule(NO_OPS, squeeze, expand_dims, words="axes of size 1 added and removed -> x")
-def _back_and_forth(sweep: Sweep, node: Node) -> Any:
+def _back_and_forth(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], expand_dims, squeeze)
     return x if x is not None and x.shape == node.outputs[0].shape else None
 
 
 @rule(NO_OPS, broadcast_to, words="broadcast_to(broadcast_to(x)) -> broadcast_to(x)")
-def _broadcast_twice(sweep: Sweep, node: Node) -> Any:
+def _broadcast_twice(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], broadcast_to)
     return None if x is None else sweep.make(broadcast_to, x, shape=node.outputs[0].shape)
 
@@ -96,13 +96,13 @@ def order_of(node: Node) -> tuple[int, ...]:
 
 
 @rule(NO_OPS, permute_dims, words="axes permuted into the order that they have -> x")
-def _in_order(sweep: Sweep, node: Node) -> Any:
+def _in_order(sweep: Sweep, node: Node) -> Value | None:
     order = order_of(node)
     return node.inputs[0] if order == tuple(range(len(order))) else None
 
 
 @rule(NO_OPS, permute_dims, words="permute_dims(permute_dims(x)) -> permute_dims(x), or x")
-def _permuted_twice(sweep: Sweep, node: Node) -> Any:
+def _permuted_twice(sweep: Sweep, node: Node) -> Value | None:
     inner = sweep.maker(node.inputs[0], permute_dims)
     if inner is None:
         return None
@@ -114,7 +114,7 @@ def _permuted_twice(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(NO_OPS, getitem, words="an index that takes all -> x")
-def _takes_all(sweep: Sweep, node: Node) -> Any:
+def _takes_all(sweep: Sweep, node: Node) -> Value | None:
     x, index = node.inputs[0], node.attributes["index"]
     items = index if type(index) is tuple else (index,)
     if len(node.inputs) > 1 or node.outputs[0].shape != x.shape:
@@ -128,13 +128,13 @@ def _takes_all(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(NO_OPS, astype, words="astype(x) to the dtype of x -> x")
-def _same_dtype(sweep: Sweep, node: Node) -> Any:
+def _same_dtype(sweep: Sweep, node: Node) -> Value | None:
     x = node.inputs[0]
     return x if x.dtype == node.outputs[0].dtype else None
 
 
 @rule(NO_OPS, astype, words="astype(astype(x)), the first without loss -> astype(x), or x")
-def _cast_twice(sweep: Sweep, node: Node) -> Any:
+def _cast_twice(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], astype)
     wanted = node.outputs[0].dtype
     if x is None or not _keeps(x.dtype, node.inputs[0].dtype):
@@ -155,12 +155,12 @@ def _keeps(narrow: DType, wide: DType) -> bool:
 # Arithmetic --------------------------------------------------------------------------------------
 
 
-def _kept(sweep: Sweep, node: Node, x: Any) -> Any:
+def _kept(sweep: Sweep, node: Node, x: Input) -> Value | None:
     """``x`` if it can stand for the node's result."""
-    return x if fits(node, x) and sweep.dense(x) else None
+    return x if fits(x, node) and sweep.dense(x) else None
 
 
-def _thin(sweep: Sweep, x: Any) -> bool:
+def _thin(sweep: Sweep, x: Input) -> bool:
     """Whether an operand has no say in how the result lies in memory: it has no strides."""
     if type(x) is not Value:
         return True
@@ -169,7 +169,7 @@ def _thin(sweep: Sweep, x: Any) -> bool:
 
 
 @rule(NO_OPS, multiply, multiply_no_nan, words="x * 1 -> x")
-def _times_one(sweep: Sweep, node: Node) -> Any:
+def _times_one(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     if sweep.is_one(b) and _thin(sweep, b):
         return _kept(sweep, node, a)
@@ -179,13 +179,13 @@ def _times_one(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(NO_OPS, divide, words="x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Any:
+def _over_one(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     return _kept(sweep, node, a) if sweep.is_one(b) and _thin(sweep, b) else None
 
 
 @rule(NO_OPS, subtract, words="x - 0 -> x")
-def _minus_zero(sweep: Sweep, node: Node) -> Any:
+def _minus_zero(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     if not sweep.is_zero(b) or not _thin(sweep, b):
         return None
@@ -195,7 +195,7 @@ def _minus_zero(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
-def _plus_nothing(sweep: Sweep, node: Node) -> Any:
+def _plus_nothing(sweep: Sweep, node: Node) -> Value | None:
     for x, zero in (node.inputs, node.inputs[::-1]):
         if sweep.is_zero(zero) and _thin(sweep, zero):
             dtype = node.outputs[0].dtype
@@ -209,18 +209,18 @@ def _plus_nothing(sweep: Sweep, node: Node) -> Any:
 @rule(NO_OPS, negative, words="-(-x) -> x")
 @rule(NO_OPS, logical_not, words="not not x -> x")
 @rule(NO_OPS, bitwise_invert, words="~~x -> x")
-def _twice(sweep: Sweep, node: Node) -> Any:
+def _twice(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], node.op.call)
     return None if x is None else _kept(sweep, node, x)
 
 
 @rule(NO_OPS, positive, words="+x -> x")
-def _positive(sweep: Sweep, node: Node) -> Any:
+def _positive(sweep: Sweep, node: Node) -> Value | None:
     return _kept(sweep, node, node.inputs[0])
 
 
 @rule(NO_OPS, conj, words="conj(x) -> x of real numbers")
-def _conjugate(sweep: Sweep, node: Node) -> Any:
+def _conjugate(sweep: Sweep, node: Node) -> Value | None:
     x = node.inputs[0]
     return None if is_complex(x.dtype) else _kept(sweep, node, x)
 
@@ -228,7 +228,7 @@ def _conjugate(sweep: Sweep, node: Node) -> Any:
 @rule(
     NO_OPS, maximum, minimum, logical_and, logical_or, bitwise_and, bitwise_or, words="x and x -> x"
 )
-def _with_itself(sweep: Sweep, node: Node) -> Any:
+def _with_itself(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     return _kept(sweep, node, a) if a is b else None
 
@@ -250,5 +250,5 @@ def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 
 @rule(STOP_GRADIENTS, stop_gradient, words="stop_gradient(x) -> x")
-def _stopped(sweep: Sweep, node: Node) -> Any:
+def _stopped(sweep: Sweep, node: Node) -> Value | None:
     return node.inputs[0]

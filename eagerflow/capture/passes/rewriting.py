@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
+from eagerflow.fusion.access import Number
 from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.ops.elementwise.complexes import conj, imag, real
 from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
+from eagerflow.tensor import Tensor
 
 __all__ = [
+    "Input",
     "Rewrite",
     "Rule",
     "Rules",
@@ -51,7 +54,9 @@ class Rewrite(NamedTuple):
         return printable(f"{self.name}: {self.words}{at}")
 
 
-Rule = Callable[["Sweep", Node], Any]
+Input = Value | Number | None
+"""What a node may have as an input."""
+Rule = Callable[["Sweep", Node], Value | None]
 Rules = dict[Op, list[tuple[str, Rule]]]
 """The rules of a pass, in order, and their words, by the op of the nodes that they look at."""
 OpFunction = Callable[..., Any]
@@ -97,7 +102,7 @@ class Sweep:
 
     # What rules ask ----------------------------------------------------------------------------
 
-    def maker(self, x: Any, *functions: OpFunction) -> Node | None:
+    def maker(self, x: Input, *functions: OpFunction) -> Node | None:
         """The node that makes ``x``, if its op is one of these and it runs where the root does."""
         if type(x) is not Value or x.node is None or x in self._given:
             return None
@@ -106,7 +111,7 @@ class Sweep:
             return node
         return None
 
-    def argument(self, x: Any, *functions: OpFunction) -> Any:
+    def argument(self, x: Input, *functions: OpFunction) -> Any:
         """The first input of the node that makes ``x``, if its op is one of these, else None."""
         node = self.maker(x, *functions)
         return None if node is None else node.inputs[0]
@@ -118,7 +123,7 @@ class Sweep:
             self._counts.update(self.graph.all_outputs())
         return self._counts[self._old.get(value, value)] == 1
 
-    def uniform(self, x: Any) -> Any:
+    def uniform(self, x: Input) -> Any:
         """The number that all elements of ``x`` are, if that is known, else None."""
         if type(x) is not Value:
             return x
@@ -127,7 +132,7 @@ class Sweep:
             found = self._uniform[x] = self._filled(x)
         return found
 
-    def _filled(self, value: Value) -> Any:
+    def _filled(self, value: Value) -> Number | None:
         while True:
             if value.constant is not None:
                 return _element(value.constant)
@@ -139,15 +144,15 @@ class Sweep:
             else:
                 return _held_number(fill_value(node), value.dtype) if node.op.fills else None
 
-    def is_one(self, x: Any) -> bool:
+    def is_one(self, x: Input) -> bool:
         """Whether all elements of ``x`` are known to be 1."""
         return bool(self.uniform(x) == 1)
 
-    def is_zero(self, x: Any) -> bool:
+    def is_zero(self, x: Input) -> bool:
         """Whether all elements of ``x`` are known to be 0, of either sign."""
         return bool(self.uniform(x) == 0)
 
-    def dense(self, x: Any) -> bool:
+    def dense(self, x: Input) -> bool:
         """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
         while type(x) is Value and x.node is not None and x not in self._given:
             op, size = x.node.op, x.size
@@ -160,7 +165,7 @@ class Sweep:
 
     # What rules make ---------------------------------------------------------------------------
 
-    def make(self, function: OpFunction, *inputs: Any, **attributes: Any) -> Value:
+    def make(self, function: OpFunction, *inputs: Input, **attributes: Any) -> Value:
         """The result of a new node, which belongs to the place and pin of the root."""
         op = op_of(function)
         specs = [spec_of(x) if type(x) is Value else x for x in inputs]
@@ -266,7 +271,7 @@ class Sweep:
             self.new[before] = found
 
 
-def _held_number(number: Any, dtype: DType) -> Any:
+def _held_number(number: Number, dtype: DType) -> Number | None:
     """A number as a dtype holds it; None where that is not known."""
     if dtype in FLOATS and type(number) in (int, float):
         return float(np.asarray(number, dtype))
@@ -274,7 +279,7 @@ def _held_number(number: Any, dtype: DType) -> Any:
     return number if known else None
 
 
-def _element(constant: Any) -> Any:
+def _element(constant: Tensor) -> Number | None:
     """The number that all elements of a constant are, of one sign, else None."""
     if not 0 < constant.size <= MAX_COMPARED_ELEMENTS or is_lent(constant):
         return None
@@ -400,13 +405,13 @@ def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph])
     return bodies.get(id(graph), graph)
 
 
-def fits(node: Node, x: Any) -> bool:
+def fits(x: Input, node: Node) -> TypeGuard[Value]:
     """Whether ``x`` has the shape and dtype of the node's result."""
     value = node.outputs[0]
     return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
 
 
-def is_float(value: Any) -> bool:
+def is_float(value: Input) -> TypeGuard[Value]:
     """Whether a value holds real floats."""
     return type(value) is Value and value.dtype in FLOATS
 

@@ -16,6 +16,7 @@ import math
 from typing import Any
 
 from eagerflow.capture.passes.rewriting import (
+    Input,
     Rewrite,
     Rules,
     Sweep,
@@ -91,7 +92,7 @@ def stabilized(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 # The parts of forms -------------------------------------------------------------------------------
 
 
-def _plus_one(sweep: Sweep, x: Any) -> Any:
+def _plus_one(sweep: Sweep, x: Input) -> Value | None:
     """The y of x = 1 + y, else None."""
     node = sweep.maker(x, add)
     if node is not None and is_float(x):
@@ -101,7 +102,7 @@ def _plus_one(sweep: Sweep, x: Any) -> Any:
     return None
 
 
-def _one_minus(sweep: Sweep, x: Any) -> Any:
+def _one_minus(sweep: Sweep, x: Input) -> Value | None:
     """The y of x = 1 - y, else None."""
     node = sweep.maker(x, subtract)
     if node is not None and is_float(x):
@@ -111,7 +112,7 @@ def _one_minus(sweep: Sweep, x: Any) -> Any:
     return None
 
 
-def _less_one(sweep: Sweep, x: Any) -> Any:
+def _less_one(sweep: Sweep, x: Input) -> Value | None:
     """The y of x = y - 1, else None."""
     node = sweep.maker(x, subtract, add)
     if node is None or not is_float(x):
@@ -124,7 +125,7 @@ def _less_one(sweep: Sweep, x: Any) -> Any:
     return None
 
 
-def _square_of(sweep: Sweep, x: Any) -> Any:
+def _square_of(sweep: Sweep, x: Input) -> Value | None:
     """The y of x = y², else None."""
     node = sweep.maker(x, square, multiply, power)
     if node is None or not is_float(x):
@@ -137,7 +138,7 @@ def _square_of(sweep: Sweep, x: Any) -> Any:
     return y if y.shape == x.shape else None
 
 
-def _is_complement(sweep: Sweep, y: Any, other: Any) -> bool:
+def _is_complement(sweep: Sweep, y: Value, other: Input) -> bool:
     """Whether ``other`` is 1 - y, where y is a sigmoid."""
     if _one_minus(sweep, other) is y:
         return True
@@ -146,7 +147,7 @@ def _is_complement(sweep: Sweep, y: Any, other: Any) -> bool:
     return x is not None and back is not None and sweep.argument(back, negative) is x
 
 
-def _over(sweep: Sweep, x: Any) -> Any:
+def _over(sweep: Sweep, x: Input) -> tuple[Input, Value] | None:
     """The (g, y) of x = g / y in any of its forms, g perhaps the number 1; else None."""
     node = sweep.maker(x, reciprocal, divide, multiply, multiply_no_nan)
     if node is None or not is_float(x):
@@ -163,7 +164,7 @@ def _over(sweep: Sweep, x: Any) -> Any:
     return None
 
 
-def _exponential_sum(sweep: Sweep, x: Any) -> tuple[Value, Node] | None:
+def _exponential_sum(sweep: Sweep, x: Input) -> tuple[Value, Node] | None:
     """The z of x = sum(exp(z)), and the node of the sum; else None."""
     node = sweep.maker(x, sum)
     if node is None or node.attributes["dtype"] is not None:
@@ -197,7 +198,7 @@ def _lines_up(x: Value, axes: tuple[int, ...], views: list[Node], total: Value) 
 
 
 @rule(STABILITY, log, words="log(softmax(x)) -> log_softmax(x)")
-def _log_of_softmax(sweep: Sweep, node: Node) -> Any:
+def _log_of_softmax(sweep: Sweep, node: Node) -> Value | None:
     inner = sweep.maker(node.inputs[0], softmax)
     if inner is None:
         return None
@@ -205,7 +206,7 @@ def _log_of_softmax(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(sigmoid(x)) -> log_sigmoid(x)")
-def _log_of_sigmoid(sweep: Sweep, node: Node) -> Any:
+def _log_of_sigmoid(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], sigmoid)
     return None if x is None else sweep.make(log_sigmoid, x)
 
@@ -215,7 +216,7 @@ _PARTS = (getitem, take_along_axis, take, reshape, permute_dims, expand_dims, sq
 
 
 @rule(STABILITY, log, words="log(softmax(x)[i]) -> log_softmax(x)[i], and of sigmoid")
-def _log_of_part(sweep: Sweep, node: Node) -> Any:
+def _log_of_part(sweep: Sweep, node: Node) -> Value | None:
     part = sweep.maker(node.inputs[0], *_PARTS)
     inner = None if part is None else sweep.maker(part.inputs[0], *_LOG_OF)
     if part is None or inner is None:
@@ -225,13 +226,13 @@ def _log_of_part(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(1 + exp(x)) -> softplus(x)")
-def _log_of_one_plus_exp(sweep: Sweep, node: Node) -> Any:
+def _log_of_one_plus_exp(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_plus_one(sweep, node.inputs[0]), exp)
     return None if x is None else sweep.make(softplus, x)
 
 
 @rule(STABILITY, log, words="log(1 - exp(x)) -> log(expm1(-x)) + x or log1p(-exp(x)), by size")
-def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Any:
+def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Value | None:
     """As Maechler, Accurately computing log(1 - exp(-|a|)), 2012, chooses between the two."""
     x = sweep.argument(_one_minus(sweep, node.inputs[0]), exp)
     if x is None:  # what another rule makes of it
@@ -245,25 +246,25 @@ def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(1 + x) -> log1p(x)")
-def _log_of_one_plus(sweep: Sweep, node: Node) -> Any:
+def _log_of_one_plus(sweep: Sweep, node: Node) -> Value | None:
     x = _plus_one(sweep, node.inputs[0])
     return None if x is None else sweep.make(log1p, x)
 
 
 @rule(STABILITY, log, words="log(1 - x) -> log1p(-x)")
-def _log_of_one_minus(sweep: Sweep, node: Node) -> Any:
+def _log_of_one_minus(sweep: Sweep, node: Node) -> Value | None:
     x = _one_minus(sweep, node.inputs[0])
     return None if x is None else sweep.make(log1p, sweep.make(negative, x))
 
 
 @rule(STABILITY, log1p, words="log1p(exp(x)) -> softplus(x)")
-def _log1p_of_exp(sweep: Sweep, node: Node) -> Any:
+def _log1p_of_exp(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], exp)
     return sweep.make(softplus, x) if is_float(x) else None
 
 
 @rule(STABILITY, log, words="log(sum(exp(x))) -> logsumexp(x)")
-def _log_of_sum_of_exp(sweep: Sweep, node: Node) -> Any:
+def _log_of_sum_of_exp(sweep: Sweep, node: Node) -> Value | None:
     found = _exponential_sum(sweep, node.inputs[0])
     if found is None:
         return None
@@ -273,7 +274,7 @@ def _log_of_sum_of_exp(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(mean(exp(x))) -> logsumexp(x) - log(count)")
-def _log_of_mean_of_exp(sweep: Sweep, node: Node) -> Any:
+def _log_of_mean_of_exp(sweep: Sweep, node: Node) -> Value | None:
     inner = sweep.maker(node.inputs[0], mean)
     x = None if inner is None else sweep.argument(inner.inputs[0], exp)
     if inner is None or x is None or not is_float(x) or not takes_numbers(x.dtype):
@@ -287,7 +288,7 @@ def _log_of_mean_of_exp(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(exp(a) + exp(b)) -> logaddexp(a, b)")
-def _log_of_two_exps(sweep: Sweep, node: Node) -> Any:
+def _log_of_two_exps(sweep: Sweep, node: Node) -> Value | None:
     total = sweep.maker(node.inputs[0], add)
     if total is None:
         return None
@@ -296,7 +297,7 @@ def _log_of_two_exps(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, log, words="log(exp(x)) -> x")
-def _log_of_exp(sweep: Sweep, node: Node) -> Any:
+def _log_of_exp(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], exp)
     return x if is_float(x) else None
 
@@ -305,31 +306,31 @@ def _log_of_exp(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, subtract, add, words="exp(x) - 1 -> expm1(x)")
-def _exp_less_one(sweep: Sweep, node: Node) -> Any:
+def _exp_less_one(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_less_one(sweep, node.outputs[0]), exp)
     return None if x is None else sweep.make(expm1, x)
 
 
 @rule(STABILITY, subtract, words="1 - exp(x) -> -expm1(x)")
-def _one_less_exp(sweep: Sweep, node: Node) -> Any:
+def _one_less_exp(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_one_minus(sweep, node.outputs[0]), exp)
     return None if x is None else sweep.make(negative, sweep.make(expm1, x))
 
 
 @rule(STABILITY, subtract, words="1 - sigmoid(x) -> sigmoid(-x)")
-def _one_less_sigmoid(sweep: Sweep, node: Node) -> Any:
+def _one_less_sigmoid(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_one_minus(sweep, node.outputs[0]), sigmoid)
     return None if x is None else sweep.make(sigmoid, sweep.make(negative, x))
 
 
 @rule(STABILITY, subtract, words="1 - erf(x) -> erfc(x)")
-def _one_less_erf(sweep: Sweep, node: Node) -> Any:
+def _one_less_erf(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_one_minus(sweep, node.outputs[0]), erf)
     return None if x is None else sweep.make(erfc, x)
 
 
 @rule(STABILITY, subtract, words="1 - tanh(x)² -> (1 / cosh(x))²")
-def _one_less_squared_tanh(sweep: Sweep, node: Node) -> Any:
+def _one_less_squared_tanh(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_square_of(sweep, _one_minus(sweep, node.outputs[0])), tanh)
     if x is None:
         return None
@@ -337,7 +338,7 @@ def _one_less_squared_tanh(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, subtract, words="1 - cos(x) -> 2 sin(x / 2)²")
-def _one_less_cos(sweep: Sweep, node: Node) -> Any:
+def _one_less_cos(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(_one_minus(sweep, node.outputs[0]), cos)
     if x is None or not takes_numbers(x.dtype):
         return None
@@ -346,7 +347,7 @@ def _one_less_cos(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, subtract, words="mean(x²) - mean(x)² -> var(x)")
-def _moments(sweep: Sweep, node: Node) -> Any:
+def _moments(sweep: Sweep, node: Node) -> Value | None:
     squares = sweep.maker(node.inputs[0], mean)
     means = sweep.maker(_square_of(sweep, node.inputs[1]), mean)
     if squares is None or means is None:
@@ -365,7 +366,7 @@ def _moments(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, divide, words="exp(x) / sum(exp(x)) -> softmax(x)")
-def _softmax(sweep: Sweep, node: Node) -> Any:
+def _softmax(sweep: Sweep, node: Node) -> Value | None:
     x = sweep.argument(node.inputs[0], exp)
     shown, views = _chain(sweep, node.inputs[1])
     found = _exponential_sum(sweep, shown)
@@ -377,7 +378,7 @@ def _softmax(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, divide, reciprocal, words="1 / (1 + exp(-x)) -> sigmoid(x)")
-def _sigmoid(sweep: Sweep, node: Node) -> Any:
+def _sigmoid(sweep: Sweep, node: Node) -> Value | None:
     if node.op.call is divide and not sweep.is_one(node.inputs[0]):
         return None
     below = node.inputs[-1]
@@ -391,14 +392,14 @@ def _sigmoid(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, divide, words="exp(x) / (1 + exp(x)) -> sigmoid(x)")
-def _sigmoid_of_exps(sweep: Sweep, node: Node) -> Any:
+def _sigmoid_of_exps(sweep: Sweep, node: Node) -> Value | None:
     above, below = node.inputs
     x = sweep.argument(above, exp)
     return sweep.make(sigmoid, x) if x is not None and _plus_one(sweep, below) is above else None
 
 
 @rule(STABILITY, divide, words="(exp(x) - exp(-x)) / (exp(x) + exp(-x)) -> tanh(x)")
-def _tanh(sweep: Sweep, node: Node) -> Any:
+def _tanh(sweep: Sweep, node: Node) -> Value | None:
     above, below = sweep.maker(node.inputs[0], subtract), sweep.maker(node.inputs[1], add)
     if above is None or below is None or set(above.inputs) != set(below.inputs):
         return None
@@ -412,13 +413,13 @@ def _tanh(sweep: Sweep, node: Node) -> Any:
 
 
 @rule(STABILITY, sqrt, words="sqrt(x²) -> abs(x)")
-def _root_of_square(sweep: Sweep, node: Node) -> Any:
+def _root_of_square(sweep: Sweep, node: Node) -> Value | None:
     x = _square_of(sweep, node.inputs[0])
     return None if x is None else sweep.make(abs, x)
 
 
 @rule(STABILITY, sqrt, words="sqrt(a² + b²) -> hypot(a, b)")
-def _hypotenuse(sweep: Sweep, node: Node) -> Any:
+def _hypotenuse(sweep: Sweep, node: Node) -> Value | None:
     total = sweep.maker(node.inputs[0], add)
     if total is None:
         return None
@@ -429,7 +430,7 @@ def _hypotenuse(sweep: Sweep, node: Node) -> Any:
 # Gradients ----------------------------------------------------------------------------------------
 
 
-def _share(sweep: Sweep, x: Any, like: Value) -> Any:
+def _share(sweep: Sweep, x: Input, like: Value) -> Value | None:
     """The g of a quotient as a value like another: itself, or repeated."""
     if type(x) is Value and x.shape == like.shape:
         return x
@@ -441,7 +442,7 @@ def _share(sweep: Sweep, x: Any, like: Value) -> Any:
 @rule(
     STABILITY, softmax_gradient, words="the gradient of log(softmax(x)) -> that of log_softmax(x)"
 )
-def _of_log_softmax(sweep: Sweep, node: Node) -> Any:
+def _of_log_softmax(sweep: Sweep, node: Node) -> Value | None:
     y, pulled = node.inputs
     inner, found = sweep.maker(y, softmax), _over(sweep, pulled)
     if inner is None or found is None or found[1] is not y or pulled.shape != y.shape:
@@ -457,7 +458,7 @@ def _of_log_softmax(sweep: Sweep, node: Node) -> Any:
 @rule(
     STABILITY, sigmoid_gradient, words="the gradient of log(sigmoid(x)) -> that of log_sigmoid(x)"
 )
-def _of_log_sigmoid(sweep: Sweep, node: Node) -> Any:
+def _of_log_sigmoid(sweep: Sweep, node: Node) -> Value | None:
     y, pulled = node.inputs
     x, found = sweep.argument(y, sigmoid), _over(sweep, pulled)
     if x is None or found is None or found[1] is not y or pulled.shape != y.shape:
@@ -471,7 +472,7 @@ def _of_log_sigmoid(sweep: Sweep, node: Node) -> Any:
     sigmoid_gradient,
     words="the gradient of log(1 - sigmoid(x)) -> that of log_sigmoid(-x)",
 )
-def _of_log_complement(sweep: Sweep, node: Node) -> Any:
+def _of_log_complement(sweep: Sweep, node: Node) -> Value | None:
     y, pulled = node.inputs
     x, quotient = sweep.argument(y, sigmoid), sweep.argument(pulled, negative)
     turned = quotient is not None
@@ -493,7 +494,7 @@ def _of_log_complement(sweep: Sweep, node: Node) -> Any:
     multiply_no_nan,
     words="the gradient of log(1 + exp(x)) -> that of softplus(x)",
 )
-def _of_softplus(sweep: Sweep, node: Node) -> Any:
+def _of_softplus(sweep: Sweep, node: Node) -> Value | None:
     for exponential, quotient in (node.inputs, node.inputs[::-1]):
         x = sweep.argument(exponential, exp)
         if not is_float(x) or x.shape != node.outputs[0].shape:
@@ -504,7 +505,7 @@ def _of_softplus(sweep: Sweep, node: Node) -> Any:
     return None
 
 
-def _over_one_plus(sweep: Sweep, quotient: Any, x: Value, exponential: Value) -> Any:
+def _over_one_plus(sweep: Sweep, quotient: Input, x: Value, exponential: Value) -> Input:
     """The g of g / (1 + exp(x)), which may have become g * sigmoid(-x); else None."""
     found = _over(sweep, quotient)
     if found is not None:
@@ -518,7 +519,7 @@ def _over_one_plus(sweep: Sweep, quotient: Any, x: Value, exponential: Value) ->
     return None
 
 
-def _is_mirrored(sweep: Sweep, share: Any, x: Value) -> bool:
+def _is_mirrored(sweep: Sweep, share: Input, x: Value) -> bool:
     return sweep.argument(sweep.argument(share, sigmoid), negative) is x
 
 
@@ -528,7 +529,7 @@ def _is_mirrored(sweep: Sweep, share: Any, x: Value) -> bool:
     multiply_no_nan,
     words="the gradient of log(sum(exp(x))) -> that of logsumexp(x)",
 )
-def _of_logsumexp(sweep: Sweep, node: Node) -> Any:
+def _of_logsumexp(sweep: Sweep, node: Node) -> Value | None:
     for exponential, spread in (node.inputs, node.inputs[::-1]):
         x = sweep.argument(exponential, exp)
         if not is_float(x) or not takes_numbers(x.dtype) or x.shape != node.outputs[0].shape:
