@@ -20,12 +20,7 @@ from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.creation.filled import ones, ones_like, zeros, zeros_like
-from eagerflow.ops.elementwise.arithmetic import (
-    divide,
-    multiply,
-    nextafter,
-    reciprocal,
-)
+from eagerflow.ops.elementwise.arithmetic import divide, multiply, nextafter, reciprocal
 from eagerflow.ops.elementwise.comparison import logical_and
 from eagerflow.ops.elementwise.powers import power, square
 from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc

@@ -51,7 +51,7 @@ __all__ = [
     "unused_results",
 ]
 
-ROUNDS = 8
+MAX_ROUNDS = 8
 """How often a pass runs at most; each round makes what the next one can see."""
 
 
@@ -229,7 +229,7 @@ def optimized(
     rewrites: list[Rewrite] = []
     graph = self
     quiet = 0  # passes in a row that had nothing to do
-    for turn in range(ROUNDS * len(chosen)):
+    for turn in range(MAX_ROUNDS * len(chosen)):
         found = chosen[turn % len(chosen)].apply(graph, rewrites)
         quiet = quiet + 1 if found is graph else 1
         graph = found

@@ -37,13 +37,7 @@ from eagerflow.ops.elementwise.comparison import logical_and, logical_not, logic
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.selection import maximum, minimum
 from eagerflow.ops.indexing.indexing import getitem
-from eagerflow.ops.shapes.reshaping import (
-    broadcast_to,
-    expand_dims,
-    permute_dims,
-    reshape,
-    squeeze,
-)
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
 __all__ = ["order_of", "without_no_ops", "without_stop_gradients"]

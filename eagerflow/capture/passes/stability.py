@@ -63,13 +63,7 @@ from eagerflow.ops.reductions.softmax import (
 )
 from eagerflow.ops.reductions.statistics import mean, var
 from eagerflow.ops.reductions.sums import sum
-from eagerflow.ops.shapes.reshaping import (
-    broadcast_to,
-    expand_dims,
-    permute_dims,
-    reshape,
-    squeeze,
-)
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
 __all__ = ["stabilized"]

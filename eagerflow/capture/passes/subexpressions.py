@@ -12,7 +12,7 @@ __all__ = ["merged"]
 
 NAME = "subexpressions"
 _EXACT = frozenset({str, type(None), bool, int})
-_SMALL = 1024  # bytes of the largest constants that are compared by what they hold
+MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
 
 
 def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -36,7 +36,7 @@ class _Merging(Sweep):
         self._known: dict[Any, Node] = {}
         constants: dict[Any, Value] = {}
         for value in self.graph.constants:
-            small = value.size * value.dtype.itemsize <= _SMALL
+            small = value.size * value.dtype.itemsize <= MAX_COMPARED_BYTES
             if small and not is_lent(value.constant):
                 first = constants.setdefault(_content(value), value)
                 if first is not value:
