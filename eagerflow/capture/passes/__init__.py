@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eagerflow.capture.passes.algebra import simplified
+from eagerflow.capture.passes.algebra import simplified, without_no_ops, without_stop_gradients
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
-from eagerflow.capture.passes.no_ops import without_no_ops, without_stop_gradients
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
     with_shared_scans,
@@ -141,7 +140,12 @@ class Report:
 
 
 constants = Pass("constants", "exact", folded)
-no_ops = Pass("no_ops", "exact", without_no_ops)
+no_ops = Pass(
+    "no_ops",
+    "exact",
+    without_no_ops,
+    "nodes that give back one of their inputs, bit for bit and laid out alike",
+)
 subexpressions = Pass("subexpressions", "exact", merged)
 unused_results = Pass(
     "unused_results",

@@ -5,11 +5,16 @@ that the ops state for themselves. The sign of a zero, and that of a NaN, may ch
 ``x``. Divisions become multiplications only where that is exact, by powers of two, so that
 ``x / 49 * 49`` is what it was; sums of constants are not merged, since that would undo rounding
 that was meant.
+
+The pass ``no_ops`` is the exact part of it: it leaves out nodes that give back one of their inputs,
+bit for bit and laid out alike. How a value lies in memory decides the order in which a reduction or
+a product adds, so a copy is left out only where its input is known to lie as the copy does.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 import numpy as np
 
@@ -25,10 +30,11 @@ from eagerflow.capture.passes.rewriting import (
     takes_numbers,
 )
 from eagerflow.dims import product, symbolic
-from eagerflow.dtypes import FLOATS, INTEGERS, DType
+from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, DType, is_complex
 from eagerflow.fusion.lowering import SMALL_POWERS, small_power
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.op import ops
+from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import (
     add,
@@ -36,21 +42,44 @@ from eagerflow.ops.elementwise.arithmetic import (
     multiply,
     multiply_no_nan,
     negative,
+    positive,
     reciprocal,
     subtract,
 )
+from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_invert, bitwise_or
+from eagerflow.ops.elementwise.comparison import logical_and, logical_not, logical_or
+from eagerflow.ops.elementwise.complexes import conj, imag, real
 from eagerflow.ops.elementwise.powers import power, rsqrt, sqrt
 from eagerflow.ops.elementwise.selection import maximum, minimum, where
+from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.reductions import sums
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.shapes.joining import concat
-from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, reshape, squeeze
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
-__all__ = ["simplified"]
+__all__ = ["order_of", "simplified", "without_no_ops", "without_stop_gradients"]
 
+NO_OPS: Rules = {}
 ALGEBRA: Rules = {}
+STOP_GRADIENTS: Rules = {}
+_STRIDED = (conj, real, imag)  # results that may be parts of their argument, with gaps between
 MAX_CONSTANT_ELEMENTS = 4096  # of a result that becomes a constant
+
+
+def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without what changes nothing: neither the bits nor how they lie in memory.
+
+    That is views that show the whole, casts to the dtype that is there, chains of transposes
+    and of broadcasts, double negation, multiplication by 1 and the like.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x[:]) * 1, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['getitem', 'tanh', 'multiply']
+    >>> [node.op.name for node in ef.capture.passes.no_ops(graph).nodes]
+    ['tanh']
+    """
+    return swept("no_ops", graph, NO_OPS, _ExactSweep)
 
 
 def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -65,12 +94,205 @@ def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     return swept("algebra", graph, ALGEBRA)
 
 
+def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without stop_gradient: it runs alike, and its gradients are others.
+
+    >>> f = lambda x: ef.tanh(ef.stop_gradient(x))
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['stop_gradient', 'tanh']
+    >>> [node.op.name for node in ef.capture.passes.stop_gradients(graph).nodes]
+    ['tanh']
+    """
+    return swept("stop_gradients", graph, STOP_GRADIENTS)
+
+
+class _ExactSweep(Sweep):
+    """A sweep after which values also lie in memory as before."""
+
+    def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
+        return fits(x, node) and self._dense(x) and all(self._has_no_strides(y) for y in others)
+
+    def _dense(self, x: Input) -> bool:
+        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
+        while type(x) is Value and x.node is not None and x not in self._given:
+            op, size = x.node.op, x.size
+            if op.family == "elementwise":
+                return op.call not in _STRIDED
+            x = x.node.inputs[0] if op.views else None
+            if type(x) is not Value or x.size != size:
+                break
+        return False
+
+    def _has_no_strides(self, x: Input) -> bool:
+        """Whether an operand has no say in how the result lies in memory."""
+        if type(x) is not Value:
+            return True
+        spread = self.argument(x, broadcast_to)
+        return bool((x if spread is None else spread).size == 1)
+
+
 def _number(sweep: Sweep, node: Node, x: Input) -> bool | int | float | None:
     """The Python number that can stand for an operand of a node that gives ``takes_numbers``."""
     found = sweep.uniform(x)
     if found is None or type(found) is complex or not takes_numbers(node.outputs[0].dtype):
         return None
     return found
+
+
+# Views -------------------------------------------------------------------------------------------
+
+
+@rule(NO_OPS, reshape, broadcast_to, squeeze, expand_dims, words="a view of the same shape -> x")
+def _same_shape(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if x.shape == node.outputs[0].shape else None
+
+
+@rule(NO_OPS, squeeze, expand_dims, words="axes of size 1 added and removed -> x")
+def _back_and_forth(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], expand_dims, squeeze)
+    return x if x is not None and x.shape == node.outputs[0].shape else None
+
+
+@rule(NO_OPS, broadcast_to, words="broadcast_to(broadcast_to(x)) -> broadcast_to(x)")
+def _broadcast_twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], broadcast_to)
+    return None if x is None else sweep.make(broadcast_to, x, shape=node.outputs[0].shape)
+
+
+def order_of(node: Node) -> tuple[int, ...]:
+    """The order of axes that a permute_dims gives, counted from the front."""
+    rank = len(node.outputs[0].shape)
+    axes = node.attributes["axes"]
+    return tuple(range(rank))[::-1] if axes is None else normalize_axes(axes, rank)
+
+
+@rule(NO_OPS, permute_dims, words="axes permuted into the order that they have -> x")
+def _in_order(sweep: Sweep, node: Node) -> Value | None:
+    order = order_of(node)
+    return node.inputs[0] if order == tuple(range(len(order))) else None
+
+
+@rule(NO_OPS, permute_dims, words="permute_dims(permute_dims(x)) -> permute_dims(x), or x")
+def _permuted_twice(sweep: Sweep, node: Node) -> Value | None:
+    inner = sweep.maker(node.inputs[0], permute_dims)
+    if inner is None:
+        return None
+    first = order_of(inner)
+    order = tuple([first[i] for i in order_of(node)])
+    x = inner.inputs[0]
+    in_order = order == tuple(range(len(order)))
+    return x if in_order else sweep.make(permute_dims, x, axes=order)
+
+
+@rule(NO_OPS, getitem, words="an index that takes all -> x")
+def _takes_all(sweep: Sweep, node: Node) -> Value | None:
+    x, index = node.inputs[0], node.attributes["index"]
+    items = index if type(index) is tuple else (index,)
+    if len(node.inputs) > 1 or node.outputs[0].shape != x.shape:
+        return None
+    whole = [item for item in items if item is not Ellipsis]
+    ok = all(type(i) is slice and i.step in (None, 1) and i.start in (None, 0) for i in whole)
+    return x if ok else None  # from the start, in steps of 1, and as long as before
+
+
+# Casts -------------------------------------------------------------------------------------------
+
+
+@rule(NO_OPS, astype, words="astype(x) to the dtype of x -> x")
+def _same_dtype(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if x.dtype == node.outputs[0].dtype else None
+
+
+@rule(NO_OPS, astype, words="astype(astype(x)), the first without loss -> astype(x), or x")
+def _cast_twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], astype)
+    wanted = node.outputs[0].dtype
+    if x is None or not _keeps(x.dtype, node.inputs[0].dtype):
+        return None
+    if x.dtype == wanted:
+        return x if sweep.stands_for(x, node) else None
+    same_kind = wanted in FLOATS if x.dtype in FLOATS else wanted in INTEGERS
+    return sweep.make(astype, x, dtype=wanted) if same_kind else None
+
+
+def _keeps(narrow: DType, wide: DType) -> bool:
+    """Whether a dtype holds every value of another of its kind."""
+    floats = narrow in FLOATS and wide in FLOATS
+    integers = narrow in INTEGERS | BOOL and wide in INTEGERS
+    return (floats or integers) and np.can_cast(narrow, wide)
+
+
+# Operands that change nothing --------------------------------------------------------------------
+
+
+@rule(NO_OPS, multiply, multiply_no_nan, words="x * 1 -> x")
+@rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
+def _times_one(sweep: Sweep, node: Node) -> Value | None:
+    for x, one in (node.inputs, node.inputs[::-1]):
+        if sweep.is_one(one) and sweep.stands_for(x, node, one):
+            return x
+    return None
+
+
+@rule(NO_OPS, divide, words="x / 1 -> x")
+@rule(ALGEBRA, divide, words="x / 1 -> x")
+def _over_one(sweep: Sweep, node: Node) -> Value | None:
+    x, one = node.inputs
+    return x if sweep.is_one(one) and sweep.stands_for(x, node, one) else None
+
+
+@rule(NO_OPS, negative, words="-(-x) -> x")
+@rule(NO_OPS, logical_not, words="not not x -> x")
+@rule(NO_OPS, bitwise_invert, words="~~x -> x")
+@rule(ALGEBRA, negative, words="-(-x) -> x")
+def _twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], node.op.call)
+    return x if sweep.stands_for(x, node) else None
+
+
+@rule(NO_OPS, subtract, words="x - 0 -> x")
+def _minus_zero(sweep: Sweep, node: Node) -> Value | None:
+    x, zero = node.inputs
+    if not sweep.is_zero(zero) or is_complex(node.outputs[0].dtype):
+        return None
+    if is_float(x) and math.copysign(1, sweep.uniform(zero)) < 0:
+        return None  # -0 - -0 is 0
+    return x if sweep.stands_for(x, node, zero) else None
+
+
+@rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
+def _plus_nothing(sweep: Sweep, node: Node) -> Value | None:
+    dtype = node.outputs[0].dtype
+    for x, zero in (node.inputs, node.inputs[::-1]):
+        if sweep.is_zero(zero) and sweep.stands_for(x, node, zero):
+            if dtype in INTEGERS or dtype in BOOL:
+                return x
+            if dtype in FLOATS and math.copysign(1, sweep.uniform(zero)) < 0:
+                return x  # 0 + -0 is 0, and -0 + -0 is -0
+    return None
+
+
+@rule(NO_OPS, positive, words="+x -> x")
+def _positive(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if sweep.stands_for(x, node) else None
+
+
+@rule(NO_OPS, conj, words="conj(x) -> x of real numbers")
+def _conjugate(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if not is_complex(x.dtype) and sweep.stands_for(x, node) else None
+
+
+@rule(
+    NO_OPS, maximum, minimum, logical_and, logical_or, bitwise_and, bitwise_or, words="x and x -> x"
+)
+def _with_itself(sweep: Sweep, node: Node) -> Value | None:
+    a, b = node.inputs
+    return a if a is b and sweep.stands_for(a, node) else None
 
 
 # Powers ------------------------------------------------------------------------------------------
@@ -99,12 +321,6 @@ def _rsqrt(sweep: Sweep, node: Node) -> Value | None:
 
 
 # Factors -----------------------------------------------------------------------------------------
-
-
-@rule(ALGEBRA, divide, words="x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Value | None:
-    x, one = node.inputs
-    return x if sweep.is_one(one) and fits(x, node) else None
 
 
 @rule(ALGEBRA, divide, words="x / c -> x * (1 / c) of a power of two")
@@ -136,14 +352,6 @@ def _two_factors(sweep: Sweep, node: Node) -> Value | None:
                 continue
             if _is_normal(a, x.dtype) and _is_normal(b, x.dtype) and _is_normal(a * b, x.dtype):
                 return sweep.make(multiply, x, a * b)
-    return None
-
-
-@rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
-def _times_one(sweep: Sweep, node: Node) -> Value | None:
-    for x, one in (node.inputs, node.inputs[::-1]):
-        if sweep.is_one(one) and fits(x, node):
-            return x
     return None
 
 
@@ -219,11 +427,6 @@ def _turned(sweep: Sweep, node: Node) -> Value | None:
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
     return sweep.make(subtract, *inner.inputs[::-1])
-
-
-@rule(ALGEBRA, negative, words="-(-x) -> x")
-def _two_negations(sweep: Sweep, node: Node) -> Value | None:
-    return sweep.argument(node.inputs[0], negative)
 
 
 # Choices -----------------------------------------------------------------------------------------
@@ -361,3 +564,11 @@ def _sum_of_equal(sweep: Sweep, node: Node) -> Value | None:
     if not abs(result) <= float(np.finfo(total.dtype).max) or total.size > MAX_CONSTANT_ELEMENTS:
         return None
     return sweep.constant(float(result), total)
+
+
+# Gradients ---------------------------------------------------------------------------------------
+
+
+@rule(STOP_GRADIENTS, stop_gradient, words="stop_gradient(x) -> x")
+def _stopped(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.passes.no_ops import order_of
+from eagerflow.capture.passes.algebra import order_of
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape

@@ -20,7 +20,6 @@ from eagerflow.fusion.access import Number
 from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.op import Op, ops, spec_of
-from eagerflow.ops.elementwise.complexes import conj, imag, real
 from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
 from eagerflow.tensor import Tensor
@@ -63,7 +62,6 @@ OpFunction = Callable[..., Any]
 """The function that users call for an op, such as ``ef.exp``."""
 
 MAX_COMPARED_ELEMENTS = 4096  # of a constant that may be one number everywhere
-_STRIDED = (conj, real, imag)  # results that may be parts of their argument, with gaps between
 _ABSENT = object()
 
 
@@ -133,16 +131,17 @@ class Sweep:
         return found
 
     def _filled(self, value: Value) -> Number | None:
-        while True:
-            if value.constant is not None:
-                return _element(value.constant)
-            node = value.node
-            if node is None or value in self._given:
+        x: Any = value
+        while type(x) is Value:
+            if x.constant is not None:
+                return _element(x.constant)
+            node = x.node
+            if node is None or x in self._given:
                 return None
-            if node.op.views:
-                value = node.inputs[0]
-            else:
-                return _held_number(fill_value(node), value.dtype) if node.op.fills else None
+            if not node.op.views:
+                return _held_number(fill_value(node), x.dtype) if node.op.fills else None
+            x = node.inputs[0]
+        return x
 
     def is_one(self, x: Input) -> bool:
         """Whether all elements of ``x`` are known to be 1."""
@@ -152,16 +151,9 @@ class Sweep:
         """Whether all elements of ``x`` are known to be 0, of either sign."""
         return bool(self.uniform(x) == 0)
 
-    def dense(self, x: Input) -> bool:
-        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
-        while type(x) is Value and x.node is not None and x not in self._given:
-            op, size = x.node.op, x.size
-            if op.family == "elementwise":
-                return op.call not in _STRIDED
-            x = x.node.inputs[0] if op.views else None
-            if x is None or x.size != size:
-                return False
-        return False
+    def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
+        """Whether ``x`` can stand for the result of a node whose other operands change nothing."""
+        return fits(x, node)
 
     # What rules make ---------------------------------------------------------------------------
 
