@@ -16,7 +16,6 @@ from eagerflow.recorder import with_recorder
 
 __all__ = ["folded"]
 
-NAME = "constants"
 MAX_BYTES = 2**20
 """Bytes of the largest result that is kept as a constant."""
 SMALL_BYTES = 2**16
@@ -42,7 +41,7 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.constants(graph).nodes]
     ['multiply']
     """
-    return swept(NAME, graph, {}, _Folding)
+    return swept("constants", graph, {}, _Folding)
 
 
 class _Folding(Sweep):
@@ -64,7 +63,7 @@ class _Folding(Sweep):
                     value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
                 ),
             )
-        self.rewrites.append(Rewrite(NAME, f"{node.name} is computed once", node))
+        self.note(f"{node.name} is computed once", node)
         return True
 
     def _allowed(self, node: Node) -> bool:
@@ -75,13 +74,13 @@ class _Folding(Sweep):
         place = current_device()
         here = str(place)
         places = {node.device, node.attributes.get("device")}
-        places |= {str(x.constant.device) for x in node.inputs if _is_constant(x)}
+        places |= {str(x.constant.device) for x in node.values() if x.constant is not None}
         if not place.backend.host or places - {None, here}:
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False
         size = sum(v.size * v.dtype.itemsize for v in node.outputs)
-        given = sum(x.size * x.dtype.itemsize for x in node.inputs if type(x) is Value)
+        given = sum(x.size * x.dtype.itemsize for x in node.values())
         if size > MAX_BYTES or size > max(SMALL_BYTES, MAX_GROWTH * given):
             return False
         specs = [spec_of(x) if type(x) is Value else x for x in node.inputs]
@@ -100,7 +99,3 @@ class _Folding(Sweep):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and the graph says otherwise
         return tuple(map(owned, results))
-
-
-def _is_constant(x: Any) -> bool:
-    return type(x) is Value and x.constant is not None

@@ -18,9 +18,6 @@ from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 
 __all__ = ["untransposed"]
 
-NAME = "layout"
-_WORDS = "a transpose and its inverse around {} -> none"
-
 
 def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them.
@@ -30,7 +27,7 @@ def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in graph.optimized().nodes]
     ['tanh']
     """
-    return swept(NAME, graph, {}, _Sinking)
+    return swept("layout", graph, {}, _Sinking)
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -56,7 +53,7 @@ class _Sinking(Sweep):
         inner = self.make(node.op.call, *inputs, **node.attributes)
         found = self.make(permute_dims, inner, axes=_inverse(order))
         self.replace(value, found)
-        self.rewrites.append(Rewrite(NAME, _WORDS.format(node.op.name), node))
+        self.note(f"a transpose and its inverse around {node.op.name} -> none", node)
         return True
 
     def _turned(self, node: Node, order: tuple[int, ...]) -> list[Any] | None:

@@ -251,7 +251,7 @@ class Sweep:
             if len(self.nodes) > before and found.node is self.nodes[-1]:
                 found.node.name = found.name = node.name
             self.replace(value, found)
-            self.rewrites.append(Rewrite(self.name, words, node))
+            self.note(words, node)
             return True
         return False
 
@@ -261,6 +261,10 @@ class Sweep:
         before = self._old.get(value)
         if before is not None:
             self.new[before] = found
+
+    def note(self, words: str, node: Node) -> None:
+        """Put what has been done to a node into the report."""
+        self.rewrites.append(Rewrite(self.name, words, node))
 
 
 def _held_number(number: Number, dtype: DType) -> Number | None:

@@ -10,7 +10,6 @@ from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["merged"]
 
-NAME = "subexpressions"
 _EXACT = frozenset({str, type(None), bool, int})
 MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
 
@@ -28,7 +27,7 @@ def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.subexpressions(graph).nodes]
     ['exp', 'add']
     """
-    return swept(NAME, graph, {}, _Merging)
+    return swept("subexpressions", graph, {}, _Merging)
 
 
 class _Merging(Sweep):
@@ -61,7 +60,7 @@ class _Merging(Sweep):
             return False
         for value, found in zip(node.outputs, first.outputs, strict=True):
             self.replace(value, found)
-        self.rewrites.append(Rewrite(NAME, f"{node.name} is {first.name}", node))
+        self.note(f"{node.name} is {first.name}", node)
         return True
 
 
