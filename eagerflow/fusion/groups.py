@@ -1,241 +1,605 @@
-"""Growing regions: groups of a graph's nodes that one generated kernel computes.
+"""Fusion groups: which nodes of a graph one generated kernel computes.
 
-Nodes are looked at once, in their order. A node that a region can hold joins the region that
-made what it reads, or one that reads the same arrays, and else begins one of its own. Regions
-are numbered as they begin, and every value has a *level*: the highest number of a region that
-it depends on. A node may join a region only if all that comes from outside of it has a lower
-level. So regions depend on ones with lower numbers alone, and no cycle can arise.
+Nodes are looked at once, in their order. A node that a kernel can compute joins the group that
+makes what it reads, or one that reads the same arrays, and else begins one of its own. Groups
+are numbered as they begin, and every value has a *level*: the highest number of a group that
+it depends on. A node may join a group only if all that comes from outside of it has a lower
+level. So groups depend on ones with lower numbers alone, and no cycle can arise.
 
-All values of a region lie along axes of one index space, that of the node it began with.
+All values of a group lie along axes of one index space, that of the node it began with.
 Results along its last axes, or along some that are next to each other, are reduced row by row
-and may be used again in the row; those along its first axes are complete only when the region
+and may be used again in the row; those along its first axes are complete only when the kernel
 ends, as are values that are to be rounded to a small float.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any
+from typing import NamedTuple
 
-from eagerflow.fusion.growth import STATEMENTS, Growing
-from eagerflow.fusion.kernels import Cluster
-from eagerflow.fusion.lowering import (
-    Axes,
-    Walk,
-    cost,
-    number_of,
-    walk,
-)
+from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
+from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
+from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.op import ops
+from eagerflow.op import Op
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.draws import random_keep
+from eagerflow.ops.family import Rows
+from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
-__all__ = ["BORDER", "grow"]
+__all__ = ["MAX_INPUTS", "MAX_STATEMENTS", "MIN_FUSED_ELEMENTS", "MIN_SHARED_ELEMENTS", "fuse"]
 
-BORDER = 1 << 12
-"""Elements from which one call of a region costs less than the calls of its nodes."""
+MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
+MAX_INPUTS = 24  # arrays that one kernel reads
+MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other
 
-NEAR = 128  # nodes between two that are brought together though neither needs the other
+MIN_FUSED_ELEMENTS = 1 << 12
+"""Elements from which one call of a kernel costs less than the calls of its nodes."""
+MIN_SHARED_ELEMENTS = 1 << 16  # from which threads share a kernel's work
+MIN_ELEMENTS = 16  # of arrays for which more than the steps of optimizers are fused
+MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
+"""Calls of NumPy from which one of a kernel costs less: below MIN_FUSED_ELEMENTS, and far below."""
+UPDATE_CALLS = {adam_update: 14, momentum_update: 6}
+"""Calls of NumPy of which one step of an optimizer consists."""
+
+_MEMORY_INPUTS = {random_keep: 0, **dict.fromkeys(CLASS_OPS, 1)}
+"""Ops with an argument that has to be in memory before the kernel begins, and its position."""
 
 
-class _Garden:
-    """All regions of a graph in the making."""
+class _Candidate(NamedTuple):
+    """A node that some group may take in.
+
+    ``uniform`` are values that it can read as numbers; it becomes about ``statements``.
+    """
+
+    node: Node
+    access: AccessMap
+    position: int
+    uniform: dict[Value, Number]
+    statements: int
+
+
+class FusionGroup:
+    """Nodes that are to be one kernel: the members, and where each of their values lies."""
+
+    __slots__ = (
+        "column_axes",
+        "complete",
+        "consumers",
+        "device",
+        "draws",
+        "in_memory",
+        "made",
+        "members",
+        "number",
+        "position",
+        "read",
+        "read_across",
+        "row_axes",
+        "sizes",
+        "statements",
+        "varying",
+    )
+
+    def __init__(self, number: int, sizes: tuple[int, ...], device: str | None) -> None:
+        self.number = number
+        self.sizes = sizes
+        self.device = device
+        self.members: list[Member] = []
+        self.made: dict[Value, Axes] = {}  # the axes of each value that it makes
+        self.varying: dict[Value, frozenset[int]] = {}  # those along which it really varies
+        self.complete: set[Value] = set()  # values that can be read at the end alone
+        self.read: dict[Value, Axes] = {}  # values from outside, as they were read last
+        self.read_across: set[Value] = set()  # those of them that are read along several axes
+        self.in_memory: set[Value] = set()  # those that have to be in memory
+        self.consumers: set[FusionGroup | None] = set()  # of what it makes; None: a single node
+        self.row_axes: Axes = ()
+        self.column_axes: list[frozenset[int]] = []
+        self.draws = False  # random numbers, counted along all axes
+        self.statements = 0
+        self.position = 0  # of the last member
+
+    # Whether a node fits -------------------------------------------------------------------------
+
+    def member(self, candidate: _Candidate, sibling: bool) -> Member | None:
+        """The node as a member of this group, None where it cannot be one.
+
+        A ``sibling`` reads what the group reads, and has all of its axes.
+        """
+        node, access, position, uniform, _ = candidate
+        if _memory_input(node) in self.made:
+            return None
+        axes = self._axes(node, access)
+        if axes is None or (sibling and access.space != self.sizes):
+            return None
+        new = {x for x in node.values() if x not in self.made and x not in uniform}
+        if len(self.read.keys() | new) > MAX_INPUTS:
+            return None
+        kind: str | None = ""
+        if access.reduced is not None:
+            kind = self._kind(node, access, axes)
+        elif node.op.call is random_keep and (
+            not self.sizes
+            or self.row_axes != self._last(len(self.row_axes))
+            or real_axes(axes) != self._all()
+        ):
+            return None  # its numbers are counted along all axes, in their order in memory
+        return None if kind is None else Member(node, access, axes, kind, position)
+
+    def _all(self) -> Axes:
+        return tuple(range(len(self.sizes)))
+
+    def _last(self, count: int) -> Axes:
+        return self._all()[len(self.sizes) - count :]
+
+    def _axes(self, node: Node, access: AccessMap) -> Axes | None:
+        """The group's axis for each of a node, -1 for those of size 1."""
+        found: list[int | None] = [None if n != 1 else -1 for n in access.sizes]
+        for x, axes in zip(node.inputs, access.inputs, strict=True):
+            if type(x) is not Value or x not in self.made:
+                continue
+            if x in self.complete or not _unify(found, axes, self.made[x]):
+                return None
+        hinted = found[:]
+        if self._hint(node, access, hinted):
+            filled = self._fill(hinted, access.sizes)
+            if filled is not None:
+                return filled
+        return self._fill(found, access.sizes)
+
+    def _hint(self, node: Node, access: AccessMap, found: list[int | None]) -> bool:
+        """Where arrays from outside lie as they did before; whether that is possible."""
+        for x, axes in zip(node.inputs, access.inputs, strict=True):
+            before = self.read.get(x) if type(x) is Value else None
+            if before is not None and len(before) == len(axes) and not _unify(found, axes, before):
+                return False
+        return True
+
+    def _fill(self, found: list[int | None], sizes: tuple[int, ...]) -> Axes | None:
+        """The axes that nothing tells yet, from the last one on; all in the group's order."""
+        result = list(found)
+        before = len(self.sizes)
+        for i in range(len(sizes) - 1, -1, -1):
+            axis = result[i]
+            if axis == -1:
+                continue
+            if axis is None:
+                axis = before - 1
+                while axis >= 0 and self.sizes[axis] != sizes[i]:
+                    axis -= 1
+                if axis < 0:
+                    return None
+                result[i] = axis
+            if axis >= before:
+                return None
+            before = axis
+        return tuple([a for a in result if a is not None])
+
+    def _kind(self, node: Node, access: AccessMap, axes: Axes) -> str | None:
+        """How a node of rows reduces here: by "row", by "column", by "both", or not at all."""
+        reduced = composed(access.reduced or (), axes)
+        for x, own in zip(node.inputs, access.inputs, strict=True):
+            # Only what varies along an axis can be reduced along it.
+            inside = type(x) is Value and x in self.made and len(own) == len(access.sizes)
+            if inside and not self.varying[x] >= frozenset(reduced):
+                return None
+        sums = [frozenset(real_axes(axes)) - set(reduced)] if _sums_over_rows(node.op) else []
+        columns = [*self.column_axes, *sums]
+        if not reduced or reduced == self.row_axes:
+            return "row" if self._fits(self.row_axes, columns, self.draws) else None
+        rule = node.op.scalar
+        reducible = isinstance(rule, Rows) and rule.columns
+        if not self.row_axes:
+            first = reduced == self._all()[: len(reduced)] and len(reduced) < len(self.sizes)
+            if reducible and first:
+                return "column"
+            return "row" if self._fits(reduced, columns, self.draws) else None
+        rest = frozenset(reduced) - frozenset(self.row_axes)
+        columns = [*self.column_axes, rest]
+        if not reducible or not rest or not self._fits(self.row_axes, columns, self.draws):
+            return None
+        if len(rest) == len(reduced):
+            return "column"
+        return "both" if len(rest) + len(self.row_axes) == len(reduced) else None
+
+    def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
+        """Whether rows along some axes go together with all column reductions, and with draws."""
+        if rows and rows != tuple(range(rows[0], rows[0] + len(rows))):
+            return False
+        if draws and rows != self._last(len(rows)):
+            return False
+        order = [a for a in self._all() if a not in rows] or [*self._all()]
+        last = frozenset(rows or order[-1:])
+        return all(not c & last and c == frozenset(order[: len(c)]) for c in columns)
+
+    def _reductions(self, member: Member) -> tuple[Axes, list[frozenset[int]]]:
+        """The axes of the rows that a member works along, and those of its column reductions."""
+        if member.access.reduced is None:
+            return (), []
+        reduced = frozenset(composed(member.access.reduced, member.axes))
+        if member.kind in ("column", "both"):
+            return (), [reduced - frozenset(self.row_axes)]
+        around = frozenset(real_axes(member.axes)) - reduced
+        sums = [around] if _sums_over_rows(member.node.op) and reduced and around else []
+        return tuple(sorted(reduced)), sums
+
+    # Taking it in --------------------------------------------------------------------------------
+
+    def add(self, member: Member, candidate: _Candidate) -> None:
+        """Take a node in, as a member that it can be."""
+        node, access, axes, kind, position = member
+        self.members.append(member)
+        self.statements += candidate.statements
+        self.position = position
+        rows, columns = self._reductions(member)
+        self.row_axes = self.row_axes or rows
+        self.column_axes += columns
+        varying: frozenset[int] = frozenset()
+        for x, lies in zip(node.inputs, access.inputs, strict=True):
+            if type(x) is not Value or x in candidate.uniform:
+                continue
+            if x in self.made:
+                varying |= self.varying[x]
+                continue
+            own = composed(lies, axes)
+            if self.read.setdefault(x, own) != own:
+                self.read_across.add(x)
+                self.read[x] = own
+            varying |= frozenset(real_axes(own))
+        memory_input = _memory_input(node)
+        if memory_input is not None:
+            self.in_memory.add(memory_input)
+        rule = node.op.scalar
+        for value, lies in zip(node.outputs, access.outputs, strict=True):
+            own = self.made[value] = composed(lies, axes)
+            along = frozenset(real_axes(own))
+            if node.op.call is random_keep:
+                self.draws, varying = True, along
+            self.varying[value] = varying & along
+            rounded = node.op.call is astype and is_storage_only(value.dtype)
+            summed = isinstance(rule, Rows) and rule.gives[value.index] == "n"
+            if kind in ("column", "both") or rounded or summed:
+                self.complete.add(value)
+
+    def varies(self, value: Value) -> bool:
+        """Whether a value of this group differs along all of its axes."""
+        return self.varying[value] == frozenset(real_axes(self.made[value]))
+
+    # Two that become one -------------------------------------------------------------------------
+
+    def _axis_map(self, other: FusionGroup, member: Member) -> Axes | None:
+        """The axis here for each of another group's, whose values a new member reads.
+
+        None where they do not tell all, or in another order.
+        """
+        found: list[int | None] = [None] * len(other.sizes)
+        if _memory_input(member.node) in other.made:
+            return None
+        for x, lies in zip(member.node.inputs, member.access.inputs, strict=True):
+            if type(x) is not Value or x not in other.made:
+                continue
+            if x in other.complete or x in self.in_memory:
+                return None
+            if member.access.reduced is not None and not other.varies(x):
+                return None
+            if not _unify(found, other.made[x], composed(lies, member.axes)):
+                return None
+        known = [a for a in found if a is not None]
+        return tuple(known) if len(known) == len(found) and known == sorted({*known}) else None
+
+    def mergeable(
+        self, others: Sequence[FusionGroup], member: Member, statements: int
+    ) -> dict[FusionGroup, Axes]:
+        """Those of the other groups that can become one with this one, each with its axis map.
+
+        ``statements`` are those of the new member.
+        """
+        found: dict[FusionGroup, Axes] = {self: self._all()}
+        rows, columns = self._reductions(member)
+        rows, columns = self.row_axes or rows, [*self.column_axes, *columns]
+        statements += self.statements
+        draws, read = self.draws, set(self.read)
+        for other in others:
+            axes = self._axis_map(other, member)
+            if axes is None or other.device != self.device:
+                continue
+            rows_now = rows or composed(other.row_axes, axes)
+            columns_now = [*columns, *(frozenset(composed(c, axes)) for c in other.column_axes)]
+            read_now = read | other.read.keys()
+            draws_now = draws or other.draws
+            if (
+                statements + other.statements <= MAX_STATEMENTS
+                and len(read_now) <= MAX_INPUTS
+                and (not other.row_axes or composed(other.row_axes, axes) == rows_now)
+                and (len(axes) == len(self.sizes) or self._is_per_row(other, axes, rows_now))
+                and self._fits(rows_now, columns_now, draws_now)
+                and all(
+                    _agree(other, axes, g, own) and _agree(g, own, other, axes)
+                    for g, own in found.items()
+                )
+            ):
+                found[other] = axes
+                statements += other.statements
+                rows, columns, read, draws = rows_now, columns_now, read_now, draws_now
+        del found[self]
+        return found
+
+    def _is_per_row(self, other: FusionGroup, axes: Axes, rows: Axes) -> bool:
+        """Whether another group's values are the same for all elements of a row.
+
+        They are computed once for each row then, and not for each element.
+        """
+        if other.row_axes or other.column_axes or other.draws or not axes:
+            return False
+        last = rows or self._last(1)
+        return axes == tuple(range(len(axes))) and set(axes).isdisjoint(last)
+
+    def merge(self, other: FusionGroup, axes: Axes) -> None:
+        """Take all of another group in, of whose axes these are the axes here."""
+        moved = [m._replace(axes=composed(m.axes, axes)) for m in other.members]
+        self.members = sorted([*self.members, *moved], key=lambda m: m.position)
+        self.made.update((x, composed(own, axes)) for x, own in other.made.items())
+        self.varying.update((x, frozenset(composed(a, axes))) for x, a in other.varying.items())
+        self.complete |= other.complete
+        read = {x: composed(own, axes) for x, own in other.read.items()}
+        across = {x for x, own in read.items() if self.read.get(x, own) != own}
+        self.read_across |= other.read_across | across
+        self.read = {x: own for x, own in (self.read | read).items() if x not in self.made}
+        self.in_memory |= other.in_memory
+        self.row_axes = self.row_axes or composed(other.row_axes, axes)
+        self.column_axes += [frozenset(composed(c, axes)) for c in other.column_axes]
+        self.draws = self.draws or other.draws
+        self.statements += other.statements
+        self.position = max(self.position, other.position)
+        self.consumers = (self.consumers | other.consumers) - {self, other}
+        other.members = []
+
+    # Whether it pays -----------------------------------------------------------------------------
+
+    def pays(self, min_elements: int) -> bool:
+        """Whether one call of a kernel costs less than those of the nodes."""
+        size = prod(self.sizes)
+        real = [m.node for m in self.members if m.node.op.views != "all"]
+        if not size or not real:
+            return False
+        calls = sum(map(_numpy_calls, real))
+        if size < min_elements:
+            least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
+            return calls >= least and (size >= MIN_ELEMENTS or real[0].op.call in UPDATE_CALLS)
+        # What is one call of NumPy stays one; what is several becomes one.
+        return calls > 1 or size >= MIN_SHARED_ELEMENTS
+
+
+def _memory_input(node: Node) -> Value | None:
+    """The input of a node that has to be in memory before its kernel begins, else None."""
+    position = _MEMORY_INPUTS.get(node.op.call)
+    return None if position is None else node.inputs[position]
+
+
+def _sums_over_rows(op: Op) -> bool:
+    """Whether the body of an op of rows also gives sums over all rows."""
+    return isinstance(op.scalar, Rows) and "n" in op.scalar.gives
+
+
+def _numpy_calls(node: Node) -> int:
+    """About how many calls of NumPy a node costs where it is not fused."""
+    op = node.op
+    if op.call in UPDATE_CALLS:
+        return UPDATE_CALLS[op.call]
+    if isinstance(op.scalar, Rows):
+        return 1 if op.scalar.columns else 6
+    if op.family == "rows":
+        return 5
+    return 3 if callable(op.scalar) and op.ufunc is None else 1
+
+
+def _unify(found: list[int | None], axes: Axes, others: Axes) -> bool:
+    """Note for each of some axes the other one that is the same; whether that is possible."""
+    for axis, other in zip(axes, others, strict=True):
+        if axis >= 0:
+            if found[axis] is None:
+                found[axis] = other
+            elif found[axis] != other:
+                return False
+    return True
+
+
+def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -> bool:
+    """Whether a group reads what another one makes along the very axes that it is made along."""
+    for x, read in one.read.items():
+        made = other.made.get(x)
+        if made is None:
+            continue
+        if x in other.complete or x in one.read_across or x in one.in_memory:
+            return False
+        if not other.varies(x):
+            return False  # it may be reduced along axes along which it is the same
+        if composed(read, axes) != composed(made, other_axes):
+            return False
+    return True
+
+
+class _Grouping:
+    """The groups of a graph while its nodes are looked at."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.homes: dict[Value, Growing] = {}
-        self.readers: dict[Value, Growing] = {}  # the last region that reads a value
+        self.groups: list[FusionGroup] = []
+        self.makers: dict[Value, FusionGroup] = {}
+        self.readers: dict[Value, FusionGroup] = {}  # the last group that reads a value
         self.levels: dict[Value, int] = {}
-        self.numbers: dict[Value, Any] = {}  # what is one number everywhere
-        self.regions: list[Growing] = []
-        self.last = 0  # the highest number of a region
+        self.uniform: dict[Value, Number] = {}  # what is one number everywhere
+        self.highest = 0  # number of a group
 
-    def plant(self) -> None:
-        """Give each node that a region can hold its region."""
-        for at, node in enumerate(self.graph.nodes):
+    def run(self) -> None:
+        """Give each node that a kernel can compute its group."""
+        for position, node in enumerate(self.graph.nodes):
             if node.op.fills:
-                # It reads nothing: see _without_inputs.
-                self.numbers[node.outputs[0]] = number_of(node)
-            elif node.op.views == "all" and node.inputs[0] in self.numbers:
-                self.numbers[node.outputs[0]] = self.numbers[node.inputs[0]]
-            elif not self._settle(node, at):
+                # It reads nothing: see without_inputs.
+                self.uniform[node.outputs[0]] = fill_value(node)
+            elif node.op.views == "all" and node.inputs[0] in self.uniform:
+                self.uniform[node.outputs[0]] = self.uniform[node.inputs[0]]
+            elif not self._assign(node, position):
                 level = max([self.level(x) for x in node.values()], default=0)
                 for value in node.outputs:
                     self.levels[value] = level
                 for x in node.values():
-                    if x in self.homes:
-                        self.homes[x].escapes.add(None)
+                    if x in self.makers:
+                        self.makers[x].consumers.add(None)
 
     def level(self, value: Value) -> int:
-        """The highest number of a region that a value depends on."""
-        home = self.homes.get(value)
-        return self.levels.get(value, 0) if home is None else home.number
+        """The highest number of a group that a value depends on."""
+        maker = self.makers.get(value)
+        return self.levels.get(value, 0) if maker is None else maker.number
 
-    def _settle(self, node: Node, at: int) -> bool:
-        """Find a region for a node, or begin one; whether there is one."""
-        place = walk(node)
-        if place is None:
+    def _assign(self, node: Node, position: int) -> bool:
+        """Find a group for a node, or begin one; whether there is one."""
+        access = access_map(node)
+        if access is None:
             return False
-        numbers = {} if place.reduced is not None else self.numbers
-        if numbers and all(x in numbers for x in node.values()):
+        uniform = {} if access.reduced is not None else self.uniform
+        if uniform and all(x in uniform for x in node.values()):
             return False
-        statements = cost(node, place, numbers)
+        statements = statement_count(node, access, uniform)
         if statements is None:
             return False
-        parents = {self.homes[x]: None for x in node.values() if x in self.homes}
-        given = node, place, numbers, statements, at
-        for region in sorted(parents, key=lambda r: (-prod(r.sizes), -r.number)):
-            if self._join(region, parents, False, *given):
+        candidate = _Candidate(node, access, position, uniform, statements)
+        parents = {self.makers[x]: None for x in node.values() if x in self.makers}
+        for group in sorted(parents, key=lambda g: (-prod(g.sizes), -g.number)):
+            if self._join(group, parents, False, candidate):
                 return True
         if node.op.views == "all":
             return False
         readers = {self.readers[x]: None for x in node.values() if x.shape and x in self.readers}
-        for region in readers:
-            near = region not in parents and at - region.last <= NEAR
-            if near and self._join(region, parents, True, *given):
+        for group in readers:
+            near = group not in parents and position - group.position <= MAX_DISTANCE_NODES
+            if near and self._join(group, parents, True, candidate):
                 return True
-        sizes = tuple([n for n in place.sizes if n != 1])
-        region = Growing(self.last + 1, sizes, node.device)
-        if self._join(region, parents, False, *given):
-            self.regions.append(region)
+        group = FusionGroup(self.highest + 1, access.space, node.device)
+        if self._join(group, parents, False, candidate):
+            self.groups.append(group)
             return True
         return False
 
     def _join(
         self,
-        region: Growing,
-        parents: Iterable[Growing],
+        group: FusionGroup,
+        parents: Iterable[FusionGroup],
         sibling: bool,
-        node: Node,
-        place: Walk,
-        numbers: Any,
-        statements: int,
-        at: int,
+        candidate: _Candidate,
     ) -> bool:
-        """Make a node a member of a region, together with what others made for it."""
-        if region.statements + statements > STATEMENTS or region.device != node.device:
+        """Make a node a member of a group, together with what others made for it."""
+        node, _, position, uniform, statements = candidate
+        if group.statements + statements > MAX_STATEMENTS or group.device != node.device:
             return False
-        member = region.member(node, place, numbers, sibling, at)
+        member = group.member(candidate, sibling)
         if member is None:
             return False
-        others = [r for r in parents if r is not region and at - r.last <= NEAR]
-        tables = region.joinable(others, member, statements) if others else {}
-        while (number := self._number({region, *tables}, node, sibling)) is None:
-            if not tables:
+        others = [
+            g for g in parents if g is not group and position - g.position <= MAX_DISTANCE_NODES
+        ]
+        merged = group.mergeable(others, member, statements) if others else {}
+        while (number := self._number({group, *merged}, node, sibling)) is None:
+            if not merged:
                 return False
-            tables.popitem()
-        for other, table in tables.items():
-            self._merge(region, other, table)
-        region.number = number
-        self.last = max(self.last, number)
-        region.add(member, statements, numbers)
+            merged.popitem()
+        for other, axes in merged.items():
+            self._merge(group, other, axes)
+        group.number = number
+        self.highest = max(self.highest, number)
+        group.add(member, candidate)
         for value in node.outputs:
-            self.homes[value] = region
+            self.makers[value] = group
         for x in node.values():
-            home = self.homes.get(x)
-            if home is not region and x not in numbers:
-                if home is not None:
-                    home.escapes.add(region)
+            maker = self.makers.get(x)
+            if maker is not group and x not in uniform:
+                if maker is not None:
+                    maker.consumers.add(group)
                 if x.shape:
-                    self.readers[x] = region
+                    self.readers[x] = group
         return True
 
-    def _number(self, group: set[Growing], node: Node, sibling: bool) -> int | None:
-        """The number of regions that become one with a node; None where that makes a cycle.
+    def _number(self, merged: set[FusionGroup], node: Node, sibling: bool) -> int | None:
+        """The number of groups that become one with a node; None where that makes a cycle.
 
-        A region's number can rise as long as nothing else depends on it: what does may be what
+        A group's number can rise as long as nothing else depends on it: what does may be what
         the others depend on.
         """
-        outside = [self.level(x) for x in node.values() if self.homes.get(x) not in group]
-        number = max(r.number for r in group)
+        outside = [self.level(x) for x in node.values() if self.makers.get(x) not in merged]
+        number = max(g.number for g in merged)
         if max(outside, default=0) >= number:
-            number = self.last + 1
-        for region in group:
-            if region.number < number and (sibling or not region.escapes <= group):
+            number = self.highest + 1
+        for group in merged:
+            if group.number < number and (sibling or not group.consumers <= merged):
                 return None
         return number
 
-    def _merge(self, region: Growing, other: Growing, table: Axes) -> None:
-        region.join(other, table)
-        for value in other.maps:
-            self.homes[value] = region
+    def _merge(self, group: FusionGroup, other: FusionGroup, axes: Axes) -> None:
+        group.merge(other, axes)
+        for value in other.made:
+            self.makers[value] = group
         for x in other.read:
             if self.readers.get(x) is other:
-                self.readers[x] = region
-            home = self.homes.get(x)
-            if home is not None:
-                home.escapes.discard(other)
-                if home is not region:
-                    home.escapes.add(region)
+                self.readers[x] = group
+            maker = self.makers.get(x)
+            if maker is not None:
+                maker.consumers.discard(other)
+                if maker is not group:
+                    maker.consumers.add(group)
 
 
-def grow(graph: Graph, border: int = BORDER) -> list[Node | Cluster]:
-    """The nodes of a graph whose sizes are all known, some of them as regions, in running order.
+def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Node | FusedKernel]:
+    """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
-    ``border`` is the number of elements from which regions pay. Views of what a region makes
-    and numbers that only regions read come as nodes where something outside reads them. Time
-    and memory are linear in the number of nodes.
+    ``min_elements`` is the number of elements from which kernels pay. Views of what a kernel
+    makes and numbers that only kernels read come as nodes where something outside reads them.
+    Time and memory are linear in the number of nodes.
     """
-    garden = _Garden(graph)
-    garden.plant()
-    kept = [r for r in garden.regions if r.pays(border)]
-    inside = {m.node: r for r in kept for m in r.members}
-    numbers = garden.numbers
+    grouping = _Grouping(graph)
+    grouping.run()
+    kept = [g for g in grouping.groups if g.pays(min_elements)]
+    inside = {m.node for g in kept for m in g.members}
+    uniform = grouping.uniform
     needed = set(graph.all_outputs())
     for node in graph.nodes:
-        if node not in inside and not (node.outputs and node.outputs[0] in numbers):
+        if node not in inside and not (node.outputs and node.outputs[0] in uniform):
             needed.update(node.values())
-    for region in kept:
-        needed.update(region.read)
+    for group in kept:
+        needed.update(group.read)
     outside = []
     for node in reversed(graph.nodes):
         if node.op.fills:
             if node.outputs[0] in needed:
-                outside.append(_without_inputs(node))
-        elif node.op.views == "all" and (node in inside or node.outputs[0] in numbers):
+                outside.append(without_inputs(node))
+        elif node.op.views == "all" and (node in inside or node.outputs[0] in uniform):
             if node.outputs[0] in needed:
                 outside.append(node)
                 needed.update(node.values())
         elif node not in inside:
             outside.append(node)
-    clusters: dict[Growing, Cluster] = {}
-    for region in kept:
-        values = [
-            v
-            for m in region.members
-            if m.node.op.views != "all"
-            for v in m.node.outputs
-            if v in needed
-        ]
+    kernels = []
+    for group in kept:
+        nodes = [m.node for m in group.members if m.node.op.views != "all"]
+        values = [v for node in nodes for v in node.outputs if v in needed]
         if values:
-            clusters[region] = Cluster(region.sizes, region.rows, region.members, values, numbers)
-    return _ordered(graph, outside, list(clusters.values()))
+            kernels.append(FusedKernel(group.sizes, group.row_axes, group.members, values, uniform))
+    return _ordered(graph, outside, kernels)
 
 
-def _without_inputs(node: Node) -> Node:
-    """A creation that does not read the array whose shape it has."""
-    if not node.inputs:
-        return node
-    (value,) = node.outputs
-    attributes = {"shape": value.shape, "dtype": value.dtype, "device": None}
-    made = Node(
-        ops[node.op.name.removesuffix("_like")], (), attributes, node.name, node.origin, node.device
-    )
-    made.outputs = node.outputs
-    return made
-
-
-def _ordered(graph: Graph, nodes: list[Node], clusters: list[Cluster]) -> list[Node | Cluster]:
+def _ordered(
+    graph: Graph, nodes: list[Node], kernels: list[FusedKernel]
+) -> list[Node | FusedKernel]:
     """Steps in an order in which they can run, each as late as its last node stands."""
-    makers: dict[Value, Any] = {v: c for c in clusters for v in c.outputs}
+    makers: dict[Value, Node | FusedKernel] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}
-    ends: dict[Value, Any] = {c.nodes[-1].outputs[0]: c for c in clusters}
+    ends: dict[Value, Node | FusedKernel] = {k.nodes[-1].outputs[0]: k for k in kernels}
     ends |= {n.outputs[0]: n for n in nodes if n.outputs}
-    found: list[Node | Cluster] = []
-    done: set[Any] = set()
+    found: list[Node | FusedKernel] = []
+    done: set[Node | FusedKernel] = set()
     steps = [ends.get(n.outputs[0]) if n.outputs else n for n in graph.nodes]
-    for step in (*steps, *clusters):
-        todo: list[Any] = [] if step is None or step in done else [step]
+    for step in (*steps, *kernels):
+        todo: list[Node | FusedKernel] = [] if step is None or step in done else [step]
         while todo:
             own = todo[-1]
             given = own.values() if isinstance(own, Node) else own.inputs

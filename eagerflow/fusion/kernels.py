@@ -1,4 +1,4 @@
-"""Clusters: nodes of a plan that one generated kernel computes, and how that is called."""
+"""Fused kernels: the region of the nodes of a fusion group, and how it is called."""
 
 from __future__ import annotations
 
@@ -11,34 +11,46 @@ import numpy as np
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.region import Region
-from eagerflow.errors import ArgumentError, IndexRangeError
-from eagerflow.fusion.lowering import Axes, Reduced, Walk, emit, memory_type
+from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
+from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
+from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
+from eagerflow.ops.creation.draws import random_keep
+from eagerflow.ops.nn.losses import (
+    sparse_softmax_cross_entropy,
+    sparse_softmax_cross_entropy_gradient,
+)
+from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
-__all__ = ["CLASSES", "Call", "Cluster", "Member"]
+__all__ = ["CLASS_OPS", "FusedCall", "FusedKernel", "Member", "statement_count"]
 
-CLASSES = frozenset({"sparse_softmax_cross_entropy", "sparse_softmax_cross_entropy_gradient"})
+CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
-_OPTIMIZERS = {"adam_update": (0, 2, 3), "momentum_update": (0, 2)}
-"""Which inputs the results of an op take the place of."""
+_UPDATED_INPUTS = {adam_update: (0, 2, 3), momentum_update: (0, 2)}
+"""The inputs that the results of an op are the new values of."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_LAYOUTS = 64  # strides that a call is kept ready for
-_NAMED = 4  # ops that a region's name tells
+MAX_LAYOUTS = 64  # strides that a call is kept ready for
+MAX_NAMED_OPS = 4  # in the name of a kernel
 
 
 class Member(NamedTuple):
-    """A node of a region: its walk, the region's axes along that, how it reduces, its place."""
+    """A node of a fusion group, and how it lies in the group's index space.
+
+    ``axes`` are the group's axes for those of its access map, ``position`` is that in the graph.
+    ``kind`` says how an op of rows reduces: by "row", by "column" (row after row, complete when
+    all rows are), or by "both"; it is empty for an element-wise op.
+    """
 
     node: Node
-    walk: Walk
+    access: AccessMap
     axes: Axes
     kind: str
-    at: int
+    position: int
 
 
-class Place(NamedTuple):
+class Operand(NamedTuple):
     """A value as a region reads or writes it: along which of its axes, and which word alone."""
 
     value: Value
@@ -53,7 +65,7 @@ class Place(NamedTuple):
         return tuple([n for n in self.value.shape if n != 1])
 
 
-class Cluster:
+class FusedKernel:
     """Nodes of a graph that one region computes.
 
     ``inputs`` are the Values that it reads and ``outputs`` those that it makes, in the order of
@@ -88,16 +100,18 @@ class Cluster:
         rows: Axes,
         members: Sequence[Member],
         values: Sequence[Value],
-        numbers: dict[Value, Any],
+        uniform: dict[Value, Number],
     ) -> None:
-        members = _used(members, values)
+        members = _needed(members, values)
         self.nodes = tuple(m.node for m in members)
         self.device = self.nodes[0].device
-        self._order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
-        self._sizes = {_letter(a): sizes[a] for a in self._order} or {_letter(0): 1}
         self.name = _name(self.nodes)
-        writer = _Writer(self, rows, members, numbers)
-        writer.write(values)
+        writer = _RegionWriter(self.name, sizes, rows, uniform)
+        for member in members:
+            writer.add(member)
+        for value in values:
+            writer.output(value)
+        self._order, self._sizes = writer.order, writer.sizes
         self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
         self.inputs = tuple(p.value for p in self._inputs)
         self.outputs = tuple(p.value for p in self._outputs)
@@ -105,32 +119,28 @@ class Cluster:
         self.output_shapes = tuple(self._shape(p) for p in self._outputs)
         self.region = writer.builder.region()
         self.checks = tuple(writer.checks)
-        self.inplace = self._replacing(members)
+        self.inplace = self._inplace_pairs(members)
 
     def __repr__(self) -> str:
-        return f"<Cluster {self.name}: {len(self.nodes)} nodes>"
+        return f"<FusedKernel {self.name}: {len(self.nodes)} nodes>"
 
-    def _named(self, axes: Axes) -> str:
-        """Axes by the names that they have in the region, in its order."""
-        return " ".join(_letter(a) for a in self._order if a in axes)
-
-    def _turn(self, place: Place) -> list[int]:
+    def _permutation(self, operand: Operand) -> list[int]:
         """The axes of an array, without those of size 1, in the region's order."""
-        own = [a for a in place.axes if a >= 0]
+        own = real_axes(operand.axes)
         return sorted(range(len(own)), key=lambda i: self._order.index(own[i]))
 
-    def _shape(self, place: Place) -> tuple[int, ...]:
-        shape = place.shape
-        return tuple([shape[i] for i in self._turn(place)]) if shape else shape
+    def _shape(self, operand: Operand) -> tuple[int, ...]:
+        shape = operand.shape
+        return tuple([shape[i] for i in self._permutation(operand)]) if shape else shape
 
     # In place ------------------------------------------------------------------------------------
 
-    def _replacing(self, members: Sequence[Member]) -> tuple[tuple[int, int], ...]:
+    def _inplace_pairs(self, members: Sequence[Member]) -> tuple[tuple[int, int], ...]:
         """Outputs that may be written over an input, the likeliest first."""
         wanted = {
             (node.outputs[k], node.inputs[i])
             for node in self.nodes
-            for k, i in enumerate(_OPTIMIZERS.get(node.op.name, ()))
+            for k, i in enumerate(_UPDATED_INPUTS.get(node.op.call, ()))
         }
         columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
         likely: list[tuple[int, int]] = []
@@ -138,11 +148,11 @@ class Cluster:
         for k, out in enumerate(self._outputs):
             if self.region.outputs[k].value in columns:
                 continue
-            for i, place in enumerate(self._inputs):
-                same = out.value.shape == place.value.shape and out.value.dtype == place.value.dtype
-                if same and out.axes == place.axes and self.inputs.count(place.value) == 1:
+            for i, given in enumerate(self._inputs):
+                same = out.value.shape == given.value.shape and out.value.dtype == given.value.dtype
+                if same and out.axes == given.axes and self.inputs.count(given.value) == 1:
                     pair = (k, i)
-                    (likely if (out.value, place.value) in wanted else possible).append(pair)
+                    (likely if (out.value, given.value) in wanted else possible).append(pair)
         return (*likely, *possible)
 
     def region_inplace(self, pairs: Sequence[tuple[int, int]]) -> Region:
@@ -168,14 +178,14 @@ class Cluster:
 
     # Running -------------------------------------------------------------------------------------
 
-    def view(self, array: Any, place: Place) -> Any:
+    def view(self, array: Any, operand: Operand) -> Any:
         """An array as it enters the region: never a copy."""
-        if place.word is not None:
-            return array[place.word : place.word + 1].reshape(())
-        kept = tuple([0 if n == 1 else slice(None) for n in place.value.shape])
+        if operand.word is not None:
+            return array[operand.word : operand.word + 1].reshape(())
+        kept = tuple([0 if n == 1 else slice(None) for n in operand.value.shape])
         found = array[(*kept, ...)] if 0 in kept else array
-        turn = self._turn(place)
-        return found if turn == sorted(turn) else found.transpose(turn)
+        order = self._permutation(operand)
+        return found if order == sorted(order) else found.transpose(order)
 
     def prepare(
         self,
@@ -183,37 +193,37 @@ class Cluster:
         outputs: Sequence[Any] | None = None,
         inplace: Sequence[tuple[int, int]] = (),
         way: str | None = None,
-    ) -> Call:
+    ) -> FusedCall:
         """The region ready to be called; code is made now, or taken from the cache.
 
         ``inputs`` and ``outputs`` are arrays like those that will come, or anything with
         ``shape``, ``dtype`` and perhaps ``strides``; without them all are contiguous.
         ``inplace`` are pairs out of ``self.inplace``, ``way`` is one of ``kernel.ways()``.
         """
-        return Call(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
+        return FusedCall(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
 
 
-class Call:
-    """A cluster's region ready for arrays of known shapes, dtypes and strides.
+class FusedCall:
+    """A kernel's region ready for arrays of known shapes, dtypes and strides.
 
-    ``call(inputs, outputs)`` fills the arrays ``outputs``, in the cluster's order; those in
+    ``call(inputs, outputs)`` fills the arrays ``outputs``, in the kernel's order; those in
     place of inputs are the very same arrays. Inputs with other strides than expected are fine,
     and cost as much as preparing once for each; outputs must have theirs. Several threads may
     call it at once.
     """
 
-    __slots__ = ("_fixed", "_prepared", "cluster", "region", "way")
+    __slots__ = ("_fixed", "_prepared", "kernel", "region", "way")
 
     def __init__(
         self,
-        cluster: Cluster,
+        fused: FusedKernel,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         inplace: Sequence[tuple[int, int]],
         way: str | None,
     ) -> None:
-        self.cluster = cluster
-        self.region = cluster.region_inplace(inplace)
+        self.kernel = fused
+        self.region = fused.region_inplace(inplace)
         self.way = way or kernel.ways()[0]
         self._prepared: dict[Any, Any] = {}
         self._fixed = self._ready([_like(x) for x in inputs], [_like(x) for x in outputs])
@@ -224,7 +234,7 @@ class Call:
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill ``outputs`` with what the region computes from ``inputs``."""
-        if self.cluster.checks:
+        if self.kernel.checks:
             self._check(inputs)
         if self._fixed(inputs, outputs):
             self._other(inputs, outputs)
@@ -232,7 +242,7 @@ class Call:
     def deferred(self) -> Any:
         """What makes calls ready that are run later, all in one; None where that cannot be."""
         fixed = self._fixed
-        if self.cluster.checks or not kernel.can_wait(fixed):
+        if self.kernel.checks or not kernel.can_wait(fixed):
             return None
         return fixed
 
@@ -241,14 +251,14 @@ class Call:
         key = tuple([a.strides for a in inputs])
         found = self._prepared.get(key)
         if found is None:
-            if len(self._prepared) >= _LAYOUTS:
+            if len(self._prepared) >= MAX_LAYOUTS:
                 self._prepared.clear()
             found = self._prepared[key] = self._ready(inputs, outputs)
         if found(inputs, outputs):  # of another type, as NumPy's masked and mapped arrays
             self._run(inputs, outputs)
 
     def _check(self, inputs: Sequence[Any]) -> None:
-        for number, classes in self.cluster.checks:
+        for number, classes in self.kernel.checks:
             labels = inputs[number]
             if labels.size and (labels.min() < 0 or labels.max() >= classes):
                 worst = labels.min() if labels.min() < 0 else labels.max()
@@ -261,7 +271,7 @@ class Call:
     def _ready(
         self, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> Callable[[Sequence[Any], Sequence[Any]], Any]:
-        own = self.cluster
+        own = self.kernel
         offsets = [(p.word or 0) * p.value.dtype.itemsize for p in own._inputs]
         found = kernel.fixed_call(
             self.region,
@@ -274,11 +284,11 @@ class Call:
         )
         return found or self._run
 
-    def _views(self, arrays: Sequence[Any], places: Sequence[Place]) -> list[Any]:
-        return [self.cluster.view(a, p) for a, p in zip(arrays, places, strict=True)]
+    def _views(self, arrays: Sequence[Any], operands: Sequence[Operand]) -> list[Any]:
+        return [self.kernel.view(a, p) for a, p in zip(arrays, operands, strict=True)]
 
     def _run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        own = self.cluster
+        own = self.kernel
         given, made = self._views(inputs, own._inputs), self._views(outputs, own._outputs)
         kernel.compute(self.region, given, made, own._sizes, self.way)
 
@@ -294,7 +304,7 @@ def _letter(axis: int) -> str:
     return _LETTERS[axis] if axis < len(_LETTERS) else f"a{axis}"
 
 
-def _used(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
+def _needed(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
     """Those members that some of the values need."""
     needed, found = set(values), []
     for member in reversed(members):
@@ -307,61 +317,64 @@ def _used(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
 def _name(nodes: Sequence[Node]) -> str:
     """What a region does, in a few words that depend on its ops alone."""
     names = [n.op.name for n in nodes if n.op.views != "all"]
-    if len(names) <= _NAMED:
-        return "_".join(names)
-    return "_".join([*names[: _NAMED - 2], f"{len(names) - _NAMED + 1}_more", names[-1]])
+    if len(names) > MAX_NAMED_OPS:
+        more = len(names) - MAX_NAMED_OPS + 1
+        names[MAX_NAMED_OPS - 2 : -1] = [f"{more}_more"]
+    return "_".join(names)
 
 
-class _Writer:
-    """Writes the region of a cluster."""
+class _RegionWriter:
+    """Writes the region of nodes whose values lie in one index space, with rows along some axes."""
 
     def __init__(
-        self, cluster: Cluster, rows: Axes, members: Sequence[Member], numbers: dict[Value, Any]
+        self, name: str, sizes: tuple[int, ...], rows: Axes, uniform: dict[Value, Number]
     ) -> None:
-        self.cluster, self.rows = cluster, rows
-        self.members, self.numbers = members, numbers
-        own = cluster._sizes
-        fixed = {} if cluster._order else own
-        self.builder = Builder(cluster.name, " ".join(own), **fixed)
-        self.inputs: list[Place] = []
-        self.outputs: list[Place] = []
+        self.rows, self.uniform = rows, uniform
+        self.order = (*(a for a in range(len(sizes)) if a not in rows), *rows)
+        self.sizes = {_letter(a): sizes[a] for a in self.order} or {_letter(0): 1}
+        self.builder = Builder(name, " ".join(self.sizes), **({} if self.order else self.sizes))
+        self.inputs: list[Operand] = []
+        self.outputs: list[Operand] = []
         self.checks: list[tuple[int, int]] = []
-        self.terms: dict[Any, Any] = {}  # of the cluster's values, and of places
-        self.maps: dict[Value, Axes] = {}
+        self.terms: dict[Any, Any] = {}  # of values, and of operands
+        self.made: dict[Value, Axes] = {}
 
-    def write(self, values: Sequence[Value]) -> None:
-        """All statements, and outputs for these values."""
-        for member in self.members:
-            given = self._given(member)
-            reduced = self._reduced(member)
-            results = emit(self.builder, member.node, given, reduced)
-            for value, result, lies in zip(
-                member.node.outputs, results, member.walk.outputs, strict=True
-            ):
-                self.terms[value] = result
-                self.maps[value] = _composed(lies, member.axes)
-        for number, value in enumerate(values):
-            place = Place(value, self.maps[value])
-            self.outputs.append(place)
-            along = self.cluster._named(place.axes)
-            self.builder.output(f"y{number}", self.terms[value], memory_type(value.dtype), along)
+    def add(self, member: Member) -> None:
+        """Write the statements of a node."""
+        results = emit(self.builder, member.node, self._given(member), self._reduced(member))
+        for value, result, lies in zip(
+            member.node.outputs, results, member.access.outputs, strict=True
+        ):
+            self.terms[value] = result
+            self.made[value] = composed(lies, member.axes)
+
+    def output(self, value: Value) -> None:
+        """Let the region give a value."""
+        operand = Operand(value, self.made[value])
+        name, dtype = f"y{len(self.outputs)}", memory_type(value.dtype)
+        self.outputs.append(operand)
+        self.builder.output(name, self.terms[value], dtype, self._named(operand.axes))
+
+    def _named(self, axes: Sequence[int]) -> str:
+        """Axes by the names that they have in the region, in its order."""
+        return " ".join(_letter(a) for a in self.order if a in axes)
 
     def _given(self, member: Member) -> list[Any]:
-        node, walk = member.node, member.walk
+        node, access = member.node, member.access
         found: list[Any] = []
-        for i, (x, lies) in enumerate(zip(node.inputs, walk.inputs, strict=True)):
+        for i, (x, lies) in enumerate(zip(node.inputs, access.inputs, strict=True)):
             if type(x) is not Value:
                 found.append(x)
             elif x in self.terms:
                 found.append(self.terms[x])
-            elif walk.reduced is None and x in self.numbers:
-                found.append(self.numbers[x])
-            elif node.op.name == "random_keep":
+            elif access.reduced is None and x in self.uniform:
+                found.append(self.uniform[x])
+            elif node.op.call is random_keep:
                 words = range(x.shape[0])
-                found.append(tuple(self._input(Place(x, (), w)) for w in words))
+                found.append(tuple(self._input(Operand(x, (), w)) for w in words))
             else:
-                found.append(self._input(Place(x, _composed(lies, member.axes))))
-                if i == 1 and node.op.name in CLASSES:
+                found.append(self._input(Operand(x, composed(lies, member.axes))))
+                if i == 1 and node.op.call in CLASS_OPS:
                     self._note_classes(node)
         return found
 
@@ -372,31 +385,65 @@ class _Writer:
         if check not in self.checks:
             self.checks.append(check)
 
-    def _input(self, place: Place) -> Any:
-        term = self.terms.get(place)
+    def _input(self, operand: Operand) -> Any:
+        term = self.terms.get(operand)
         if term is None:
-            name = f"x{len(self.inputs)}"
-            self.inputs.append(place)
-            along = self.cluster._named(place.axes)
-            term = self.terms[place] = self.builder.input(
-                name, memory_type(place.value.dtype), along
-            )
+            name, dtype = f"x{len(self.inputs)}", memory_type(operand.value.dtype)
+            self.inputs.append(operand)
+            term = self.builder.input(name, dtype, self._named(operand.axes))
+            self.terms[operand] = term
         return term
 
-    def _reduced(self, member: Member) -> Reduced:
-        if member.walk.reduced is None:
-            return Reduced()
-        named = self.cluster._named
-        own = tuple([member.axes[a] for a in member.walk.reduced])
-        around = tuple([a for a in member.axes if a >= 0 and a not in own])
-        if member.kind == "row":
-            return Reduced(named(own), "", named(around))
-        if member.kind == "column":
-            return Reduced("", named(own), named(around))
-        row = tuple([a for a in own if a in self.rows])
-        first = tuple([a for a in own if a not in self.rows])
-        return Reduced(named(row), named(first), named(around))
+    def _reduced(self, member: Member) -> ReducedAxes:
+        if member.access.reduced is None:
+            return ReducedAxes()
+        own = composed(member.access.reduced, member.axes)
+        # Rows are along all of them, along none, or along those that all rows of the region have.
+        row = own if member.kind == "row" else () if member.kind == "column" else self.rows
+        first = [a for a in own if a not in row]
+        around = [a for a in real_axes(member.axes) if a not in own]
+        return ReducedAxes(*map(self._named, (row, first, around)))
 
 
-def _composed(lies: Axes, axes: Axes) -> Axes:
-    return tuple([axes[a] if a >= 0 else -1 for a in lies])
+# How large a region becomes ----------------------------------------------------------------------
+
+MAX_REMEMBERED_COUNTS = 1 << 10  # of kinds of nodes
+_statement_counts: dict[Any, int | None] = {}
+
+
+def statement_count(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
+    """How many statements a node becomes; None where it becomes none that a region can hold.
+
+    ``uniform`` are values that are one number everywhere.
+    """
+    kinds: list[Any] = []
+    for x in node.inputs:
+        if type(x) is not Value:
+            kinds.append((type(x), x))
+        else:
+            kinds.append((x.dtype, uniform.get(x)))
+    own = tuple([(n, repr(v)) for n, v in node.attributes.items() if n != "shape"])
+    row = None if access.reduced is None else len(access.reduced)
+    key = node.op, tuple(kinds), own, row
+    try:
+        return _statement_counts[key]
+    except KeyError:
+        pass
+    if len(_statement_counts) >= MAX_REMEMBERED_COUNTS:
+        _statement_counts.clear()
+    found = _statement_counts[key] = _count_alone(node, access, uniform)
+    return found
+
+
+def _count_alone(node: Node, access: AccessMap, uniform: dict[Value, Number]) -> int | None:
+    """The statements of a node in a region of its own."""
+    axes = space_axes(access.sizes)
+    rows = composed(access.reduced or (), axes)
+    writer = _RegionWriter("trial", access.space, rows, uniform)
+    try:
+        writer.add(Member(node, access, axes, "" if access.reduced is None else "row", 0))
+        for value in node.outputs:
+            writer.output(value)
+        return len(writer.builder.region().body)
+    except (EagerflowError, AttributeError):
+        return None

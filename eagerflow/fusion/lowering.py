@@ -1,9 +1,9 @@
-"""What nodes mean in a region: over which axes they walk, and the statements they become."""
+"""Lowering: the statements of a region that a node becomes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -11,52 +11,42 @@ import numpy as np
 
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.builder import Value as Term
-from eagerflow.codegen.instructions import INSTRUCTIONS, MEMORY_TYPES, is_float, value_type
-from eagerflow.codegen.region import Constant
-from eagerflow.dtypes import as_dtype
-from eagerflow.errors import EagerflowError
-from eagerflow.fusion.powers import SMALL_POWERS, small_power
+from eagerflow.codegen.instructions import INSTRUCTIONS, is_float, value_type
+from eagerflow.codegen.region import REDUCTIONS, Constant
+from eagerflow.dtypes import DType
+from eagerflow.fusion.access import Number
 from eagerflow.graph.ir import Node, Value
-from eagerflow.op import Missing
-from eagerflow.ops.family import Rows
-from eagerflow.spec import normalize_axes
+from eagerflow.op import Op
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.draws import random_keep
+from eagerflow.ops.creation.filled import ones, ones_like, zeros, zeros_like
+from eagerflow.ops.elementwise.arithmetic import divide, multiply, nextafter, reciprocal
+from eagerflow.ops.elementwise.comparison import logical_and
+from eagerflow.ops.elementwise.powers import power, square
+from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc
+from eagerflow.ops.family import Rows, op_of
 
 __all__ = [
-    "Reduced",
-    "Walk",
-    "cost",
+    "SMALL_POWERS",
+    "ReducedAxes",
     "emit",
+    "fill_value",
+    "is_storage_only",
     "memory_type",
-    "narrow",
-    "number_of",
-    "walk",
+    "small_power",
+    "without_inputs",
 ]
 
-_TRUTH = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
-_WHOLE = frozenset({"floor", "ceil", "trunc", "round"})
-_LAID_OUT = ("axis", "keepdims")  # attributes that say where, and not what
-_DTYPES = frozenset(as_dtype(name) for name in MEMORY_TYPES)
+SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
+"""Exponents of powers that are a few products."""
+
+_ROUNDING = (floor, ceil, trunc, round)
+_AXIS_ATTRIBUTES = ("axis", "keepdims")  # they say where an op works, and not what it does
 _LARGEST = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38}
-_WORDS = 3  # of a random generator's state
-
-Axes = tuple[int, ...]
-"""For each axis of an array the one of the walk that it lies along, -1 where its size is 1."""
 
 
-class Walk(NamedTuple):
-    """The index space of a node, and how its operands and results lie in it.
-
-    ``reduced`` are the axes that a node of rows works along; None of an element-wise node.
-    """
-
-    sizes: tuple[int, ...]
-    inputs: tuple[Axes, ...]  # empty for a Python number, and for None
-    outputs: tuple[Axes, ...]
-    reduced: Axes | None = None
-
-
-class Reduced(NamedTuple):
-    """The names of a region's axes that a node of rows works along, and of those around them.
+class ReducedAxes(NamedTuple):
+    """The names of a region's axes that an op of rows works along, and of those around them.
 
     ``first`` are those of them that are reduced row after row, once the row is complete.
     """
@@ -66,140 +56,52 @@ class Reduced(NamedTuple):
     around: str = ""
 
 
-def narrow(dtype: Any) -> bool:
-    """Whether values of a dtype exist in memory only."""
+def is_storage_only(dtype: DType) -> bool:
+    """Whether a dtype exists in memory only, and kernels compute in another one."""
     return value_type(memory_type(dtype)) != memory_type(dtype)
 
 
 @cache
-def memory_type(dtype: Any) -> str:
+def memory_type(dtype: DType) -> str:
     """The name of a dtype; NumPy makes it up each time."""
     name: str = dtype.name
     return name
 
 
-def number_of(node: Node) -> Any:
-    """The number that every element of a creation's result is."""
-    name = node.op.name
-    return node.attributes["fill_value"] if name == "full" else int(name.startswith("ones"))
+# Nodes that give one number everywhere -----------------------------------------------------------
+
+_FROM_SHAPE = {zeros_like: zeros, ones_like: ones}
 
 
-# Where the operands lie --------------------------------------------------------------------------
+def fill_value(node: Node) -> Number:
+    """The number that every element of the result is, of a node whose op ``fills``."""
+    number: Number = node.attributes.get("fill_value", int(node.op.call in (ones, ones_like)))
+    return number
 
 
-def walk(node: Node) -> Walk | None:
-    """How a node walks over its operands; None for those that no region computes."""
-    op = node.op
-    first = node.inputs[0] if node.inputs else None
-    values = [x for x in node.inputs if type(x) is Value]
-    if not node.outputs:
-        return None
-    for value in (*values, *node.outputs):
-        if value.dtype not in _DTYPES:
-            return None
-    repeats = op.views == "all" and type(first) is Value and first.size != node.outputs[0].size
-    if type(first) is Value and op.views == "all" and not repeats:
-        return _renamed(first.shape, node.outputs[0].shape)
-    if isinstance(op.scalar, Rows):
-        return _rows(node, op.scalar)
-    if op.family == "rows" and callable(op.scalar):
-        return _rows(node, Rows(op.scalar, ("mn",) * len(node.inputs), ("mn",)))
-    if op.name == "random_keep":
-        return _drawn(node)
-    if isinstance(op.scalar, Missing) and op.name != "astype" and not repeats:
-        return None
-    sizes = node.outputs[0].shape
-    if not values or any(v.shape != sizes for v in node.outputs):
-        return None
-    if not all(v.shape == sizes or _spreads(v.shape, sizes) for v in values):
-        return None
-    inputs = tuple(_from_right(x.shape, sizes) if type(x) is Value else () for x in node.inputs)
-    return Walk(sizes, inputs, (_from_right(sizes, sizes),) * len(node.outputs))
-
-
-def _spreads(shape: tuple[int, ...], sizes: tuple[int, ...]) -> bool:
-    """Whether an array of a shape can be broadcast to some sizes."""
-    missing = len(sizes) - len(shape)
-    return missing >= 0 and all(n in (1, sizes[missing + i]) for i, n in enumerate(shape))
-
-
-def _from_right(shape: tuple[int, ...], sizes: tuple[int, ...]) -> Axes:
-    """The axes of an array that is broadcast."""
-    missing = len(sizes) - len(shape)
-    return tuple([missing + i if size != 1 else -1 for i, size in enumerate(shape)])
-
-
-def _renamed(shape: tuple[int, ...], given: tuple[int, ...]) -> Walk | None:
-    """A view that has axes of size 1 more or less."""
-    sizes = tuple([size for size in shape if size != 1])
-    if sizes != tuple([size for size in given if size != 1]):
-        return None
-    return Walk(sizes, (_counted(shape),), (_counted(given),))
-
-
-def _counted(shape: tuple[int, ...]) -> Axes:
-    at, found = 0, []
-    for size in shape:
-        found.append(at if size != 1 else -1)
-        at += size != 1
-    return tuple(found)
-
-
-def _rows(node: Node, rule: Rows) -> Walk | None:
-    first = node.inputs[0]
-    if type(first) is not Value or len(rule.along) < len(node.inputs):
-        return None
-    shape = first.shape
-    try:
-        axes = normalize_axes(node.attributes.get("axis"), len(shape))
-    except EagerflowError:
-        return None
-    if list(axes) != sorted(axes):
-        return None  # parameters would have their axes in another order
-    own = set(axes)
-    kept = [i for i in range(len(shape)) if i not in own]
-    lying = {"mn": range(len(shape)), "m": kept, "n": axes}
-    inputs: list[Axes] = []
-    for x, along in zip(node.inputs, rule.along, strict=False):
-        if type(x) is not Value:
-            inputs.append(())
-            continue
-        found = tuple([i if shape[i] != 1 else -1 for i in lying[along]])
-        if x.shape != tuple([shape[i] for i in lying[along]]):
-            return None
-        inputs.append(found)
-    outputs = []
-    for value, along in zip(node.outputs, rule.gives, strict=True):
-        wide = along == "m" and node.attributes.get("keepdims")
-        places = range(len(shape)) if wide else lying[along]
-        outputs.append(
-            tuple([i if shape[i] != 1 and not (wide and i in own) else -1 for i in places])
-        )
-        if len(value.shape) != len(outputs[-1]):
-            return None
-    reduced = tuple([i for i in axes if shape[i] != 1])
-    return Walk(shape, tuple(inputs), tuple(outputs), reduced)
-
-
-def _drawn(node: Node) -> Walk | None:
-    """The numbers of one generator, of which each word of the state is an operand of its own."""
-    state, result = node.inputs[0], node.outputs[0]
-    if type(state) is not Value or state.shape != (_WORDS,):
-        return None
-    return Walk(result.shape, ((),), (_from_right(result.shape, result.shape),))
+def without_inputs(node: Node) -> Node:
+    """The same creation by one whose op ``fills``, without the array whose shape it has."""
+    if not node.inputs:
+        return node
+    (value,) = node.outputs
+    attributes = {"shape": value.shape, "dtype": value.dtype, "device": None}
+    op = op_of(_FROM_SHAPE[node.op.call])
+    made = Node(op, (), attributes, node.name, node.origin, node.device)
+    made.outputs = node.outputs
+    return made
 
 
 # Statements --------------------------------------------------------------------------------------
 
 
-class _Along:
+class _RowBuilder:
     """A builder for the body of rows: "n" and "m" are the axes of a node, whatever their names."""
 
-    def __init__(self, builder: Builder, axes: Reduced) -> None:
+    def __init__(self, builder: Builder, axes: ReducedAxes) -> None:
         self._builder, self._axes = builder, axes
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("sum", "product", "max", "min", "any", "all"):
+        if name in REDUCTIONS:
             return lambda value, axes: self._reduce(name, value, axes)
         return getattr(self._builder, name)
 
@@ -243,28 +145,26 @@ class _Along:
         return self._builder.position(names[0]) if names else Constant(0, "int64")
 
 
-def emit(s: Builder, node: Node, given: Sequence[Any], axes: Reduced) -> tuple[Any, ...]:
+def emit(s: Builder, node: Node, given: Sequence[Any], axes: ReducedAxes) -> tuple[Any, ...]:
     """The values of a node's results, from those of its inputs: numbers and None are as they are.
 
     Raises EagerflowError, or AttributeError, where there are no such statements.
     """
     op = node.op
     values = _operands(s, node, given)
-    attributes = {n: v for n, v in node.attributes.items() if n not in _LAID_OUT}
-    if op.views == "all":
-        out: Any = values[0]
-    elif op.name == "astype":
-        out = values[0]  # converted below
-    elif op.name == "random_keep":
+    attributes = {n: v for n, v in node.attributes.items() if n not in _AXIS_ATTRIBUTES}
+    if op.views == "all" or op.call is astype:
+        out: Any = values[0]  # as another type below
+    elif op.call is random_keep:
         out = _keep(s, node, given)
     elif isinstance(op.scalar, Rows):
-        out = op.scalar.body(_Along(s, axes), *values, **attributes)
+        out = op.scalar.body(_RowBuilder(s, axes), *values, **attributes)
     elif op.family == "rows":
-        out = op.scalar(_Along(s, axes), *values, **attributes)  # type: ignore[operator]
+        out = op.scalar(_RowBuilder(s, axes), *values, **attributes)  # type: ignore[operator]
     elif isinstance(op.scalar, str):
-        if op.scalar == "nextafter" and narrow(node.outputs[0].dtype):
+        if op.call is nextafter and is_storage_only(node.outputs[0].dtype):
             raise AttributeError("a neighbour in float32 is rounded back to where it came from")
-        out = _instruction(s, op.scalar, values)
+        out = _instruction(s, op, values)
     else:
         out = op.scalar(s, *values, **attributes)  # type: ignore[operator]
     results = out if isinstance(out, tuple) else (out,)
@@ -297,7 +197,7 @@ def _operands(s: Builder, node: Node, given: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _dtype_of_number(node: Node, position: int) -> Any:
+def _dtype_of_number(node: Node, position: int) -> DType:
     op = node.op
     group = op.together if position in op.together else range(len(node.inputs))
     for i in group:
@@ -307,7 +207,7 @@ def _dtype_of_number(node: Node, position: int) -> Any:
     return node.outputs[0].dtype
 
 
-def _constant(value: Any, dtype: Any) -> Constant:
+def _constant(value: Any, dtype: DType) -> Constant:
     """A Python number as one of a dtype; AttributeError where it is none."""
     kind = value_type(memory_type(dtype))
     if kind == "bool":
@@ -315,9 +215,8 @@ def _constant(value: Any, dtype: Any) -> Constant:
             raise AttributeError(f"{value} is no bool")
         return Constant(bool(value), kind)
     if is_float(kind):
-        if abs(value) > _LARGEST.get(
-            memory_type(dtype), math.inf
-        ):  # also where it rounds to infinity
+        largest = _LARGEST.get(memory_type(dtype), math.inf)
+        if abs(value) > largest:  # also where it rounds to infinity
             with np.errstate(all="ignore"):
                 return Constant(float(dtype.type(value)), kind)
         return Constant(float(dtype.type(value)), kind)
@@ -327,24 +226,26 @@ def _constant(value: Any, dtype: Any) -> Constant:
     return Constant(int(value), kind)
 
 
-def _instruction(s: Builder, name: str, values: list[Any]) -> Any:
+def _instruction(s: Builder, op: Op, values: list[Any]) -> Any:
+    """The statement of an op that is one instruction, or what does the same for these operands."""
     last = values[-1]
-    if name == "multiply" and last.dtype == "bool":
-        name = "logical_and"
-    if name in _TRUTH:
-        values = [v if v.dtype == "bool" else s.not_equal(v, 0) for v in values]
-    if name in _WHOLE and not is_float(last.dtype):
+    floating = is_float(last.dtype)
+    if op.call in _ROUNDING and not floating:
         return last
-    if name == "power":
-        if not is_float(last.dtype):
-            raise AttributeError("powers of integers")
-        if type(last) is Constant:
-            return _power(s, values[0], last)
-    if name == "divide" and _same_in_row(s, *values):
+    if op.call is power and not floating:
+        raise AttributeError("powers of integers")
+    if op.call is power and type(last) is Constant:
+        return _power(s, values[0], last)
+    if op.call is divide and _same_in_row(s, *values):
         return _quotient(s, *values)
-    rule = INSTRUCTIONS[name]
-    if rule.takes == "float" and not is_float(last.dtype):
+    if op.call is multiply and last.dtype == "bool":
+        return _instruction(s, op_of(logical_and), values)
+    name = str(op.scalar)
+    takes = INSTRUCTIONS[name].takes
+    if takes == "float" and not floating:
         raise AttributeError(f"{name} of {last.dtype}")
+    if takes == "bool":
+        values = [v if v.dtype == "bool" else s.not_equal(v, 0) for v in values]
     return getattr(s, name)(*values)
 
 
@@ -376,11 +277,27 @@ def _quotient(s: Builder, x: Any, divisor: Any) -> Any:
     return s.multiply(s.multiply(x, s.reciprocal(s.multiply(divisor, factor))), factor)
 
 
+def small_power(make: Callable[..., Any], x: Any, n: Any) -> Any:
+    """``x ** n`` of one of SMALL_POWERS; ``make(op, *operands)`` is a step, such as ``square``.
+
+    The reciprocal comes first: the square of a large number would be infinite, and that of a
+    small one lose its digits, where the result is neither.
+    """
+    if n < 0:
+        x = make(reciprocal, x)
+    if n in (1, -1):
+        return x
+    squared = make(square, x)
+    if n == 3:
+        return make(multiply, squared, x)
+    return make(square, squared) if n == 4 else squared
+
+
 def _power(s: Builder, x: Any, exponent: Constant) -> Any:
     """Powers that are a few products, or a root."""
     n = exponent.value
     if n in SMALL_POWERS:
-        return small_power(lambda name, *args: getattr(s, name)(*args), x, n)
+        return small_power(lambda op, *args: _instruction(s, op_of(op), [*args]), x, n)
     if n in (0.5, -0.5):
         # As powers have it, those of -0 are those of 0, and those of -infinity those of infinity.
         far = s.equal(x, -math.inf)
@@ -396,60 +313,3 @@ def _keep(s: Builder, node: Node, given: Sequence[Any]) -> Any:
     factor = Constant(float(np.dtype(kind).type(1 / (1 - rate))), kind)
     least = Constant(float(np.float32(rate)), "float32")
     return s.select(s.greater_equal(s.uniform(given[0]), least), factor, Constant(0.0, kind))
-
-
-# Costs -------------------------------------------------------------------------------------------
-
-_costs: dict[Any, int | None] = {}
-_KNOWN = 1 << 10  # kinds of nodes whose cost is remembered
-
-
-def cost(node: Node, place: Walk, numbers: dict[Value, Any]) -> int | None:
-    """How many statements a node becomes; None where it becomes none that a region can hold.
-
-    ``numbers`` are values that are one number everywhere.
-    """
-    kinds: list[Any] = []
-    for x in node.inputs:
-        if type(x) is not Value:
-            kinds.append((type(x), x))
-        else:
-            kinds.append((x.dtype, numbers.get(x)))
-    own = tuple([(n, repr(v)) for n, v in node.attributes.items() if n != "shape"])
-    row = None if place.reduced is None else len(place.reduced)
-    key = node.op.name, tuple(kinds), own, row
-    try:
-        return _costs[key]
-    except KeyError:
-        pass
-    if len(_costs) >= _KNOWN:
-        _costs.clear()
-    found = _costs[key] = _tried(node, place, numbers)
-    return found
-
-
-def _tried(node: Node, place: Walk, numbers: dict[Value, Any]) -> int | None:
-    """The statements of a node in a region of its own."""
-    names = [f"a{i}" for i, size in enumerate(place.sizes) if size != 1] or ["a"]
-    reduced = [f"a{i}" for i in place.reduced or ()]
-    around = [n for n in names if n not in reduced] if place.reduced is not None else []
-    s = Builder("trial", " ".join([*around, *(n for n in names if n not in around)]))
-    given = []
-    for i, (x, axes) in enumerate(zip(node.inputs, place.inputs, strict=False)):
-        along = " ".join(f"a{a}" for a in axes if a >= 0)
-        if type(x) is not Value:
-            given.append(x)
-        elif x in numbers:
-            given.append(numbers[x])
-        elif node.op.name == "random_keep":
-            given.append(tuple(s.input(f"x{i}{k}", "uint64", "") for k in range(_WORDS)))
-        else:
-            ordered = [n for n in s._axes if n in along.split()]
-            given.append(s.input(f"x{i}", x.dtype.name, " ".join(ordered)))
-    try:
-        results = emit(s, node, given, Reduced(" ".join(reduced), "", " ".join(around)))
-        for i, (result, value) in enumerate(zip(results, node.outputs, strict=True)):
-            s.output(f"y{i}", result, value.dtype.name)
-        return len(s.region().body)
-    except (EagerflowError, AttributeError):
-        return None

@@ -15,7 +15,7 @@ from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
 from eagerflow.graph.ir import Graph, Value, graph_method
@@ -61,7 +61,7 @@ class Replay:
         else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
-            order = grow if device.backend.fuses and not exact else _as_written
+            order = fuse if device.backend.fuses and not exact else _as_written
             found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found

@@ -3,7 +3,7 @@
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.fusion.kernels import Cluster
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Value
 
 __all__ = ["SHAPES_MOST", "arrays_for", "graph_of", "program", "run_steps"]
@@ -148,12 +148,12 @@ def arrays_for(graph, seed):
 def run_steps(graph, steps, arrays, way=None, spoil=None, calls=None):
     """The finals of a graph from its steps; what a step reads must be known by then.
 
-    ``spoil`` changes a cluster's region before it runs, ``calls`` keeps what was prepared.
+    ``spoil`` changes a kernel's region before it runs, ``calls`` keeps what was prepared.
     """
     known = dict(zip(graph.all_inputs(), arrays, strict=True))
     known.update((v, v.constant.numpy()) for v in graph.constants)
     for step in steps:
-        if isinstance(step, Cluster):
+        if isinstance(step, FusedKernel):
             outputs = [np.full(v.shape, 7, v.dtype) for v in step.outputs]
             inputs = [known[v] for v in step.inputs]
             call = step.prepare(way=way)

@@ -8,9 +8,9 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.errors import ArgumentError, DeviceError, IndexRangeError
-from eagerflow.fusion import groups, growth, lowering
-from eagerflow.fusion.groups import grow
-from eagerflow.fusion.kernels import Cluster
+from eagerflow.fusion import access, groups, kernels
+from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import evaluate
 from eagerflow.op import Missing, ops
@@ -36,11 +36,11 @@ MATRIX, LINE = ef.TensorSpec((300, 40), "float32"), ef.TensorSpec((40,), "float3
 @pytest.fixture
 def greedy(monkeypatch):
     """Everything that can be a region becomes one, however small."""
-    monkeypatch.setattr(growth, "SHARED", 0)
+    monkeypatch.setattr(groups, "MIN_SHARED_ELEMENTS", 0)
 
 
-def clusters_of(graph, border=1):
-    return [step for step in grow(graph, border) if isinstance(step, Cluster)]
+def kernels_of(graph, border=1):
+    return [step for step in fuse(graph, border) if isinstance(step, FusedKernel)]
 
 
 def random_arrays(graph, seed=0):
@@ -49,7 +49,7 @@ def random_arrays(graph, seed=0):
 
 
 def check_against_eager(graph, arrays, way=None, border=1, rtol=2e-4, **options):
-    steps = grow(graph, border)
+    steps = fuse(graph, border)
     tensors = [ef.asarray(a) for a in arrays]
     outputs, assigned = evaluate(graph, tensors)
     found = run_steps(graph, steps, arrays, way, **options)
@@ -79,8 +79,8 @@ def check_samples(name, dtypes, way, most):
         for sample in samples(op, dtype)[:most]:
             with about(op, sample):
                 graph, tensors = traced(op, sample)
-                clusters = clusters_of(graph)
-                fused += bool(clusters)
+                kernels = kernels_of(graph)
+                fused += bool(kernels)
                 arrays = [t.numpy() for t in tensors]
                 rtol = max((tolerance(v.dtype) for v in graph.outputs), default=0.0)
                 check_against_eager(graph, arrays, way, rtol=rtol)
@@ -108,7 +108,7 @@ def test_random_programs_on_tiles(chunk, greedy):
         graph = graph_of(seed)
         steps = check_against_eager(graph, arrays_for(graph, seed), "tiles")
         nodes += len(graph.nodes)
-        fused += sum(len(s.nodes) for s in steps if isinstance(s, Cluster))
+        fused += sum(len(s.nodes) for s in steps if isinstance(s, FusedKernel))
     assert fused > nodes / 2
 
 
@@ -124,8 +124,8 @@ def test_steps_stand_in_an_order_in_which_they_run_and_none_is_lost(greedy):
     for seed in range(2000, 2100):
         graph = graph_of(seed)
         known = {*graph.all_inputs(), *graph.constants}
-        for step in grow(graph, 1):
-            given = step.inputs if isinstance(step, Cluster) else step.values()
+        for step in fuse(graph, 1):
+            given = step.inputs if isinstance(step, FusedKernel) else step.values()
             assert known.issuperset(given)
             assert known.isdisjoint(step.outputs)
             known.update(step.outputs)
@@ -143,10 +143,10 @@ def layer_norm_by_hand(x, scale, offset):
 
 def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
-    (cluster,) = grow(graph)
-    assert cluster.inputs == tuple(graph.inputs) and cluster.outputs == tuple(graph.outputs)
-    assert cluster.input_shapes == ((300, 40), (40,), (40,))
-    assert cluster.region.reduced_axes == ("b",)
+    (fused,) = fuse(graph)
+    assert fused.inputs == tuple(graph.inputs) and fused.outputs == tuple(graph.outputs)
+    assert fused.input_shapes == ((300, 40), (40,), (40,))
+    assert fused.region.reduced_axes == ("b",)
 
 
 def test_bias_and_activation_follow_a_product_and_the_bias_gradient_sums_columns():
@@ -156,9 +156,9 @@ def test_bias_and_activation_follow_a_product_and_the_bias_gradient_sums_columns
 
     square = ef.TensorSpec((40, 40), "float32")
     graph = ef.capture.trace(f, MATRIX, square, LINE, MATRIX)
-    product, cluster = grow(graph)
+    product, fused = fuse(graph)
     assert isinstance(product, Node) and product.op.name == "matmul"
-    assert cluster.inplace == ((0, 0), (0, 2))  # the sum of columns is in place of nothing
+    assert fused.inplace == ((0, 0), (0, 2))  # the sum of columns is in place of nothing
     check_against_eager(graph, random_arrays(graph))
 
 
@@ -170,16 +170,16 @@ def test_loss_and_its_gradient_share_the_exponentials():
         return loss, gradient
 
     graph = ef.capture.trace(f, MATRIX, ef.TensorSpec((300,), "int64"))
-    (cluster,) = clusters_of(graph)
-    assert [s.instruction for s in cluster.region.body].count("exp") == 1
+    (fused,) = kernels_of(graph)
+    assert [s.instruction for s in fused.region.body].count("exp") == 1
     labels = np.arange(300) % 40
     arrays = [random_arrays(graph)[0], labels]
     check_against_eager(graph, arrays)
-    call = cluster.prepare()
+    call = fused.prepare()
     labels[7] = 40
-    given = dict(zip(graph.inputs, arrays, strict=True)) | {cluster.inputs[-1]: np.ones(300, "f")}
+    given = dict(zip(graph.inputs, arrays, strict=True)) | {fused.inputs[-1]: np.ones(300, "f")}
     with pytest.raises(IndexRangeError, match="class 40 is out of range"):
-        call([given[v] for v in cluster.inputs], [np.empty(v.shape, "f") for v in cluster.outputs])
+        call([given[v] for v in fused.inputs], [np.empty(v.shape, "f") for v in fused.outputs])
 
 
 def test_classes_that_are_computed_are_checked_too(greedy):
@@ -191,7 +191,7 @@ def test_classes_that_are_computed_are_checked_too(greedy):
     check_against_eager(graph, arrays)
     arrays[1][7] = 39
     with pytest.raises(IndexRangeError, match="class 40 is out of range"):
-        run_steps(graph, grow(graph, 1), arrays)
+        run_steps(graph, fuse(graph, 1), arrays)
 
 
 def test_equal_clusters_have_equal_regions_whatever_their_values_are_called():
@@ -201,7 +201,7 @@ def test_equal_clusters_have_equal_regions_whatever_their_values_are_called():
         two = ef.tanh(ef.sort(y) * 2.0 + 1.0)
         return one, two
 
-    first, second = clusters_of(ef.capture.trace(f, MATRIX, ef.TensorSpec((9, 2000), "float32")))
+    first, second = kernels_of(ef.capture.trace(f, MATRIX, ef.TensorSpec((9, 2000), "float32")))
     assert str(first.region) == str(second.region)
 
 
@@ -209,7 +209,7 @@ def test_values_rounded_to_small_floats_are_read_from_memory():
     graph = ef.capture.trace(
         lambda x: ef.tanh(ef.astype(ef.astype(x * 3.0, "float16"), "float32")), MATRIX
     )
-    first, second = clusters_of(graph)
+    first, second = kernels_of(graph)
     arrays = random_arrays(graph)
     rounded = np.tanh((arrays[0] * 3).astype("float16").astype("float32"))
     found = run_steps(graph, [first, second], arrays)[0]
@@ -235,28 +235,28 @@ def test_numbers_are_constants_in_regions_and_arrays_outside():
         return x + z + 1.0 + spread, ef.sort(z)
 
     graph = ef.capture.trace(f, MATRIX)
-    steps = grow(graph)
-    (cluster,) = [s for s in steps if isinstance(s, Cluster)]
-    assert cluster.inputs == tuple(graph.inputs)
+    steps = fuse(graph)
+    (fused,) = [s for s in steps if isinstance(s, FusedKernel)]
+    assert fused.inputs == tuple(graph.inputs)
     assert [s.op.name for s in steps if isinstance(s, Node)] == ["zeros", "sort"]
     check_against_eager(graph, random_arrays(graph))
 
 
 def test_views_of_results_are_nodes_and_cost_no_second_output():
     graph = ef.capture.trace(lambda x: ef.expand_dims(ef.tanh(x) + 1.0, 1), MATRIX)
-    cluster, view = grow(graph)
-    assert len(cluster.outputs) == 1 and view.op.name == "expand_dims"
+    fused, view = fuse(graph)
+    assert len(fused.outputs) == 1 and view.op.name == "expand_dims"
     check_against_eager(graph, random_arrays(graph))
 
 
 def test_small_arrays_and_single_calls_of_numpy_stay_nodes():
     small = ef.TensorSpec((8,), "float32")
-    assert clusters_of(ef.capture.trace(layer_norm_by_hand, small, small, small), 4096) == []
+    assert kernels_of(ef.capture.trace(layer_norm_by_hand, small, small, small), 4096) == []
     middle = ef.TensorSpec((10_000,), "float32")
-    assert clusters_of(ef.capture.trace(ef.exp, middle), groups.BORDER) == []
-    assert len(clusters_of(ef.capture.trace(ef.gelu, middle), groups.BORDER)) == 1
+    assert kernels_of(ef.capture.trace(ef.exp, middle), groups.MIN_FUSED_ELEMENTS) == []
+    assert len(kernels_of(ef.capture.trace(ef.gelu, middle), groups.MIN_FUSED_ELEMENTS)) == 1
     large = ef.TensorSpec((1 << 16,), "float32")
-    assert len(clusters_of(ef.capture.trace(ef.exp, large), groups.BORDER)) == 1
+    assert len(kernels_of(ef.capture.trace(ef.exp, large), groups.MIN_FUSED_ELEMENTS)) == 1
 
 
 def test_nothing_of_size_0_and_nothing_complex_is_fused(greedy):
@@ -264,7 +264,7 @@ def test_nothing_of_size_0_and_nothing_complex_is_fused(greedy):
         return ef.tanh(x * 2.0) + 1.0
 
     for spec in (ef.TensorSpec((0, 3), "float32"), ef.TensorSpec((3,), "complex64")):
-        assert clusters_of(ef.capture.trace(f, spec)) == []
+        assert kernels_of(ef.capture.trace(f, spec)) == []
 
 
 def test_regions_end_before_they_are_too_long():
@@ -274,9 +274,9 @@ def test_regions_end_before_they_are_too_long():
         return x
 
     graph = ef.capture.trace(f, MATRIX)
-    clusters = clusters_of(graph)
-    assert len(clusters) >= 3
-    assert all(len(c.region.body) <= growth.STATEMENTS for c in clusters)
+    kernels = kernels_of(graph)
+    assert len(kernels) >= 3
+    assert all(len(c.region.body) <= groups.MAX_STATEMENTS for c in kernels)
     check_against_eager(graph, random_arrays(graph))
 
 
@@ -297,11 +297,11 @@ def test_dropout_draws_in_the_region_what_it_draws_alone(greedy):
         return ef.sum(ef.tanh(x) * mask, axis=1), mask
 
     graph = ef.capture.trace(f, ef.TensorSpec(shape, "float32"), ef.TensorSpec((3,), "uint64"))
-    (cluster,) = grow(graph, 1)
+    (fused,) = fuse(graph, 1)
     arrays = [random_arrays(graph)[0], np.array([5, 6, 7], "uint64")]
     for way in kernel.ways():
         check_against_eager(graph, arrays, way)
-    assert len(cluster.inputs) == 4  # each word of the state is one
+    assert len(fused.inputs) == 4  # each word of the state is one
 
 
 # The optimizer ------------------------------------------------------------------------------------
@@ -314,27 +314,27 @@ def test_adam_replaces_its_state_in_place(way):
 
     number = ef.TensorSpec((), "float32")
     graph = ef.capture.trace(f, MATRIX, MATRIX, MATRIX, MATRIX, number, number)
-    (cluster,) = grow(graph)
+    (fused,) = fuse(graph)
     rng = np.random.default_rng(0)
     arrays = [rng.random((300, 40)).astype("f") + 0.1 for _ in range(4)]
     arrays += [np.array(0.1, "f"), np.array(1, "f")]
     wanted = [t.numpy() for t in evaluate(graph, [ef.asarray(a) for a in arrays])[0]]
-    pairs = cluster.inplace[:3]
-    assert [cluster.inputs[i].name for _, i in pairs] == ["p", "m", "s"]
-    call = cluster.prepare(inplace=pairs, way=way)
+    pairs = fused.inplace[:3]
+    assert [fused.inputs[i].name for _, i in pairs] == ["p", "m", "s"]
+    call = fused.prepare(inplace=pairs, way=way)
     given = dict(zip(graph.inputs, arrays, strict=True))
-    inputs = [given[v] for v in cluster.inputs]
+    inputs = [given[v] for v in fused.inputs]
     call(inputs, [inputs[i] for _, i in pairs])
     for (_, i), expected in zip(pairs, wanted, strict=True):
         np.testing.assert_allclose(inputs[i], expected, rtol=3e-6)
 
 
 def test_pairs_that_cannot_be_one_array_are_refused():
-    (cluster,) = grow(ef.capture.trace(lambda x, y: (ef.tanh(x) + y, x * y), MATRIX, MATRIX))
+    (fused,) = fuse(ef.capture.trace(lambda x, y: (ef.tanh(x) + y, x * y), MATRIX, MATRIX))
     for pairs in ([(0, 5)], [(0, 0), (1, 0)], [(0, 0), (0, 1)]):
         with pytest.raises(ArgumentError, match="cannot be one array each"):
-            cluster.region_inplace(pairs)
-    assert "in place of x0" in str(cluster.region_inplace([(0, 0)]))
+            fused.region_inplace(pairs)
+    assert "in place of x0" in str(fused.region_inplace([(0, 0)]))
 
 
 # Calls --------------------------------------------------------------------------------------------
@@ -343,8 +343,8 @@ def test_pairs_that_cannot_be_one_array_are_refused():
 @pytest.mark.parametrize("way", kernel.ways())
 def test_calls_take_arrays_of_any_strides(way):
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
-    (cluster,) = grow(graph)
-    call = cluster.prepare(way=way)
+    (fused,) = fuse(graph)
+    call = fused.prepare(way=way)
     assert call.source().startswith("region ")
     arrays = random_arrays(graph)
     wanted = evaluate(graph, [ef.asarray(a) for a in arrays])[0][0].numpy()
@@ -359,9 +359,9 @@ def test_what_is_no_array_is_refused(way):
     graph = ef.capture.trace(
         lambda x, y: ef.tanh(x * y) + 1.0, MATRIX, ef.TensorSpec((), "float32")
     )
-    (cluster,) = grow(graph)
+    (fused,) = fuse(graph)
     (x, _), out = random_arrays(graph), np.empty((300, 40), "f")
-    call = cluster.prepare(way=way)
+    call = fused.prepare(way=way)
     for wrong in (np.float32(2.0), 2.0):  # NumPy's scalars too
         with pytest.raises((DeviceError, AttributeError)):
             call([x, wrong], [out])
@@ -376,7 +376,7 @@ def test_bits_depend_on_neither_threads_nor_runs(size):
         return y - ef.mean(y, axis=1, keepdims=True), ef.sum(y, axis=0), ef.max(y)
 
     graph = ef.capture.trace(f, ef.TensorSpec((size // 20, 20), "float32"))
-    arrays, steps, found = random_arrays(graph), grow(graph, 1), []
+    arrays, steps, found = random_arrays(graph), fuse(graph, 1), []
     try:
         for count in (1, 2, 4, None):
             threads.set_thread_count(count)
@@ -391,13 +391,13 @@ def test_several_threads_may_call_at_once():
         return ef.tanh(x) * 2.0 + ef.sum(x, axis=1, keepdims=True), ef.sum(x * x, axis=0)
 
     graph = ef.capture.trace(f, MATRIX)
-    (cluster,) = grow(graph)
-    call = cluster.prepare()
+    (fused,) = fuse(graph)
+    call = fused.prepare()
     wrong = []
 
     def work(seed):
         (x,) = random_arrays(graph, seed)
-        outputs = [np.empty(v.shape, "f") for v in cluster.outputs]
+        outputs = [np.empty(v.shape, "f") for v in fused.outputs]
         for _ in range(50):
             call([x], outputs)
             if not np.allclose(outputs[1], (x * x).sum(0), rtol=1e-4):
@@ -437,7 +437,7 @@ def test_time_is_linear_in_the_number_of_nodes():
         runs = []
         for _ in range(3):
             start = time.thread_time()  # what other programs do meanwhile does not count
-            grow(graph)
+            fuse(graph)
             runs.append(time.thread_time() - start)
         taken.append(min(runs) / len(graph.nodes))
     assert taken[1] < 3 * taken[0]
@@ -454,20 +454,20 @@ def wrong_rule(monkeypatch):
 def axes_by_size_alone(monkeypatch):
     """A row's axis is looked for from the wrong side."""
     monkeypatch.setattr(
-        lowering,
+        access,
         "_from_right",
         lambda shape, sizes: tuple(i if n != 1 else -1 for i, n in enumerate(shape)),
     )
 
 
 def columns_read_too_early(monkeypatch):
-    add = growth.Growing.add
+    add = groups.FusionGroup.add
 
     def early(self, *args):
         add(self, *args)
         self.complete.clear()
 
-    monkeypatch.setattr(growth.Growing, "add", early)
+    monkeypatch.setattr(groups.FusionGroup, "add", early)
 
 
 def levels_forgotten(monkeypatch):
@@ -475,16 +475,14 @@ def levels_forgotten(monkeypatch):
         def get(self, key, default=None):
             return 0
 
-    init = groups._Garden.__init__
+    init = groups._Grouping.__init__
 
     def begin(self, graph):
         init(self, graph)
         self.levels = Forgetful()
 
-    monkeypatch.setattr(groups._Garden, "__init__", begin)
-    monkeypatch.setattr(
-        groups, "_ordered", lambda graph, nodes, clusters: [*nodes[::-1], *clusters]
-    )
+    monkeypatch.setattr(groups._Grouping, "__init__", begin)
+    monkeypatch.setattr(groups, "_ordered", lambda graph, nodes, kernels: [*nodes[::-1], *kernels])
 
 
 @pytest.mark.parametrize(
@@ -492,7 +490,7 @@ def levels_forgotten(monkeypatch):
 )
 def test_planted_bugs_are_found(bug, greedy, monkeypatch):
     bug(monkeypatch)
-    monkeypatch.setattr(lowering, "_costs", {})
+    monkeypatch.setattr(kernels, "_statement_counts", {})
     wrong = 0
     for seed in range(60):
         graph = graph_of(seed)

@@ -5,8 +5,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import kernel
-from eagerflow.fusion import growth
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion import groups
+from eagerflow.fusion.groups import fuse
 from eagerflow.op import ops
 from eagerflow.ops.family import Rows
 from tests.contract.cases import about, check_close, dtypes_of, samples, tolerance
@@ -19,7 +19,7 @@ DTYPES = [np.dtype("float32"), np.dtype("float64")]
 @pytest.fixture
 def greedy(monkeypatch):
     """Everything that can be a region becomes one, however small."""
-    monkeypatch.setattr(growth, "SHARED", 0)
+    monkeypatch.setattr(groups, "MIN_SHARED_ELEMENTS", 0)
 
 
 ALONE = [
@@ -133,7 +133,7 @@ def test_small_powers_of_far_numbers_are_the_same_by_each_way(n, greedy):
     for way in ("tiles", "llvm"):
         if way in kernel.ways():
             for program in (graph, graph.optimized()):
-                (found,) = run_steps(program, grow(program, 1), [x], way)
+                (found,) = run_steps(program, fuse(program, 1), [x], way)
                 np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 

@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eagerflow.capture.passes.algebra import simplified
+from eagerflow.capture.passes.algebra import simplified, without_no_ops, without_stop_gradients
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
-from eagerflow.capture.passes.no_ops import without_no_ops
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
     with_shared_scans,
@@ -29,7 +28,6 @@ from eagerflow.capture.passes.sharing import (
     without_unused_results,
 )
 from eagerflow.capture.passes.stability import stabilized
-from eagerflow.capture.passes.stop_gradients import without_stop_gradients
 from eagerflow.capture.passes.subexpressions import merged
 from eagerflow.errors import ArgumentError, CaptureError
 from eagerflow.graph.ir import Graph, Value, graph_method
@@ -52,7 +50,7 @@ __all__ = [
     "unused_results",
 ]
 
-ROUNDS = 8
+MAX_ROUNDS = 8
 """How often a pass runs at most; each round makes what the next one can see."""
 
 
@@ -142,7 +140,12 @@ class Report:
 
 
 constants = Pass("constants", "exact", folded)
-no_ops = Pass("no_ops", "exact", without_no_ops)
+no_ops = Pass(
+    "no_ops",
+    "exact",
+    without_no_ops,
+    "nodes that give back one of their inputs, bit for bit and laid out alike",
+)
 subexpressions = Pass("subexpressions", "exact", merged)
 unused_results = Pass(
     "unused_results",
@@ -157,7 +160,12 @@ stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
 dead_code = Pass("dead_code", "exact", without_dead_code)
-stop_gradients = Pass("stop_gradients", "final", without_stop_gradients)
+stop_gradients = Pass(
+    "stop_gradients",
+    "final",
+    without_stop_gradients,
+    "ops that matter to gradients alone are left out where none will be asked for",
+)
 custom_gradients = Pass(
     "custom_gradients",
     "final",
@@ -225,7 +233,7 @@ def optimized(
     rewrites: list[Rewrite] = []
     graph = self
     quiet = 0  # passes in a row that had nothing to do
-    for turn in range(ROUNDS * len(chosen)):
+    for turn in range(MAX_ROUNDS * len(chosen)):
         found = chosen[turn % len(chosen)].apply(graph, rewrites)
         quiet = quiet + 1 if found is graph else 1
         graph = found

@@ -5,34 +5,81 @@ that the ops state for themselves. The sign of a zero, and that of a NaN, may ch
 ``x``. Divisions become multiplications only where that is exact, by powers of two, so that
 ``x / 49 * 49`` is what it was; sums of constants are not merged, since that would undo rounding
 that was meant.
+
+The pass ``no_ops`` is the exact part of it: it leaves out nodes that give back one of their inputs,
+bit for bit and laid out alike. How a value lies in memory decides the order in which a reduction or
+a product adds, so a copy is left out only where its input is known to lie as the copy does.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
 from eagerflow.capture.passes.rewriting import (
+    Input,
     Rewrite,
+    Rules,
     Sweep,
-    by_op,
+    fits,
     is_float,
     rule,
     swept,
     takes_numbers,
 )
 from eagerflow.dims import product, symbolic
-from eagerflow.dtypes import FLOATS, INTEGERS
-from eagerflow.fusion.powers import SMALL_POWERS, small_power
+from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, DType, is_complex
+from eagerflow.fusion.lowering import SMALL_POWERS, small_power
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.op import ops
+from eagerflow.ops.creation.cast import astype, stop_gradient
+from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.arithmetic import (
+    add,
+    divide,
+    multiply,
+    multiply_no_nan,
+    negative,
+    positive,
+    reciprocal,
+    subtract,
+)
+from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_invert, bitwise_or
+from eagerflow.ops.elementwise.comparison import logical_and, logical_not, logical_or
+from eagerflow.ops.elementwise.complexes import conj, imag, real
+from eagerflow.ops.elementwise.powers import power, rsqrt, sqrt
+from eagerflow.ops.elementwise.selection import maximum, minimum, where
+from eagerflow.ops.indexing.indexing import getitem
+from eagerflow.ops.reductions import sums
+from eagerflow.ops.reductions.statistics import mean
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
-__all__ = ["simplified"]
+__all__ = ["order_of", "simplified", "without_no_ops", "without_stop_gradients"]
 
-NAME = "algebra"
-_FEW = 4096  # elements of the largest result that becomes a constant
+NO_OPS: Rules = {}
+ALGEBRA: Rules = {}
+STOP_GRADIENTS: Rules = {}
+_STRIDED = (conj, real, imag)  # results that may be parts of their argument, with gaps between
+MAX_CONSTANT_ELEMENTS = 4096  # of a result that becomes a constant
+
+
+def without_no_ops(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without what changes nothing: neither the bits nor how they lie in memory.
+
+    That is views that show the whole, casts to the dtype that is there, chains of transposes
+    and of broadcasts, double negation, multiplication by 1 and the like.
+
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x[:]) * 1, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['getitem', 'tanh', 'multiply']
+    >>> [node.op.name for node in ef.capture.passes.no_ops(graph).nodes]
+    ['tanh']
+    """
+    return swept("no_ops", graph, NO_OPS, _ExactSweep)
 
 
 def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -44,16 +91,48 @@ def simplified(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.algebra(graph).nodes]
     ['square', 'multiply', 'multiply']
     """
-    return swept(NAME, graph, _RULES)
+    return swept("algebra", graph, ALGEBRA)
 
 
-def _fits(node: Node, x: Any) -> bool:
-    """Whether ``x`` has the shape and dtype of the node's result."""
-    value = node.outputs[0]
-    return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
+def without_stop_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph without stop_gradient: it runs alike, and its gradients are others.
+
+    >>> f = lambda x: ef.tanh(ef.stop_gradient(x))
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
+    >>> [node.op.name for node in graph.nodes]
+    ['stop_gradient', 'tanh']
+    >>> [node.op.name for node in ef.capture.passes.stop_gradients(graph).nodes]
+    ['tanh']
+    """
+    return swept("stop_gradients", graph, STOP_GRADIENTS)
 
 
-def _number(sweep: Sweep, node: Node, x: Any) -> Any:
+class _ExactSweep(Sweep):
+    """A sweep after which values also lie in memory as before."""
+
+    def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
+        return fits(x, node) and self._dense(x) and all(self._has_no_strides(y) for y in others)
+
+    def _dense(self, x: Input) -> bool:
+        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
+        while type(x) is Value and x.node is not None and x not in self._given:
+            op, size = x.node.op, x.size
+            if op.family == "elementwise":
+                return op.call not in _STRIDED
+            x = x.node.inputs[0] if op.views else None
+            if type(x) is not Value or x.size != size:
+                break
+        return False
+
+    def _has_no_strides(self, x: Input) -> bool:
+        """Whether an operand has no say in how the result lies in memory."""
+        if type(x) is not Value:
+            return True
+        spread = self.argument(x, broadcast_to)
+        return bool((x if spread is None else spread).size == 1)
+
+
+def _number(sweep: Sweep, node: Node, x: Input) -> bool | int | float | None:
     """The Python number that can stand for an operand of a node that gives ``takes_numbers``."""
     found = sweep.uniform(x)
     if found is None or type(found) is complex or not takes_numbers(node.outputs[0].dtype):
@@ -61,201 +140,326 @@ def _number(sweep: Sweep, node: Node, x: Any) -> Any:
     return found
 
 
+# Views -------------------------------------------------------------------------------------------
+
+
+@rule(NO_OPS, reshape, broadcast_to, squeeze, expand_dims, words="a view of the same shape -> x")
+def _same_shape(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if x.shape == node.outputs[0].shape else None
+
+
+@rule(NO_OPS, squeeze, expand_dims, words="axes of size 1 added and removed -> x")
+def _back_and_forth(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], expand_dims, squeeze)
+    return x if x is not None and x.shape == node.outputs[0].shape else None
+
+
+@rule(NO_OPS, broadcast_to, words="broadcast_to(broadcast_to(x)) -> broadcast_to(x)")
+def _broadcast_twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], broadcast_to)
+    return None if x is None else sweep.make(broadcast_to, x, shape=node.outputs[0].shape)
+
+
+def order_of(node: Node) -> tuple[int, ...]:
+    """The order of axes that a permute_dims gives, counted from the front."""
+    rank = len(node.outputs[0].shape)
+    axes = node.attributes["axes"]
+    return tuple(range(rank))[::-1] if axes is None else normalize_axes(axes, rank)
+
+
+@rule(NO_OPS, permute_dims, words="axes permuted into the order that they have -> x")
+def _in_order(sweep: Sweep, node: Node) -> Value | None:
+    order = order_of(node)
+    return node.inputs[0] if order == tuple(range(len(order))) else None
+
+
+@rule(NO_OPS, permute_dims, words="permute_dims(permute_dims(x)) -> permute_dims(x), or x")
+def _permuted_twice(sweep: Sweep, node: Node) -> Value | None:
+    inner = sweep.maker(node.inputs[0], permute_dims)
+    if inner is None:
+        return None
+    first = order_of(inner)
+    order = tuple([first[i] for i in order_of(node)])
+    x = inner.inputs[0]
+    in_order = order == tuple(range(len(order)))
+    return x if in_order else sweep.make(permute_dims, x, axes=order)
+
+
+@rule(NO_OPS, getitem, words="an index that takes all -> x")
+def _takes_all(sweep: Sweep, node: Node) -> Value | None:
+    x, index = node.inputs[0], node.attributes["index"]
+    items = index if type(index) is tuple else (index,)
+    if len(node.inputs) > 1 or node.outputs[0].shape != x.shape:
+        return None
+    whole = [item for item in items if item is not Ellipsis]
+    ok = all(type(i) is slice and i.step in (None, 1) and i.start in (None, 0) for i in whole)
+    return x if ok else None  # from the start, in steps of 1, and as long as before
+
+
+# Casts -------------------------------------------------------------------------------------------
+
+
+@rule(NO_OPS, astype, words="astype(x) to the dtype of x -> x")
+def _same_dtype(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if x.dtype == node.outputs[0].dtype else None
+
+
+@rule(NO_OPS, astype, words="astype(astype(x)), the first without loss -> astype(x), or x")
+def _cast_twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], astype)
+    wanted = node.outputs[0].dtype
+    if x is None or not _keeps(x.dtype, node.inputs[0].dtype):
+        return None
+    if x.dtype == wanted:
+        return x if sweep.stands_for(x, node) else None
+    same_kind = wanted in FLOATS if x.dtype in FLOATS else wanted in INTEGERS
+    return sweep.make(astype, x, dtype=wanted) if same_kind else None
+
+
+def _keeps(narrow: DType, wide: DType) -> bool:
+    """Whether a dtype holds every value of another of its kind."""
+    floats = narrow in FLOATS and wide in FLOATS
+    integers = narrow in INTEGERS | BOOL and wide in INTEGERS
+    return (floats or integers) and np.can_cast(narrow, wide)
+
+
+# Operands that change nothing --------------------------------------------------------------------
+
+
+@rule(NO_OPS, multiply, multiply_no_nan, words="x * 1 -> x")
+@rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
+def _times_one(sweep: Sweep, node: Node) -> Value | None:
+    for x, one in (node.inputs, node.inputs[::-1]):
+        if sweep.is_one(one) and sweep.stands_for(x, node, one):
+            return x
+    return None
+
+
+@rule(NO_OPS, divide, words="x / 1 -> x")
+@rule(ALGEBRA, divide, words="x / 1 -> x")
+def _over_one(sweep: Sweep, node: Node) -> Value | None:
+    x, one = node.inputs
+    return x if sweep.is_one(one) and sweep.stands_for(x, node, one) else None
+
+
+@rule(NO_OPS, negative, words="-(-x) -> x")
+@rule(NO_OPS, logical_not, words="not not x -> x")
+@rule(NO_OPS, bitwise_invert, words="~~x -> x")
+@rule(ALGEBRA, negative, words="-(-x) -> x")
+def _twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], node.op.call)
+    return x if sweep.stands_for(x, node) else None
+
+
+@rule(NO_OPS, subtract, words="x - 0 -> x")
+def _minus_zero(sweep: Sweep, node: Node) -> Value | None:
+    x, zero = node.inputs
+    if not sweep.is_zero(zero) or is_complex(node.outputs[0].dtype):
+        return None
+    if is_float(x) and math.copysign(1, sweep.uniform(zero)) < 0:
+        return None  # -0 - -0 is 0
+    return x if sweep.stands_for(x, node, zero) else None
+
+
+@rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
+def _plus_nothing(sweep: Sweep, node: Node) -> Value | None:
+    dtype = node.outputs[0].dtype
+    for x, zero in (node.inputs, node.inputs[::-1]):
+        if sweep.is_zero(zero) and sweep.stands_for(x, node, zero):
+            if dtype in INTEGERS or dtype in BOOL:
+                return x
+            if dtype in FLOATS and math.copysign(1, sweep.uniform(zero)) < 0:
+                return x  # 0 + -0 is 0, and -0 + -0 is -0
+    return None
+
+
+@rule(NO_OPS, positive, words="+x -> x")
+def _positive(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if sweep.stands_for(x, node) else None
+
+
+@rule(NO_OPS, conj, words="conj(x) -> x of real numbers")
+def _conjugate(sweep: Sweep, node: Node) -> Value | None:
+    x = node.inputs[0]
+    return x if not is_complex(x.dtype) and sweep.stands_for(x, node) else None
+
+
+@rule(
+    NO_OPS, maximum, minimum, logical_and, logical_or, bitwise_and, bitwise_or, words="x and x -> x"
+)
+def _with_itself(sweep: Sweep, node: Node) -> Value | None:
+    a, b = node.inputs
+    return a if a is b and sweep.stands_for(a, node) else None
+
+
 # Powers ------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "power", "x ** n of a small integer n -> products")
-def _small_power(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, power, words="x ** n of a small integer n -> products")
+def _small_power(sweep: Sweep, node: Node) -> Value | None:
     x, exponent = node.inputs
     n = sweep.uniform(exponent)
-    if n not in (0, *SMALL_POWERS) or not _fits(node, x):
+    if n not in (0, *SMALL_POWERS) or not fits(x, node):
         return None
-    if n == 2:
-        return sweep.make("square", x)
-    if not is_float(x) and (x.dtype not in INTEGERS or n < 0):
+    if n != 2 and not is_float(x) and (x.dtype not in INTEGERS or n < 0):
         return None
-    return sweep.make("ones_like", x) if n == 0 else small_power(sweep.make, x, n)
+    return sweep.make(ones_like, x) if n == 0 else small_power(sweep.make, x, n)
 
 
-@rule(NAME, "divide", "1 / sqrt(x) -> rsqrt(x)")
-def _rsqrt(sweep: Sweep, node: Node) -> Any:
-    one, root = node.inputs
-    if not sweep.is_one(one) or not _fits(node, root):
+@rule(ALGEBRA, divide, reciprocal, words="1 / sqrt(x) -> rsqrt(x)")
+def _rsqrt(sweep: Sweep, node: Node) -> Value | None:
+    if node.op.call is divide and not sweep.is_one(node.inputs[0]):
         return None
-    return _of_root(sweep, root)
-
-
-@rule(NAME, "reciprocal", "1 / sqrt(x) -> rsqrt(x)")
-def _reciprocal_of_root(sweep: Sweep, node: Node) -> Any:
-    return _of_root(sweep, node.inputs[0])
-
-
-def _of_root(sweep: Sweep, root: Value) -> Any:
-    x = sweep.argument(root, "sqrt")
-    if x is None or not is_float(x) or not sweep.used_once(root):
+    root = node.inputs[-1]
+    x = sweep.argument(root, sqrt)
+    if not is_float(x) or not fits(root, node) or not sweep.used_once(root):
         return None
-    return sweep.make("rsqrt", x)
+    return sweep.make(rsqrt, x)
 
 
 # Factors -----------------------------------------------------------------------------------------
 
 
-@rule(NAME, "divide", "x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Any:
-    x, one = node.inputs
-    return x if sweep.is_one(one) and _fits(node, x) else None
-
-
-@rule(NAME, "divide", "x / c -> x * (1 / c) of a power of two")
-def _over_power_of_two(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, divide, words="x / c -> x * (1 / c) of a power of two")
+def _over_power_of_two(sweep: Sweep, node: Node) -> Value | None:
     x, divisor = node.inputs
     c = _number(sweep, node, divisor)
-    if c is None or not is_float(x) or not _fits(node, x) or not math.isfinite(c) or c == 0:
+    if c is None or not is_float(x) or not fits(x, node) or not math.isfinite(c) or c == 0:
         return None
     exact = math.frexp(c)[0] in (0.5, -0.5) and _is_normal(1 / c, x.dtype)
-    return sweep.make("multiply", x, 1 / c) if exact else None
+    return sweep.make(multiply, x, 1 / c) if exact else None
 
 
-def _is_normal(c: float, dtype: Any) -> bool:
+def _is_normal(c: float, dtype: DType) -> bool:
     """Whether a number is neither too large for a dtype nor so small that it loses digits."""
     facts = np.finfo(dtype)
     return float(facts.tiny) <= abs(c) <= float(facts.max)
 
 
-@rule(NAME, "multiply", "(x * a) * b -> x * (a * b) of numbers")
-def _two_factors(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, multiply, words="(x * a) * b -> x * (a * b) of numbers")
+def _two_factors(sweep: Sweep, node: Node) -> Value | None:
     for inner, factor in (node.inputs, node.inputs[::-1]):
         b = _number(sweep, node, factor)
-        pair = sweep.maker(inner, "multiply")
-        if b is None or pair is None or not _fits(node, inner) or not is_float(inner):
+        pair = sweep.maker(inner, multiply)
+        if b is None or pair is None or not fits(inner, node) or not is_float(inner):
             continue
         for x, other in (pair.inputs, pair.inputs[::-1]):
             a = _number(sweep, node, other)
-            if a is None or not _fits(node, x) or not sweep.used_once(inner):
+            if a is None or not fits(x, node) or not sweep.used_once(inner):
                 continue
             if _is_normal(a, x.dtype) and _is_normal(b, x.dtype) and _is_normal(a * b, x.dtype):
-                return sweep.make("multiply", x, a * b)
+                return sweep.make(multiply, x, a * b)
     return None
 
 
-@rule(NAME, "multiply multiply_no_nan", "x * 1 -> x")
-def _times_one(sweep: Sweep, node: Node) -> Any:
-    for x, one in (node.inputs, node.inputs[::-1]):
-        if sweep.is_one(one) and _fits(node, x):
-            return x
-    return None
-
-
-@rule(NAME, "multiply_no_nan", "multiply_no_nan by a number that is not 0 -> multiply")
-def _plain_product(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, multiply_no_nan, words="multiply_no_nan by a number that is not 0 -> multiply")
+def _plain_product(sweep: Sweep, node: Node) -> Value | None:
     for x, factor in (node.inputs, node.inputs[::-1]):
         c = _number(sweep, node, factor)
-        if c is not None and c != 0 and math.isfinite(c) and _fits(node, x) and is_float(x):
-            return sweep.make("multiply", x, c)
+        if c is not None and c != 0 and math.isfinite(c) and fits(x, node) and is_float(x):
+            return sweep.make(multiply, x, c)
     return None
 
 
-@rule(NAME, "multiply", "x * (1 / y) -> x / y")
-def _times_reciprocal(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, multiply, words="x * (1 / y) -> x / y")
+def _times_reciprocal(sweep: Sweep, node: Node) -> Value | None:
     for x, over in (node.inputs, node.inputs[::-1]):
-        y = sweep.argument(over, "reciprocal")
+        y = sweep.argument(over, reciprocal)
         if y is not None and sweep.used_once(over) and is_float(y):
-            return sweep.make("divide", x, y)
+            return sweep.make(divide, x, y)
     return None
 
 
 # Signs and zeros ---------------------------------------------------------------------------------
 
 
-@rule(NAME, "multiply", "x * -1 -> -x")
-def _times_minus_one(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, multiply, words="x * -1 -> -x")
+def _times_minus_one(sweep: Sweep, node: Node) -> Value | None:
     for x, factor in (node.inputs, node.inputs[::-1]):
-        if sweep.uniform(factor) == -1 and _fits(node, x):
-            return sweep.make("negative", x)
+        if sweep.uniform(factor) == -1 and fits(x, node):
+            return sweep.make(negative, x)
     return None
 
 
-@rule(NAME, "add", "x + 0 -> x")
-def _plus_zero(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, add, words="x + 0 -> x")
+def _plus_zero(sweep: Sweep, node: Node) -> Value | None:
     for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and _fits(node, x):
+        if sweep.is_zero(zero) and fits(x, node):
             return x
     return None
 
 
-@rule(NAME, "subtract", "x - 0 -> x, 0 - x -> -x")
-def _difference_to_zero(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, subtract, words="x - 0 -> x, 0 - x -> -x")
+def _difference_to_zero(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
-    if sweep.is_zero(b) and _fits(node, a):
+    if sweep.is_zero(b) and fits(a, node):
         return a
-    return sweep.make("negative", b) if sweep.is_zero(a) and _fits(node, b) else None
+    return sweep.make(negative, b) if sweep.is_zero(a) and fits(b, node) else None
 
 
-@rule(NAME, "add", "a + (-b) -> a - b")
-def _plus_negative(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, add, words="a + (-b) -> a - b")
+def _plus_negative(sweep: Sweep, node: Node) -> Value | None:
     for a, minus in (node.inputs, node.inputs[::-1]):
-        b = sweep.argument(minus, "negative")
+        b = sweep.argument(minus, negative)
         if b is not None:
-            return sweep.make("subtract", a, b)
+            return sweep.make(subtract, a, b)
     return None
 
 
-@rule(NAME, "subtract", "a - (-b) -> a + b")
-def _minus_negative(sweep: Sweep, node: Node) -> Any:
-    b = sweep.argument(node.inputs[1], "negative")
-    return None if b is None else sweep.make("add", node.inputs[0], b)
+@rule(ALGEBRA, subtract, words="a - (-b) -> a + b")
+def _minus_negative(sweep: Sweep, node: Node) -> Value | None:
+    b = sweep.argument(node.inputs[1], negative)
+    return None if b is None else sweep.make(add, node.inputs[0], b)
 
 
-@rule(NAME, "multiply multiply_no_nan divide", "(-a) * (-b) -> a * b, and of quotients")
-def _two_signs(sweep: Sweep, node: Node) -> Any:
-    a, b = (sweep.argument(x, "negative") for x in node.inputs)
-    return None if a is None or b is None else sweep.make(node.op.name, a, b)
+@rule(ALGEBRA, multiply, multiply_no_nan, divide, words="(-a) * (-b) -> a * b, and of quotients")
+def _two_signs(sweep: Sweep, node: Node) -> Value | None:
+    a, b = (sweep.argument(x, negative) for x in node.inputs)
+    return None if a is None or b is None else sweep.make(node.op.call, a, b)
 
 
-@rule(NAME, "negative", "-(a - b) -> b - a")
-def _turned(sweep: Sweep, node: Node) -> Any:
-    inner = sweep.maker(node.inputs[0], "subtract")
+@rule(ALGEBRA, negative, words="-(a - b) -> b - a")
+def _turned(sweep: Sweep, node: Node) -> Value | None:
+    inner = sweep.maker(node.inputs[0], subtract)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
-    return sweep.make("subtract", *inner.inputs[::-1])
-
-
-@rule(NAME, "negative", "-(-x) -> x")
-def _two_negations(sweep: Sweep, node: Node) -> Any:
-    return sweep.argument(node.inputs[0], "negative")
+    return sweep.make(subtract, *inner.inputs[::-1])
 
 
 # Choices -----------------------------------------------------------------------------------------
 
 
-@rule(NAME, "where", "where(c, x, x) -> x, and of conditions that are known")
-def _known_choice(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, where, words="where(c, x, x) -> x, and of conditions that are known")
+def _known_choice(sweep: Sweep, node: Node) -> Value | None:
     condition, a, b = node.inputs
     known = sweep.uniform(condition)
     chosen = a if a is b or known not in (None, False, 0) else b if known is not None else None
-    return chosen if chosen is not None and _fits(node, chosen) else None
+    return chosen if fits(chosen, node) else None
 
 
 # Shapes ------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "reshape", "reshape(reshape(x)) -> reshape(x), or x")
-def _reshaped_twice(sweep: Sweep, node: Node) -> Any:
-    x = sweep.argument(node.inputs[0], "reshape", "expand_dims", "squeeze")
+@rule(ALGEBRA, reshape, words="reshape(reshape(x)) -> reshape(x), or x")
+def _reshaped_twice(sweep: Sweep, node: Node) -> Value | None:
+    x = sweep.argument(node.inputs[0], reshape, expand_dims, squeeze)
     if x is None:
         return None
     shape = node.outputs[0].shape
-    return x if x.shape == shape else sweep.make("reshape", x, shape=shape)
+    return x if x.shape == shape else sweep.make(reshape, x, shape=shape)
 
 
-@rule(NAME, "concat", "concat of one -> x")
-def _single(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if len(node.inputs) == 1 and _fits(node, node.inputs[0]) else None
+@rule(ALGEBRA, concat, words="concat of one -> x")
+def _single(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0] if len(node.inputs) == 1 and fits(node.inputs[0], node) else None
 
 
-@rule(NAME, "pad", "pad by nothing -> x")
-def _unpadded(sweep: Sweep, node: Node) -> Any:
-    return node.inputs[0] if _fits(node, node.inputs[0]) and _all_zero(node) else None
+@rule(ALGEBRA, ops["pad"].call, words="pad by nothing -> x")
+def _unpadded(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0] if fits(node.inputs[0], node) and _all_zero(node) else None
 
 
 def _all_zero(node: Node) -> bool:
@@ -263,45 +467,49 @@ def _all_zero(node: Node) -> bool:
     return bool(np.all(np.asarray(widths, object) == 0))
 
 
-_SPREADS_ITSELF = frozenset(
-    {
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "maximum",
-        "minimum",
-        "multiply_no_nan",
-    }
+@rule(
+    ALGEBRA,
+    add,
+    subtract,
+    multiply,
+    divide,
+    maximum,
+    minimum,
+    multiply_no_nan,
+    words="broadcast_to(x) op y -> x op y",
 )
-
-
-@rule(NAME, " ".join(sorted(_SPREADS_ITSELF)), "broadcast_to(x) op y -> x op y")
-def _spread_anyway(sweep: Sweep, node: Node) -> Any:
+def _spread_anyway(sweep: Sweep, node: Node) -> Value | None:
     a, b = node.inputs
     shape = node.outputs[0].shape
     for i, (spread, other) in enumerate(((a, b), (b, a))):
-        x = sweep.argument(spread, "broadcast_to")
+        x = sweep.argument(spread, broadcast_to)
         if x is not None and type(other) is Value and other.shape == shape:
-            return sweep.make(node.op.name, *((x, other) if i == 0 else (other, x)))
+            return sweep.make(node.op.call, *((x, other) if i == 0 else (other, x)))
     return None
 
 
 # Sums --------------------------------------------------------------------------------------------
 
 
-@rule(NAME, "sum mean max min", "reduction(broadcast_to(x)) -> reduction(x), times the count")
-def _of_repeated(sweep: Sweep, node: Node) -> Any:
+@rule(
+    ALGEBRA,
+    sums.sum,
+    mean,
+    sums.max,
+    sums.min,
+    words="reduction(broadcast_to(x)) -> reduction(x), times the count",
+)
+def _of_repeated(sweep: Sweep, node: Node) -> Value | None:
     spread = node.inputs[0]
-    x = sweep.argument(spread, "broadcast_to")
-    if x is None or (not is_float(x) and node.op.name in ("sum", "mean")):
+    x = sweep.argument(spread, broadcast_to)
+    if x is None or (not is_float(x) and node.op.call in (sums.sum, mean)):
         return None
     if node.attributes.get("dtype") is not None:
         return None
     own = x
     if len(x.shape) < len(spread.shape):
         shape = (1,) * (len(spread.shape) - len(x.shape)) + x.shape
-        x = sweep.make("reshape", x, shape=shape)
+        x = sweep.make(reshape, x, shape=shape)
     axes = normalize_axes(node.attributes["axis"], len(spread.shape))
     repeated = tuple(i for i in axes if x.shape[i] != spread.shape[i])
     count = product(spread.shape[i] for i in repeated)
@@ -310,13 +518,22 @@ def _of_repeated(sweep: Sweep, node: Node) -> Any:
     if any(x.shape[i] != spread.shape[i] and i not in axes for i in range(len(x.shape))):
         return None  # some of the repetition stays
     kept = {"axis": axes, "keepdims": node.attributes["keepdims"]}
-    reduced = sweep.make(node.op.name, x, **kept)
-    return sweep.make("multiply", reduced, count) if node.op.name == "sum" else reduced
+    reduced = sweep.make(node.op.call, x, **kept)
+    return sweep.make(multiply, reduced, int(count)) if node.op.call is sums.sum else reduced
 
 
-@rule(NAME, "sum mean max min any all", "reduction(reduction(x)) -> reduction(x)")
-def _reduced_twice(sweep: Sweep, node: Node) -> Any:
-    inner = sweep.maker(node.inputs[0], node.op.name)
+@rule(
+    ALGEBRA,
+    sums.sum,
+    mean,
+    sums.max,
+    sums.min,
+    sums.any,
+    sums.all,
+    words="reduction(reduction(x)) -> reduction(x)",
+)
+def _reduced_twice(sweep: Sweep, node: Node) -> Value | None:
+    inner = sweep.maker(node.inputs[0], node.op.call)
     if inner is None or not sweep.used_once(node.inputs[0]):
         return None
     keepdims = inner.attributes["keepdims"]
@@ -329,23 +546,29 @@ def _reduced_twice(sweep: Sweep, node: Node) -> Any:
     first = normalize_axes(inner.attributes["axis"], rank)
     left = range(rank) if keepdims else [i for i in range(rank) if i not in first]
     second = [left[i] for i in normalize_axes(node.attributes["axis"], len(left))]
-    if node.op.name == "mean" and set(first) & set(second):
+    if node.op.call is mean and set(first) & set(second):
         return None
     axes = tuple(sorted({*first, *second}))
-    return sweep.make(node.op.name, x, axis=axes, keepdims=keepdims)
+    return sweep.make(node.op.call, x, axis=axes, keepdims=keepdims)
 
 
-@rule(NAME, "sum", "sum of equal numbers -> the number times their count")
-def _sum_of_equal(sweep: Sweep, node: Node) -> Any:
+@rule(ALGEBRA, sums.sum, words="sum of equal numbers -> the number times their count")
+def _sum_of_equal(sweep: Sweep, node: Node) -> Value | None:
     x = node.inputs[0]
     c = _number(sweep, node, x)
     total = node.outputs[0]
     if c is None or symbolic(x.shape) or x.dtype not in FLOATS or x.dtype != total.dtype:
         return None
     axes = normalize_axes(node.attributes["axis"], len(x.shape))
-    result = c * product(x.shape[i] for i in axes)
-    fits = math.isfinite(result) and abs(result) <= float(np.finfo(total.dtype).max)
-    return sweep.constant(float(result), total) if fits and total.size <= _FEW else None
+    result = c * int(product(x.shape[i] for i in axes))
+    if not abs(result) <= float(np.finfo(total.dtype).max) or total.size > MAX_CONSTANT_ELEMENTS:
+        return None
+    return sweep.constant(float(result), total)
 
 
-_RULES = by_op(NAME)
+# Gradients ---------------------------------------------------------------------------------------
+
+
+@rule(STOP_GRADIENTS, stop_gradient, words="stop_gradient(x) -> x")
+def _stopped(sweep: Sweep, node: Node) -> Value | None:
+    return node.inputs[0]

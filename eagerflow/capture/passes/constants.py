@@ -9,31 +9,29 @@ from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
+from eagerflow.fusion.lowering import without_inputs
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.graph.walk import bodies_of
-from eagerflow.op import ops, spec_of
+from eagerflow.op import spec_of
 from eagerflow.recorder import with_recorder
 
 __all__ = ["folded"]
 
-NAME = "constants"
-LARGEST = 2**20
+MAX_BYTES = 2**20
 """Bytes of the largest result that is kept as a constant."""
-SMALL = 2**16
+SMALL_BYTES = 2**16
 """Bytes up to which a result may be larger than what it is made from."""
-GROWTH = 4
-"""How much larger than its inputs a result above ``SMALL`` bytes may be."""
-WORK = 10_000_000
+MAX_GROWTH = 4
+"""How much larger than its inputs a result above ``SMALL_BYTES`` may be."""
+MAX_FLOPS = 10_000_000
 """Floating-point operations, as the op's cost counts them, that one node may take."""
-
-_LIKE = {"zeros_like": "zeros", "ones_like": "ones"}
 
 
 def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph with constants in place of the nodes that can be computed now.
 
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
-    than ``LARGEST`` bytes, grow by more than ``GROWTH``, or take more than ``WORK`` operations
+    than ``MAX_BYTES``, grow by more than ``MAX_GROWTH``, or take more than ``MAX_FLOPS`` operations
     stays; so does what fails, as it fails when the graph runs, with its line, and what depends on
     memory shared with somebody else's array, which is read each time that the graph runs.
 
@@ -44,14 +42,14 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.constants(graph).nodes]
     ['multiply']
     """
-    return swept(NAME, graph, {}, _Folding)
+    return swept("constants", graph, {}, _Folding)
 
 
 class _Folding(Sweep):
     def look(self, node: Node) -> bool:
         for x in node.inputs:
             if type(x) is Value and (x.constant is None or is_lent(x.constant)):
-                if node.op.name in _LIKE:
+                if node.op.fills:
                     break
                 return False
         if not self._allowed(node):
@@ -66,7 +64,7 @@ class _Folding(Sweep):
                     value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
                 ),
             )
-        self.rewrites.append(Rewrite(NAME, f"{node.name} is computed once", node))
+        self.note(f"{node.name} is computed once", node)
         return True
 
     def _allowed(self, node: Node) -> bool:
@@ -77,28 +75,24 @@ class _Folding(Sweep):
         place = current_device()
         here = str(place)
         places = {node.device, node.attributes.get("device")}
-        places |= {str(x.constant.device) for x in node.inputs if _is_constant(x)}
+        places |= {str(x.constant.device) for x in node.values() if x.constant is not None}
         if not place.backend.host or places - {None, here}:
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False
         size = sum(v.size * v.dtype.itemsize for v in node.outputs)
-        given = sum(x.size * x.dtype.itemsize for x in node.inputs if type(x) is Value)
-        if size > LARGEST or size > max(SMALL, GROWTH * given):
+        given = sum(x.size * x.dtype.itemsize for x in node.values())
+        if size > MAX_BYTES or size > max(SMALL_BYTES, MAX_GROWTH * given):
             return False
         specs = [spec_of(x) if type(x) is Value else x for x in node.inputs]
-        return bool(op.cost(*specs, **node.attributes).flops <= WORK)
+        return bool(op.cost(*specs, **node.attributes).flops <= MAX_FLOPS)
 
     def _computed(self, node: Node) -> tuple[Any, ...] | None:
         """The results of a node; None where it fails."""
-        op, attributes = node.op, node.attributes
-        inputs: tuple[Any, ...] = tuple(x.constant if type(x) is Value else x for x in node.inputs)
-        if op.name in _LIKE:
-            value = node.outputs[0]
-            op, inputs = ops[_LIKE[op.name]], ()
-            attributes = {"shape": value.shape, "dtype": value.dtype}
+        node = without_inputs(node) if node.op.fills else node
+        inputs = [x.constant if type(x) is Value else x for x in node.inputs]
         try:
-            found = with_recorder(None, op.call, *inputs, **attributes)
+            found = with_recorder(None, node.op.call, *inputs, **node.attributes)
         except EagerflowError:
             return None
         results = found if isinstance(found, tuple) else (found,)
@@ -106,7 +100,3 @@ class _Folding(Sweep):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and the graph says otherwise
         return tuple(map(owned, results))
-
-
-def _is_constant(x: Any) -> bool:
-    return type(x) is Value and x.constant is not None

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.passes.no_ops import order_of
+from eagerflow.capture.passes.algebra import order_of
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 
 __all__ = ["untransposed"]
-
-NAME = "layout"
-_WORDS = "a transpose and its inverse around {} -> none"
 
 
 def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -29,7 +27,7 @@ def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in graph.optimized().nodes]
     ['tanh']
     """
-    return swept(NAME, graph, {}, _Sinking)
+    return swept("layout", graph, {}, _Sinking)
 
 
 def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
@@ -52,10 +50,10 @@ class _Sinking(Sweep):
         inputs = self._turned(node, _inverse(order))
         if inputs is None:
             return False
-        inner = self.make(node.op.name, *inputs, **node.attributes)
-        found = self.make("permute_dims", inner, axes=_inverse(order))
+        inner = self.make(node.op.call, *inputs, **node.attributes)
+        found = self.make(permute_dims, inner, axes=_inverse(order))
         self.replace(value, found)
-        self.rewrites.append(Rewrite(NAME, _WORDS.format(node.op.name), node))
+        self.note(f"a transpose and its inverse around {node.op.name} -> none", node)
         return True
 
     def _turned(self, node: Node, order: tuple[int, ...]) -> list[Any] | None:
@@ -70,15 +68,15 @@ class _Sinking(Sweep):
             if type(x) is not Value or not x.shape:
                 found.append(x)
                 continue
-            inner = self.maker(x, "permute_dims")
+            inner = self.maker(x, permute_dims)
             if inner is not None and order_of(inner) == order:
                 found.append(inner.inputs[0])
                 some = True
             elif x.shape == shape:
                 return None
             else:
-                x = self.make("reshape", x, shape=(1,) * (len(shape) - len(x.shape)) + x.shape)
-                found.append(self.make("permute_dims", x, axes=_inverse(order)))
+                x = self.make(reshape, x, shape=(1,) * (len(shape) - len(x.shape)) + x.shape)
+                found.append(self.make(permute_dims, x, axes=_inverse(order)))
         return found if some else None
 
 
@@ -88,7 +86,7 @@ def _wanted(graph: Graph) -> dict[Any, tuple[int, ...]]:
     found: dict[Any, tuple[int, ...]] = {}
     for node in reversed(graph.nodes if behind else ()):
         x = node.inputs[0] if node.inputs else None
-        if node.op.name == "permute_dims":
+        if node.op.call is permute_dims:
             order = order_of(node)
             if behind.get(x) == _inverse(order):
                 found[x] = order
@@ -104,7 +102,7 @@ def _behind(graph: Graph) -> dict[Any, tuple[int, ...]]:
     """The transpose that values stand behind, with element-wise ops at most in between."""
     found: dict[Any, tuple[int, ...]] = {}
     for node in graph.nodes:
-        if node.op.name == "permute_dims":
+        if node.op.call is permute_dims:
             order = order_of(node)
             if order != tuple(range(len(order))):
                 found[node.outputs[0]] = order

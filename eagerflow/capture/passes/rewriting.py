@@ -7,25 +7,31 @@ a node and at the nodes that made its inputs, so a sweep takes time proportional
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
+from eagerflow.fusion.access import Number
+from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.ir import Graph, Node, Value
 from eagerflow.graph.walk import bodies_of, inside_out
 from eagerflow.op import Op, ops, spec_of
+from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
+from eagerflow.tensor import Tensor
 
 __all__ = [
+    "Input",
     "Rewrite",
     "Rule",
     "Rules",
     "Sweep",
-    "by_op",
+    "fits",
     "is_float",
     "rule",
     "swept",
@@ -46,41 +52,31 @@ class Rewrite(NamedTuple):
         return printable(f"{self.name}: {self.words}{at}")
 
 
-Rule = Callable[["Sweep", Node], Any]
-Rules = dict[str, tuple[tuple[str, Rule], ...]]
+Input = Value | Number | None
+"""What a node may have as an input."""
+Rule = Callable[["Sweep", Node], Value | None]
+Rules = dict[Op, list[tuple[str, Rule]]]
+"""The rules of a pass, in order, and their words, by the op of the nodes that they look at."""
+OpFunction = Callable[..., Any]
+"""The function that users call for an op, such as ``ef.exp``."""
 
-_TABLE: dict[str, list[tuple[str, tuple[str, ...], Rule]]] = {}
+MAX_COMPARED_ELEMENTS = 4096  # of a constant that may be one number everywhere
+_ABSENT = object()
 
 
-def rule(table: str, names: str, words: str) -> Callable[[Rule], Rule]:
-    """The decorator that puts a rule for the ops of these names into a pass's table.
+def rule(rules: Rules, *functions: OpFunction, words: str) -> Callable[[Rule], Rule]:
+    """The decorator that adds a rule for the nodes of these ops to those of a pass.
 
     A rule takes the sweep and a node and gives the Value that replaces the node's result, or
     None where it does not apply. ``words`` say what it does, as reports show it.
     """
 
     def decorate(function: Rule) -> Rule:
-        _TABLE.setdefault(table, []).append((words, tuple(names.split()), function))
+        for op in map(op_of, functions):
+            rules.setdefault(op, []).append((words, function))
         return function
 
     return decorate
-
-
-def by_op(table: str) -> Rules:
-    """All rules of a table, by the name of the op that they look at, in the order of writing."""
-    found: dict[str, list[tuple[str, Rule]]] = {}
-    for words, names, function in _TABLE.get(table, ()):
-        for name in names:
-            found.setdefault(name, []).append((words, function))
-    return {name: tuple(rules) for name, rules in found.items()}
-
-
-_VIEWS = frozenset({"reshape", "permute_dims", "expand_dims", "squeeze", "stop_gradient"})
-_PARTS = frozenset({"real", "imag", "conj"})
-_FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
-_SPREAD = _VIEWS | {"broadcast_to"}
-_LOOK = 4096  # the largest constant whose elements are compared
-_ABSENT = object()
 
 
 class Sweep:
@@ -96,41 +92,35 @@ class Sweep:
         self.rewrites: list[Rewrite] = []
         self.root: Node = None  # type: ignore[assignment]
         self._names: set[str] | None = None
-        self._counts: dict[Value, int] | None = None
+        self._counts: Counter[Value] | None = None
         self._uniform: dict[Value, Any] = {}
         self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
         self._given = {v for v in graph.all_inputs() if v.node is not None}
 
     # What rules ask ----------------------------------------------------------------------------
 
-    def maker(self, x: Any, *names: str) -> Node | None:
+    def maker(self, x: Input, *functions: OpFunction) -> Node | None:
         """The node that makes ``x``, if its op is one of these and it runs where the root does."""
         if type(x) is not Value or x.node is None or x in self._given:
             return None
         node = x.node
-        if node.op.name in names and node.device == self.root.device:
+        if node.op.call in functions and node.device == self.root.device:
             return node
         return None
 
-    def argument(self, x: Any, *names: str) -> Any:
+    def argument(self, x: Input, *functions: OpFunction) -> Any:
         """The first input of the node that makes ``x``, if its op is one of these, else None."""
-        node = self.maker(x, *names)
+        node = self.maker(x, *functions)
         return None if node is None else node.inputs[0]
 
     def used_once(self, value: Value) -> bool:
         """Whether nothing but one input of one node uses a value."""
         if self._counts is None:
-            counts: dict[Value, int] = {}
-            for node in self.graph.nodes:
-                for x in node.inputs:
-                    if type(x) is Value:
-                        counts[x] = counts.get(x, 0) + 1
-            for x in self.graph.all_outputs():
-                counts[x] = counts.get(x, 0) + 1
-            self._counts = counts
-        return self._counts.get(self._old.get(value, value)) == 1
+            self._counts = Counter(x for node in self.graph.nodes for x in node.values())
+            self._counts.update(self.graph.all_outputs())
+        return self._counts[self._old.get(value, value)] == 1
 
-    def uniform(self, x: Any) -> Any:
+    def uniform(self, x: Input) -> Any:
         """The number that all elements of ``x`` are, if that is known, else None."""
         if type(x) is not Value:
             return x
@@ -139,43 +129,36 @@ class Sweep:
             found = self._uniform[x] = self._filled(x)
         return found
 
-    def _filled(self, value: Value) -> Any:
-        while True:
-            if value.constant is not None:
-                return _element(value.constant)
-            node = value.node
-            if node is None or value in self._given:
+    def _filled(self, value: Value) -> Number | None:
+        x: Any = value
+        while type(x) is Value:
+            if x.constant is not None:
+                return _element(x.constant)
+            node = x.node
+            if node is None or x in self._given:
                 return None
-            name = node.op.name
-            if name in _SPREAD:
-                value = node.inputs[0]
-            elif name in _FILLED:
-                return _FILLED[name]
-            else:
-                return _fill(node, value) if name == "full" else None
+            if not node.op.views:
+                return _held_number(fill_value(node), x.dtype) if node.op.fills else None
+            x = node.inputs[0]
+        return x
 
-    def is_one(self, x: Any) -> bool:
+    def is_one(self, x: Input) -> bool:
         """Whether all elements of ``x`` are known to be 1."""
         return bool(self.uniform(x) == 1)
 
-    def is_zero(self, x: Any) -> bool:
+    def is_zero(self, x: Input) -> bool:
         """Whether all elements of ``x`` are known to be 0, of either sign."""
         return bool(self.uniform(x) == 0)
 
-    def dense(self, x: Any) -> bool:
-        """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
-        while type(x) is Value and x.node is not None and x not in self._given:
-            if x.node.op.name not in _VIEWS:
-                op = x.node.op
-                return op.family == "elementwise" and op.name not in _PARTS
-            x = x.node.inputs[0]
-        return False
+    def stands_for(self, x: Input, node: Node, *others: Input) -> TypeGuard[Value]:
+        """Whether ``x`` can stand for the result of a node whose other operands change nothing."""
+        return fits(x, node)
 
     # What rules make ---------------------------------------------------------------------------
 
-    def make(self, name: str, *inputs: Any, **attributes: Any) -> Value:
+    def make(self, function: OpFunction, *inputs: Input, **attributes: Any) -> Value:
         """The result of a new node, which belongs to the place and pin of the root."""
-        op = ops[name]
+        op = op_of(function)
         specs = [spec_of(x) if type(x) is Value else x for x in inputs]
         attributes = op.attributes | attributes
         spec = op.infer(*specs, **attributes)
@@ -188,7 +171,7 @@ class Sweep:
     def constant(self, number: float, like: Value) -> Value:
         """A new constant of this shape and dtype, all elements of which are ``number``."""
         facts = {"shape": like.shape, "fill_value": number, "dtype": like.dtype}
-        full = ops["full"]
+        full = ops["full"]  # ef.full also takes tensors, and is no op itself
         tensor = with_recorder(None, full.call, **facts)
         return Value(self.unique(full), like.shape, like.dtype, like.owner, constant=tensor)
 
@@ -246,7 +229,7 @@ class Sweep:
 
     def look(self, node: Node) -> bool:
         """Whether the results of this node have been replaced, here by a rule."""
-        rules = self.rules.get(node.op.name)
+        rules = self.rules.get(node.op)
         if rules is None or node.outputs[0].device is not None:
             return False
         self.root = node
@@ -267,7 +250,7 @@ class Sweep:
             if len(self.nodes) > before and found.node is self.nodes[-1]:
                 found.node.name = found.name = node.name
             self.replace(value, found)
-            self.rewrites.append(Rewrite(self.name, words, node))
+            self.note(words, node)
             return True
         return False
 
@@ -278,18 +261,22 @@ class Sweep:
         if before is not None:
             self.new[before] = found
 
-
-def _fill(node: Node, value: Value) -> Any:
-    """The number that a ``full`` is filled with, as its dtype holds it."""
-    number = node.attributes["fill_value"]
-    if value.dtype in FLOATS and type(number) in (int, float):
-        return float(np.asarray(number, value.dtype))
-    return number if value.dtype in INTEGERS and type(number) is int else None
+    def note(self, words: str, node: Node) -> None:
+        """Put what has been done to a node into the report."""
+        self.rewrites.append(Rewrite(self.name, words, node))
 
 
-def _element(constant: Any) -> Any:
+def _held_number(number: Number, dtype: DType) -> Number | None:
+    """A number as a dtype holds it; None where that is not known."""
+    if dtype in FLOATS and type(number) in (int, float):
+        return float(np.asarray(number, dtype))
+    known = number in (0, 1) or (dtype in INTEGERS and type(number) is int)
+    return number if known else None
+
+
+def _element(constant: Tensor) -> Number | None:
     """The number that all elements of a constant are, of one sign, else None."""
-    if not 0 < constant.size <= _LOOK or is_lent(constant):
+    if not 0 < constant.size <= MAX_COMPARED_ELEMENTS or is_lent(constant):
         return None
     array = constant.numpy()
     first = array.ravel()[0]
@@ -334,7 +321,13 @@ def swept(
     return inside_out(graph, sweep), rewrites
 
 
-def is_float(value: Any) -> bool:
+def fits(x: Input, node: Node) -> TypeGuard[Value]:
+    """Whether ``x`` has the shape and dtype of the node's result."""
+    value = node.outputs[0]
+    return type(x) is Value and x.shape == value.shape and x.dtype == value.dtype
+
+
+def is_float(value: Input) -> TypeGuard[Value]:
     """Whether a value holds real floats."""
     return type(value) is Value and value.dtype in FLOATS
 

@@ -10,9 +10,8 @@ from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["merged"]
 
-NAME = "subexpressions"
 _EXACT = frozenset({str, type(None), bool, int})
-_SMALL = 1024  # bytes of the largest constants that are compared by what they hold
+MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
 
 
 def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -28,7 +27,7 @@ def merged(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.subexpressions(graph).nodes]
     ['exp', 'add']
     """
-    return swept(NAME, graph, {}, _Merging)
+    return swept("subexpressions", graph, {}, _Merging)
 
 
 class _Merging(Sweep):
@@ -36,7 +35,7 @@ class _Merging(Sweep):
         self._known: dict[Any, Node] = {}
         constants: dict[Any, Value] = {}
         for value in self.graph.constants:
-            small = value.size * value.dtype.itemsize <= _SMALL
+            small = value.size * value.dtype.itemsize <= MAX_COMPARED_BYTES
             if small and not is_lent(value.constant):
                 first = constants.setdefault(_content(value), value)
                 if first is not value:
@@ -61,7 +60,7 @@ class _Merging(Sweep):
             return False
         for value, found in zip(node.outputs, first.outputs, strict=True):
             self.replace(value, found)
-        self.rewrites.append(Rewrite(NAME, f"{node.name} is {first.name}", node))
+        self.note(f"{node.name} is {first.name}", node)
         return True
 
 

@@ -22,7 +22,7 @@ from eagerflow.capture.placement.cost_model import CostModel, Points, Rates, sha
 from eagerflow.capture.trace import trace
 from eagerflow.codegen import kernel
 from eagerflow.devices import Device, as_device
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import ops
 from eagerflow.plan.plan import Plan
@@ -129,7 +129,7 @@ def _elements(place: Device, call: float) -> dict[str, float]:
 def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], object]:
     """A run of a plan of one function of a vector."""
     graph = trace(f, TensorSpec((length,), "float32"))
-    plan = Plan(graph, grow, place)
+    plan = Plan(graph, fuse, place)
     values = np.random.default_rng(0).uniform(0.2, 0.9, length).astype(np.float32)
     x = place.backend.asarray(values, None, place.index)
     return _waiting(place, lambda: plan.run((x,)))
@@ -183,7 +183,7 @@ def _convolution(place: Device, rates: Rates) -> float:
         place.backend.asarray(rng.standard_normal(s.shape).astype(np.float32), None, place.index)
         for s in specs
     ]
-    plan = Plan(graph, grow, place)
+    plan = Plan(graph, fuse, place)
     taken = shortest_time(_waiting(place, lambda: plan.run(arrays)), 0.01)
     flops = float(ops["conv"].cost(*specs, **graph.nodes[0].attributes).flops)
     return flops / taken / rates.product_rate(flops)

@@ -14,7 +14,7 @@ from eagerflow.devices import as_device
 from eagerflow.errors import DeviceError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.creation.cast import to_device
-from eagerflow.ops.family import ANY, FLOAT8, STANDARD, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
@@ -46,15 +46,6 @@ def _errors(name: str, **more: str) -> Any:
         ErrorSample((np.ones(2),), {name: "moon", **more}, DeviceError, "device type 'moon'"),
         ErrorSample((np.ones(2),), {name: "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
     ]
-
-
-_FACTS = {  # of both ops
-    "dtypes": STANDARD | FLOAT8,
-    "jvp": "linear",
-    "split": _along_all,
-    "cost": _moved,
-    "onnx": Onnx("Identity"),
-}
 
 
 @define(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError
-from eagerflow.fusion.kernels import Cluster
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
@@ -156,9 +156,11 @@ class CostModel:
 
     def step(self, step: Any, device: str) -> float:
         """Seconds of a step of a plan: a node, or a region."""
-        return self.cluster(step, device) if isinstance(step, Cluster) else self.node(step, device)
+        return (
+            self.cluster(step, device) if isinstance(step, FusedKernel) else self.node(step, device)
+        )
 
-    def cluster(self, cluster: Cluster, device: str) -> float:
+    def cluster(self, cluster: FusedKernel, device: str) -> float:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
         size = sum(map(nbytes, {*cluster.inputs, *cluster.outputs}))

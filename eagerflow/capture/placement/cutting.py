@@ -20,7 +20,7 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
@@ -82,7 +82,7 @@ class Piece:
         )
 
     def _steps_of(self, graph: Graph) -> Sequence[Any]:
-        return graph.nodes if self.exact else grow(graph)
+        return graph.nodes if self.exact else fuse(graph)
 
     @property
     def mode(self) -> str:

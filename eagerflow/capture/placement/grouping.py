@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel, WorkCache
-from eagerflow.fusion.groups import grow
-from eagerflow.fusion.kernels import Cluster
+from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.ir import Graph, Node, Value
 
 __all__ = ["Group", "groups_of"]
@@ -43,8 +43,8 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     grouped: set[int] = set()
     found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and what these cost
-    for step in grow(graph) if fused else ():
-        if not isinstance(step, Cluster):
+    for step in fuse(graph) if fused else ():
+        if not isinstance(step, FusedKernel):
             continue
         own = [node for node in step.nodes if numbers[node] not in grouped]
         whole = [model.cluster(step, name) for name in names]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
-from eagerflow.fusion.groups import grow
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes, peak_bytes
 from eagerflow.graph.ir import Graph, Value
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
@@ -131,7 +131,7 @@ def cost_report(
     for p, taken in zip(pieces, seconds, strict=True):
         work[str(p.device)] += taken
     exact = any(p.exact for p in pieces)
-    steps = graph.nodes if exact else grow(graph)
+    steps = graph.nodes if exact else fuse(graph)
     ones = {name: sum(model.step(s, name) for s in steps) for name in names}
     alone = min(names, key=ones.__getitem__)
     return CostReport(
