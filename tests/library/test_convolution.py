@@ -249,7 +249,7 @@ def pool_windows(shape, window):
 @pytest.mark.parametrize("window", [(2, 2), (3, 2), (1, 4)])
 @pytest.mark.parametrize("shape", [(3, 8, 8, 32), (2, 9, 11, 5), (4, 6, 4, 19)])
 def test_pooling(shape, window, dtype, monkeypatch):
-    monkeypatch.setattr(generated, "BORDER", 1)
+    monkeypatch.setattr(generated, "MIN_COMPILED_ELEMENTS", 1)
     monkeypatch.setattr(generated, "pays", lambda *_: True)
     rng = np.random.default_rng(8)
     x = rng.integers(-3, 3, shape).astype(dtype)  # with many ties
