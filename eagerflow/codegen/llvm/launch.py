@@ -50,7 +50,7 @@ MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pa
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
 MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
 VECTOR_ALIGNMENT_BYTES = 64
-MAX_KEPT_KERNELS = 64  # that nobody has ready; those that somebody has are in memory as well
+MAX_KEPT_KERNELS = 64  # that no call holds; those that one holds are in memory as well
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 

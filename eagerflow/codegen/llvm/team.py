@@ -1,6 +1,6 @@
 """Threads that share kernels, in machine code, and leave them together.
 
-A team is a list of jobs, each a kernel with its frame and its counters. Who owns the team calls
+A team is a list of jobs, each a kernel with its frame and its counters. The team's owner calls
 ``run`` once: it opens the team, takes pieces of job after job, closes the team and waits until
 every helper has left, all in one call of machine code. So no exception in Python can come between,
 and no thread works on memory that its caller has left: helpers that come before or after find the
