@@ -33,14 +33,10 @@ _STRIDES = launch.OBJECT_HEAD_BYTES + 24  # where an array has the address of it
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
-  %at_frame = getelementptr i64, ptr %job, i64 1
-  %frame = load ptr, ptr %at_frame, align 8
-  %at_counters = getelementptr i64, ptr %job, i64 3
-  %counters = load ptr, ptr %at_counters, align 8
-  %at_lines = getelementptr i64, ptr %job, i64 4
-  %lines = load i64, ptr %at_lines, align 8
-  %at_count = getelementptr i64, ptr %job, i64 5
-  %count = load i64, ptr %at_count, align 8
+  %frame = word ptr %job, 1
+  %counters = word ptr %job, 3
+  %lines = word i64 %job, 4
+  %count = word i64 %job, 5
   %slots = getelementptr i64, ptr %job, i64 {head}
   %offsets = getelementptr i64, ptr %slots, i64 %count
   %arrays = getelementptr i64, ptr %offsets, i64 %count
@@ -50,14 +46,10 @@ operand:
   %more = icmp ult i64 %k, %count
   br i1 %more, label %place, label %zero
 place:
-  %at_slot = getelementptr i64, ptr %slots, i64 %k
-  %slot = load i64, ptr %at_slot, align 8
-  %at_offset = getelementptr i64, ptr %offsets, i64 %k
-  %offset = load i64, ptr %at_offset, align 8
-  %at_array = getelementptr i64, ptr %arrays, i64 %k
-  %array = load ptr, ptr %at_array, align 8
-  %at_data = getelementptr i8, ptr %array, i64 {field}
-  %data = load i64, ptr %at_data, align 8
+  %slot = word i64 %slots, %k
+  %offset = word i64 %offsets, %k
+  %array = word ptr %arrays, %k
+  %data = field i64 %array, {field}
   %where = add i64 %data, %offset
   %target = getelementptr i64, ptr %frame, i64 %slot
   store i64 %where, ptr %target, align 8
@@ -79,27 +71,21 @@ done:
 
 define i64 @differs(ptr %job) nounwind {{
 entry:
-  %at_count = getelementptr i64, ptr %job, i64 5
-  %count = load i64, ptr %at_count, align 8
+  %count = word i64 %job, 5
   %skipped = mul i64 %count, 2
   %slots = getelementptr i64, ptr %job, i64 {head}
   %arrays = getelementptr i64, ptr %slots, i64 %skipped
-  %at_looked = getelementptr i64, ptr %job, i64 6
-  %looked = load i64, ptr %at_looked, align 8
-  %at_table = getelementptr i64, ptr %job, i64 7
-  %table = load ptr, ptr %at_table, align 8
-  %at_type = getelementptr i64, ptr %job, i64 8
-  %type = load i64, ptr %at_type, align 8
+  %looked = word i64 %job, 6
+  %table = word ptr %job, 7
+  %type = word i64 %job, 8
   br label %object
 object:
   %i = phi i64 [ 0, %entry ], [ %i_next, %typed ]
   %others = icmp ult i64 %i, %count
   br i1 %others, label %typed, label %operand
 typed:
-  %at_object = getelementptr i64, ptr %arrays, i64 %i
-  %object_here = load ptr, ptr %at_object, align 8
-  %at_own_type = getelementptr i8, ptr %object_here, i64 {type}
-  %own_type = load i64, ptr %at_own_type, align 8
+  %object_here = word ptr %arrays, %i
+  %own_type = field i64 %object_here, {type}
   %i_next = add i64 %i, 1
   %array_too = icmp eq i64 %own_type, %type
   br i1 %array_too, label %object, label %different
@@ -112,20 +98,16 @@ look:
   %axes = load i64, ptr %wanted, align 8
   %wanted_first = getelementptr i64, ptr %wanted, i64 1
   %wanted_next = getelementptr i64, ptr %wanted_first, i64 %axes
-  %at_array = getelementptr i64, ptr %arrays, i64 %k
-  %array = load ptr, ptr %at_array, align 8
-  %at_strides = getelementptr i8, ptr %array, i64 {strides}
-  %own = load ptr, ptr %at_strides, align 8
+  %array = word ptr %arrays, %k
+  %own = field ptr %array, {strides}
   br label %axis
 axis:
   %j = phi i64 [ 0, %look ], [ %j_next, %compare ]
   %inside = icmp ult i64 %j, %axes
   br i1 %inside, label %compare, label %equal
 compare:
-  %at_one = getelementptr i64, ptr %own, i64 %j
-  %one = load i64, ptr %at_one, align 8
-  %at_other = getelementptr i64, ptr %wanted_first, i64 %j
-  %other = load i64, ptr %at_other, align 8
+  %one = word i64 %own, %j
+  %other = word i64 %wanted_first, %j
   %j_next = add i64 %j, 1
   %same = icmp eq i64 %one, %other
   br i1 %same, label %axis, label %different
@@ -155,12 +137,9 @@ define i64 @start(ptr %job) nounwind {{
   br i1 %fits, label %go, label %done
 go:
   %function = load ptr, ptr %job, align 8
-  %at_frame = getelementptr i64, ptr %job, i64 1
-  %frame = load ptr, ptr %at_frame, align 8
-  %at_scratch = getelementptr i64, ptr %job, i64 2
-  %scratch = load ptr, ptr %at_scratch, align 8
-  %at_counters = getelementptr i64, ptr %job, i64 3
-  %counters = load ptr, ptr %at_counters, align 8
+  %frame = word ptr %job, 1
+  %scratch = word ptr %job, 2
+  %counters = word ptr %job, 3
   call void %function(ptr %frame, ptr %scratch, ptr %counters)
   br label %done
 done:

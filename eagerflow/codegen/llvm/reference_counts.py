@@ -26,12 +26,9 @@ _TEXT = """
 define i64 @held(ptr %table) nounwind {{
 entry:
   %count = load i64, ptr %table, align 8
-  %at_type = getelementptr i64, ptr %table, i64 1
-  %type = load i64, ptr %at_type, align 8
-  %at_limit = getelementptr i64, ptr %table, i64 2
-  %limit = load i32, ptr %at_limit, align 8
-  %at_array_limit = getelementptr i64, ptr %table, i64 3
-  %array_limit = load i32, ptr %at_array_limit, align 8
+  %type = word i64 %table, 1
+  %limit = word i32 %table, 2
+  %array_limit = word i32 %table, 3
   %pairs = getelementptr i64, ptr %table, i64 {head}
   br label %next
 next:
@@ -43,8 +40,7 @@ pair:
   %twice = mul i64 %k, 2
   %at_holder = getelementptr i64, ptr %pairs, i64 %twice
   %holder = load ptr, ptr %at_holder, align 8
-  %at_array = getelementptr i64, ptr %at_holder, i64 1
-  %array = load ptr, ptr %at_array, align 8
+  %array = word ptr %at_holder, 1
   %holder_count = load i32, ptr %holder, align 8
   %holder_held = icmp ugt i32 %holder_count, %limit
   br i1 %holder_held, label %held, label %look
@@ -54,13 +50,11 @@ look:
   br i1 %array_held, label %held, label %owners
 owners:
   %object = phi ptr [ %array, %look ], [ %base, %owner_array ]
-  %at_base = getelementptr i8, ptr %object, i64 {base}
-  %base = load ptr, ptr %at_base, align 8
+  %base = field ptr %object, {base}
   %none = icmp eq ptr %base, null
   br i1 %none, label %next, label %owner
 owner:
-  %at_own_type = getelementptr i8, ptr %base, i64 {type}
-  %own_type = load i64, ptr %at_own_type, align 8
+  %own_type = field i64 %base, {type}
   %is_array = icmp eq i64 %own_type, %type
   br i1 %is_array, label %owner_array, label %next
 owner_array:
