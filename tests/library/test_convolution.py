@@ -16,6 +16,8 @@ from eagerflow.library import (
     pooling,
     winograd_programs,
 )
+from eagerflow.library.llvm import staged_kernel
+from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.library.windows import window_of
 from eagerflow.ops.nn.convolution_shapes import conv_windows
 from eagerflow.runtime import threads
@@ -292,6 +294,26 @@ def test_statistics_of_numbers_far_from_zero(channels):
     np.testing.assert_allclose(mean, exact.mean(0), rtol=1e-6)
     np.testing.assert_allclose(variance, exact.var(0), rtol=1e-5)
     np.testing.assert_allclose(y, (exact - exact.mean(0)) / exact.std(0), atol=2e-5)
+
+
+# Objects on disk ----------------------------------------------------------------------------------
+
+
+def test_objects_of_other_writers_are_not_used(monkeypatch, tmp_path):
+    """The key of an object changes with the code of the library's writers."""
+    launch, keys = staged_kernel.machine().launch, []
+    compiled = launch.compiled
+    monkeypatch.setattr(
+        launch, "compiled", lambda own, *more: keys.append(own) or compiled(own, *more)
+    )
+    config = MaxPoolConfig("float32", 4, 4, 16, 2, 2, 2, 2, gradient=False)
+    staged_kernel.StagedKernel(MaxPoolWriter, config, 4)
+    assert launch.source_digest(os.path.dirname(staged_kernel.__file__)) in keys[0]
+    digests = []
+    for text in ("1", "2"):
+        (tmp_path / "writer.py").write_text(text)
+        digests.append(launch.source_digest.__wrapped__(str(tmp_path)))
+    assert digests[0] != digests[1]
 
 
 # Other processors ---------------------------------------------------------------------------------
