@@ -27,9 +27,7 @@ __all__ = ["FixedCall", "possible"]
 # A job: what runs, its three arguments, how many counters and operands there are; how many of
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.
-_HEAD = 9
-_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
-_STRIDES = launch.OBJECT_HEAD_BYTES + 24  # where an array has the address of its strides
+_HEAD_WORDS = 9
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
@@ -156,7 +154,11 @@ def _functions() -> tuple[Any, Any]:
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
     text = _TEXT.format(
-        head=_HEAD, field=launch.OBJECT_HEAD_BYTES, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
+        head=_HEAD_WORDS,
+        field=launch.DATA_OFFSET,
+        strides=launch.STRIDES_OFFSET,
+        type=launch.TYPE_OFFSET,
+        line=COUNTER_WORDS,
     )
     found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -170,9 +172,9 @@ def _open() -> bool:
         return False
     probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
     try:
-        if ctypes.c_uint64.from_address(id(probe) + _TYPE).value != id(np.ndarray):
+        if ctypes.c_uint64.from_address(id(probe) + launch.TYPE_OFFSET).value != id(np.ndarray):
             return False
-        place = ctypes.c_uint64.from_address(id(probe) + _STRIDES).value
+        place = ctypes.c_uint64.from_address(id(probe) + launch.STRIDES_OFFSET).value
         found = (ctypes.c_int64 * probe.ndim).from_address(place)
     except (ValueError, TypeError):
         return False
@@ -219,7 +221,7 @@ class _Job:
                 self.held = [np.empty(size, np.uint8)]
                 self.scratch = launch.aligned_address(self.held[-1])
         count = len(call.slots)
-        self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
+        self.words = (ctypes.c_int64 * (_HEAD_WORDS + 3 * count))(
             call.entry,
             ctypes.addressof(self.frame),
             self.scratch,
@@ -234,7 +236,7 @@ class _Job:
         )
         self.address = ctypes.addressof(self.words)
         # What is written with each call: one object for each operand.
-        first = self.address + 8 * (_HEAD + 2 * count)
+        first = self.address + 8 * (_HEAD_WORDS + 2 * count)
         self.places: Any = (ctypes.c_int64 * count).from_address(first)
         apart = own.scratch and own.variant != "stages"  # each thread needs memory of its own
         held = self.words, self.frame, self.counters, self.held, self.partials, own.code

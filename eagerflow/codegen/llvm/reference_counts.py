@@ -19,9 +19,7 @@ from eagerflow.codegen.llvm.team import library
 
 __all__ = ["Holders", "counts_lie_open"]
 
-_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
-_BASE = launch.OBJECT_HEAD_BYTES + 32  # where an array has that of the owner of its memory
-_HEAD = 4  # words of a table before its pairs
+_HEAD_WORDS = 4  # words of a table before its pairs
 _TEXT = """
 define i64 @held(ptr %table) nounwind {{
 entry:
@@ -71,7 +69,8 @@ alone:
 
 @cache
 def _held() -> Any:
-    address = library(_TEXT.format(head=_HEAD, type=_TYPE, base=_BASE), "held")["held"]
+    text = _TEXT.format(head=_HEAD_WORDS, type=launch.TYPE_OFFSET, base=launch.OWNER_OFFSET)
+    address = library(text, "held")["held"]
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
@@ -85,7 +84,7 @@ def counts_lie_open() -> bool:
         before = count(id(probe)).value
         more = [probe, probe]
         after = count(id(probe)).value
-        owner = word(id(view) + _BASE).value
+        owner = word(id(view) + launch.OWNER_OFFSET).value
     except (ValueError, TypeError):
         return False
     return after == before + len(more) and owner == id(probe)
@@ -99,13 +98,15 @@ class Holders:
     """
 
     def __init__(self, count: int, objects: int, arrays: int) -> None:
-        self._words = (ctypes.c_int64 * (_HEAD + 2 * count))(count, id(np.ndarray), objects, arrays)
+        self._words = (ctypes.c_int64 * (_HEAD_WORDS + 2 * count))(
+            count, id(np.ndarray), objects, arrays
+        )
         self.ask = partial(_held(), ctypes.addressof(self._words))
         """Gives 1 if there is anybody else, 0 if not; no Python code runs in it."""
 
     def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Take these, which have to stay alive, for the questions to come."""
         self._words[0] = len(arrays)
-        end = _HEAD + 2 * len(arrays)
-        self._words[_HEAD:end:2] = [*map(id, objects)]
-        self._words[_HEAD + 1 : end : 2] = [*map(id, arrays)]
+        end = _HEAD_WORDS + 2 * len(arrays)
+        self._words[_HEAD_WORDS:end:2] = [*map(id, objects)]
+        self._words[_HEAD_WORDS + 1 : end : 2] = [*map(id, arrays)]
