@@ -21,7 +21,7 @@ from eagerflow.runtime.buffers import empty
 from eagerflow.spec import normalize_axes
 
 __all__ = [
-    "BORDER",
+    "MIN_COMPILED_ELEMENTS",
     "Body",
     "compute",
     "elementwise",
@@ -35,7 +35,7 @@ __all__ = [
     "takes",
 ]
 
-BORDER = 1 << 14
+MIN_COMPILED_ELEMENTS = 1 << 14
 """Elements from which a generated kernel's call costs less than NumPy's steps."""
 
 Body = Callable[..., Any]
@@ -59,7 +59,7 @@ calls: list[Any] | None = None
 
 def pays(size: int, border: int | None = None) -> bool:
     """Whether an array of this many elements is large enough."""
-    least = BORDER if border is None else border
+    least = MIN_COMPILED_ELEMENTS if border is None else border
     return (size >= least and enabled()) or calls is not None
 
 

@@ -264,12 +264,9 @@ def sizes_of(
             if part.gather and at == 0:
                 continue
             if sizes.setdefault(axis, size) != size:
-                _refuse(
-                    region,
-                    ShapeError,
-                    f"axis {axis} has size {sizes[axis]} elsewhere, and "
-                    f"{size} in {part.name}, whose shape is {array.shape}",
-                )
+                here = f"{size} in {part.name}, whose shape is {array.shape}"
+                message = f"axis {axis} has size {sizes[axis]} elsewhere, and {here}"
+                _refuse(region, ShapeError, message)
     missing = [a for a in region.axes if a not in sizes]
     if missing:
         _refuse(region, ShapeError, f"no input tells the size of {', '.join(missing)}")
@@ -282,21 +279,14 @@ def _check_type(region: Region, part: Input | Output, array: Array) -> None:
     if array.dtype.name != part.dtype or not array.dtype.isnative:
         _refuse(region, DTypeError, f"{part.name} has dtype {array.dtype}, not {part.dtype}")
     if array.ndim != len(part.axes):
-        _refuse(
-            region,
-            ShapeError,
-            f"{part.name} has shape {array.shape}, which is not one size for each of {part.axes}",
-        )
+        message = f"{part.name} has shape {array.shape}, which is not one size for each of"
+        _refuse(region, ShapeError, f"{message} {part.axes}")
 
 
 def _check_rows(region: Region, part: Input, array: Array, index: Array) -> None:
     if index.size and (index.min() < 0 or index.max() >= array.shape[0]):
-        _refuse(
-            region,
-            IndexRangeError,
-            f"{part.gather} holds numbers from {index.min()} to "
-            f"{index.max()}, and {part.name} has {array.shape[0]} rows",
-        )
+        found = f"{part.gather} holds numbers from {index.min()} to {index.max()}"
+        _refuse(region, IndexRangeError, f"{found}, and {part.name} has {array.shape[0]} rows")
 
 
 def _check_outputs(region: Region, outputs: Sequence[Array], sizes: dict[str, int]) -> None:

@@ -90,25 +90,23 @@ def bind(
     varies = [not set(region.row_axes).isdisjoint(p.axes) for p in parts]
     if not region.reduces:
         outer, width, inner_strides = _joined(outer, width, inner_strides, varies)
-    kinds = tuple(
-        # Along an axis of size 1 no stride means anything.
-        (UNIT if own else BROADCAST)
-        if width == 1
-        else BROADCAST
-        if s == 0
-        else UNIT
-        if s == a.itemsize
-        else STRIDED
-        for s, (a, _), own in zip(inner_strides, operands, varies, strict=True)
-    )
+    if width == 1:  # along an axis of size 1 no stride means anything
+        kinds = [UNIT if own else BROADCAST for own in varies]
+    else:
+        pairs = zip(inner_strides, operands, strict=True)
+        kinds = [_kind(stride, array.itemsize) for stride, (array, _) in pairs]
     rows = prod(outer[0])
     return Binding(
-        Layout(len(outer[0]), kinds),
+        Layout(len(outer[0]), tuple(kinds)),
         rows,
         width,
         outer[0],
         list(zip(outer[1], inner_strides, strict=True)),
     )
+
+
+def _kind(stride: int, item_bytes: int) -> int:
+    return BROADCAST if stride == 0 else UNIT if stride == item_bytes else STRIDED
 
 
 def _full_strides(
@@ -129,10 +127,7 @@ def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
     """
     side = binding.extents[-1]
     steps = [outer[-1] for outer, _ in binding.strides]
-    kinds = tuple(
-        BROADCAST if s == 0 else UNIT if s == size else STRIDED
-        for s, size in zip(steps, item_sizes, strict=True)
-    )
+    kinds = tuple(map(_kind, steps, item_sizes))
     rest = binding.extents[:-1] or [1]
     strides = [(outer[:-1] or [0], inner) for outer, inner in binding.strides]
     return Binding(Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps)

@@ -24,7 +24,7 @@ from eagerflow.codegen.region import (
 
 __all__ = ["Pass", "Schedule", "schedule"]
 
-_KEEP = 8  # instructions from which keeping a value costs less than computing it again
+_MIN_KEPT_COST = 8  # instructions from which keeping a value costs less than computing it again
 _COSTS = {"divide": 4, "sqrt": 5, "rsqrt": 8, "reciprocal": 4, "random_bits": 40, "power": 40}
 
 
@@ -176,7 +176,7 @@ class Schedule:
         part = self.region.statement(name)
         if isinstance(part, Input) or name in self.kept:
             return
-        if name in computed and self._cost(name) >= _KEEP:
+        if name in computed and self._cost(name) >= _MIN_KEPT_COST:
             self.kept[name] = len(self.kept)
             self.passes[computed[name]].kept.append(name)
             return

@@ -73,14 +73,25 @@ def gradient(
     form = _form(x.shape, at)
     matrices = form.matrix(x), form.matrix(g)
     moments = form.moments(*matrices)
-    factor = 1 / np.sqrt(moments.variance + epsilon)
-    of_offset, of_scale = moments.total, moments.products * factor
-    weight = factor if scale is None else factor * scale
-    slope = (2 * g_variance - weight * factor * of_scale) / form.count
-    level = (g_mean - weight * of_offset) / form.count - moments.rest * slope
+    of_scale, weight, slope, level = _factors(
+        moments, g_mean, g_variance, scale, epsilon, form.count
+    )
+    level = level - moments.rest * slope
     lines = [v.astype(x.dtype, copy=False) for v in (moments.near, weight, slope, level)]
     of_x = form.apply(_gradient_body, matrices, lines)
-    return of_x, of_scale.astype(x.dtype, copy=False), of_offset.astype(x.dtype, copy=False)
+    of_scale, of_offset = (v.astype(x.dtype, copy=False) for v in (of_scale, moments.total))
+    return of_x, of_scale, of_offset
+
+
+def _factors(
+    moments: _Moments, g_mean: Any, g_variance: Any, scale: Any, epsilon: float, count: int
+) -> tuple[Any, Any, Any, Any]:
+    """The gradient by scale, and what that by x is: weight * g + slope * (x - mean) + level."""
+    factor = 1 / np.sqrt(moments.variance + epsilon)
+    of_scale = moments.products * factor
+    weight = factor if scale is None else factor * scale
+    slope = (2 * g_variance - weight * factor * of_scale) / count
+    return of_scale, weight, slope, (g_mean - weight * moments.total) / count
 
 
 def _gradient_body(s: Any, x: Any, g: Any, near: Any, weight: Any, slope: Any, level: Any) -> Any:
@@ -161,7 +172,7 @@ def _program_gradient(
 
 
 class _Moments(NamedTuple):
-    """Sums over channels, float64 but for ``near``: ``near + rest`` is the mean.
+    """Sums over channels, in large arrays float64 but for ``near``: ``near + rest`` is the mean.
 
     ``total`` is the sum of a second array g, ``products`` that of g times the deviations.
     """
@@ -245,9 +256,7 @@ class _Lines:
 
     def wide(self, line: Any) -> Any:
         """One number for each channel as one for each element of a line."""
-        wide = np.empty((self.places, self.channels), line.dtype)
-        wide[...] = line
-        return wide.reshape(-1)
+        return _repeated(line, self.places)
 
     def moments(self, x: Any, *g: Any) -> _Moments:
         """Those of numbers from which one near the mean is subtracted.
@@ -316,6 +325,13 @@ def _total(s: Any, terms: Any) -> Any:
     return terms[0]
 
 
+def _repeated(line: Any, count: int) -> Any:
+    """A line so many times, one behind the other."""
+    wide = np.empty((count, len(line)), line.dtype)
+    wide[...] = line
+    return wide.reshape(-1)
+
+
 def _in_planes(shape: tuple[int, ...], at: int) -> bool:
     return math.prod(shape[at + 1 :]) >= MIN_PLANE_ELEMENTS
 
@@ -368,9 +384,7 @@ class _Columns:
 
     def spread(self, vector: Any) -> Any:
         """A value per channel for each column of ``rows``."""
-        wide = np.empty((self.folds, self.channels), vector.dtype)
-        wide[...] = vector
-        return wide.reshape(1, -1)
+        return _repeated(vector, self.folds).reshape(1, -1)
 
     def total(self, rows: Any) -> Any:
         """Sums per channel."""
@@ -438,13 +452,11 @@ def _tiled_gradient(
     columns = _Columns(x, at)
     g_rows = columns.like(g)
     out = np.empty_like(columns.rows)
-    centers, center, variance, of_offset, of_scale = _gradient_moments(columns, g_rows, out)
-    factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    of_scale = of_scale * factor
-    weight = factor if scale is None else factor * scale
-    count = max(columns.count, 1)
-    slope = (2 * g_variance - weight * factor * of_scale) / count
-    levels = (g_mean - weight * of_offset) / count + (centers - center) * slope
+    centers, moments = _gradient_moments(columns, g_rows, out)
+    of_scale, weight, slope, level = _factors(
+        moments, g_mean, g_variance, scale, epsilon, max(columns.count, 1)
+    )
+    levels = level + (centers - moments.near) * slope
     wide_weight, wide_slope = columns.spread(weight), columns.spread(slope)
 
     def apply(i: int, s: slice) -> None:
@@ -455,14 +467,11 @@ def _tiled_gradient(
         np.add(tile, np.multiply(g_rows[s], wide_weight, weighted), tile)
 
     columns.each_tile(apply)
-    return columns.back(out), of_scale, of_offset
+    return columns.back(out), of_scale, moments.total
 
 
-def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, ...]:
-    """Means of tiles; mean, variance, and the sums of g and of g times the deviations.
-
-    ``buffer`` gets the deviations from the means of the tiles.
-    """
+def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, _Moments]:
+    """The means of tiles, and the moments of all; ``buffer`` gets deviations from the means."""
     moments = np.zeros((4, columns.tiles, columns.channels), buffer.dtype)
 
     def measure(i: int, s: slice) -> None:
@@ -476,4 +485,4 @@ def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any,
     center, variance = _joined_moments(columns, moments, _tile_sizes(columns, buffer.dtype))
     # The deviations were those from the means of the tiles.
     products = add_up(moments[3] + moments[2] * (moments[0] - center), 0)
-    return moments[0], center, variance, add_up(moments[2], 0), products
+    return moments[0], _Moments(center, 0, variance, add_up(moments[2], 0), products)

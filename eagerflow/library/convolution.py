@@ -29,7 +29,7 @@ __all__ = ["filter_gradient", "forward", "input_gradient"]
 Windows = tuple[Window, ...]
 
 # Where fewer floats of a window lie side by side, columns are copied along the positions.
-SHORT_RUN = 32
+MIN_RUN_ELEMENTS = 32
 
 
 # Columns -----------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
     if groups == 1 and all(w.kernel == 1 and w.stride == 1 for w in windows):
         return _covered(x, block, windows).reshape(1, positions, window)
     run_length = windows[-1].kernel * channels if windows[-1].dilation == 1 else channels
-    planes = run_length < min(SHORT_RUN, windows[-1].out)
+    planes = run_length < min(MIN_RUN_ELEMENTS, windows[-1].out)
     view = _window_view(_covered(x, block, windows, planes), windows, groups)
     inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
     if planes:

@@ -1,7 +1,9 @@
 """Layer and RMS normalization of NumPy arrays, and their gradient.
 
 Large arrays take a generated kernel, which reads each row from memory once; others are worked
-through in tiles of rows that stay in the processor's cache.
+through in tiles of rows that stay in the processor's cache. The steps of tiles are written out,
+not made from the bodies of regions: these take more calls of NumPy, which is what counts in small
+arrays.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ __all__ = ["gradient_body", "norm", "norm_body", "norm_gradient"]
 
 Axes = tuple[int, ...]
 
-BORDER = 1 << 12  # elements from which a generated kernel costs less than NumPy's steps
+MIN_COMPILED_ELEMENTS = 1 << 12  # from which a generated kernel costs less than NumPy's steps
 
 
 class _Rows:
@@ -86,7 +88,7 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
     ``scale`` and ``offset``, or None, have the sizes of ``axes`` as their shape.
     """
-    large = generated.takes(x, BORDER)
+    large = generated.takes(x, MIN_COMPILED_ELEMENTS)
     rows = _Rows(x.shape, axes, side_by_side=large)
     given = [None if p is None else rows.line(p) for p in (scale, offset)]
     if large:
@@ -154,7 +156,7 @@ def norm_gradient(
     rows = _Rows(x.shape, axes)
     line = None if scale is None else rows.line(scale)
     steps: Callable[..., Any] = _tiled_gradient
-    if generated.takes(x, BORDER):
+    if generated.takes(x, MIN_COMPILED_ELEMENTS):
         steps = _generated_gradient
     of_x, *of_parameters = steps(rows.matrix(x), rows.matrix(g), line, epsilon, center)
     of_scale, of_offset = (rows.parameter(p) for p in of_parameters)

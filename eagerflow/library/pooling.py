@@ -186,7 +186,7 @@ def _bits(array: Any) -> Any:
 
 
 def _are_squares(windows: Windows) -> bool:
-    """Whether the windows are squares of 2 by 2 side by side, as nearly everybody has them."""
+    """Whether the windows are squares of 2 by 2 side by side, the usual ones."""
     return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
 
 

@@ -25,6 +25,13 @@ from eagerflow.library.blocks import (
     strided,
     total,
 )
+from eagerflow.library.llvm.winograd import (
+    FORWARD_FILTERS,
+    FORWARD_RESULT,
+    GRADIENT_GIVEN,
+    GRADIENT_RESULT,
+    INPUT,
+)
 from eagerflow.library.windows import Window
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
 
@@ -34,18 +41,15 @@ Windows = tuple[Window, ...]
 float32 = np.dtype("float32")
 
 
-def _kron(rows: list[list[float]]) -> Any:
+def _kron(rows: tuple[tuple[float, ...], ...]) -> Any:
     matrix = np.array(rows, float32)
     return np.kron(matrix, matrix)
 
 
-# Polynomials at the points 0, 1, -1 and infinity: y = A [(G w) * (B x)] along each axis.
-B = _kron([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]])
-G3 = _kron([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
-A2 = _kron([[1, 1, 1, 0], [0, 1, -1, 1]])
+# y = A [(G w) * (B x)] along each axis, with three elements of the filter and two results.
+B, G3, A2 = _kron(INPUT), _kron(FORWARD_FILTERS), _kron(FORWARD_RESULT)
 # The same with two elements of the filter and three results.
-G2 = _kron([[1, 0], [0.5, 0.5], [0.5, -0.5], [0, 1]])
-A3 = _kron([[1, 1, 1, 0], [0, 1, -1, 0], [0, 1, 1, 1]])
+G2, A3 = _kron(GRADIENT_GIVEN), _kron(GRADIENT_RESULT)
 
 
 def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:

@@ -34,7 +34,7 @@ from eagerflow.locks import reentrant_lock
 from eagerflow.runtime import allocation
 
 __all__ = [
-    "BORDER",
+    "MIN_POOLED_BYTES",
     "BufferPool",
     "empty",
     "empty_like",
@@ -47,8 +47,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 CLASS_BITS = 3  # 8 size classes for each power of two, so that at most an eighth is unused
-HUGE_PAGE = 1 << 21  # bytes; first use of such pages costs a quarter of that of small ones
-MOST_KEPT = 4 << 30
+HUGE_PAGE_BYTES = 1 << 21  # bytes; first use of such pages costs a quarter of that of small ones
+MAX_KEPT_BYTES = 4 << 30
 CGROUP_LIMITS = (  # of version 2 and of version 1
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
@@ -84,7 +84,7 @@ def map_pages(size: int) -> Any:
         return mmap.mmap(-1, size)
     # Shared pages, Python's default, would be shared with the processes that this one forks.
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size >= HUGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
+    if size >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             pages.madvise(mmap.MADV_HUGEPAGE)
         except OSError:
@@ -121,10 +121,10 @@ def memory_of_machine() -> int | None:
 def default_kept_limit() -> int:
     """A quarter of the memory, 4 GiB where that is less, 1 GiB where nobody knows."""
     memory = memory_of_machine()
-    return min(MOST_KEPT, (memory or MOST_KEPT) // 4)
+    return min(MAX_KEPT_BYTES, (memory or MAX_KEPT_BYTES) // 4)
 
 
-BORDER = border()
+MIN_POOLED_BYTES = border()
 
 # The pool ----------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ class BufferPool:
     def empty(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> Array:
         """A C-contiguous array of arbitrary values, as from ``np.empty``.
 
-        From ``BORDER`` bytes on, its memory comes from the pool and starts at a page. Raises
+        From ``MIN_POOLED_BYTES`` on, its memory comes from the pool and starts at a page. Raises
         OutOfMemoryError where the limit or the system refuses the memory.
 
         >>> BufferPool().empty((1000, 1000), np.float32).flags.c_contiguous
@@ -189,7 +189,7 @@ class BufferPool:
         except TypeError:
             count = index(shape)  # type: ignore[arg-type]
         nbytes = count * dtype.itemsize
-        if nbytes < BORDER or dtype.hasobject or dtype.subdtype:
+        if nbytes < MIN_POOLED_BYTES or dtype.hasobject or dtype.subdtype:
             return np.empty(shape, dtype)
         nbytes = int(nbytes)
         shift = (nbytes - 1).bit_length() - CLASS_BITS - 1
@@ -305,7 +305,7 @@ class BufferPool:
         """Let arrays of the pool have ``size`` bytes in all; None lifts the limit.
 
         Kept blocks are dropped where they would not fit. Only those arrays count that come from
-        ``empty`` and have ``BORDER`` bytes or more.
+        ``empty`` and have ``MIN_POOLED_BYTES`` or more.
         """
         self._set("_limit", math.inf if size is None else size)
 

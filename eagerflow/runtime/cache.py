@@ -47,12 +47,12 @@ FIELDS = struct.Struct("<16sIIQ")
 HEADER = FIELDS.size + sha256().digest_size
 
 MEGABYTE = 10**6
-FILE_LIMIT = 64 * MEGABYTE
-DEFAULT_LIMIT = 256 * MEGABYTE
+MAX_FILE_BYTES = 64 * MEGABYTE
+DEFAULT_MAX_BYTES = 256 * MEGABYTE
 KEPT_WHEN_FULL = 0.8
 # Between two looks at the whole folder a process stores at most this share of the limit, so
 # eight processes that do not know of each other pass it by an eighth.
-SHARE_BETWEEN_LOOKS = 1 / 64
+SHARE_BETWEEN_CHECKS = 1 / 64
 
 HOUR = 3600.0
 # What follows a second dot is the writer's mark: a file that is not complete yet. The names are
@@ -122,14 +122,14 @@ def _size_limit() -> int:
     """Bytes that all entries may take together."""
     text = os.environ.get("EAGERFLOW_CACHE_MB", "")
     if not text:
-        return DEFAULT_LIMIT
+        return DEFAULT_MAX_BYTES
     try:
         size = float(text)
     except ValueError:
         size = math.nan
     if not 0 <= size < math.inf:
         _complain(f"EAGERFLOW_CACHE_MB is {text!r}, not a number of megabytes; 256 are used")
-        return DEFAULT_LIMIT
+        return DEFAULT_MAX_BYTES
     return int(size * MEGABYTE)
 
 
@@ -320,7 +320,7 @@ def _read_open(fd: int, path: str, key: bytes) -> bytes | None:
     if not stat.S_ISREG(status.st_mode):
         return None
     _distrust(status, path)
-    if status.st_size > FILE_LIMIT:
+    if status.st_size > MAX_FILE_BYTES:
         return None
     pieces, left = [], status.st_size
     while left and (piece := os.read(fd, left)):
@@ -437,7 +437,7 @@ class ObjectCache:
             return
         encoded = _encode(key)
         limit = _size_limit()
-        if HEADER + len(encoded) + len(content) > min(limit, FILE_LIMIT):
+        if HEADER + len(encoded) + len(content) > min(limit, MAX_FILE_BYTES):
             return
         packed = _pack(encoded, content)
         try:
@@ -486,7 +486,7 @@ class ObjectCache:
                     break
                 if folder.discard(name):
                     total -= size
-        self._room = min(limit - total, int(limit * SHARE_BETWEEN_LOOKS))
+        self._room = min(limit - total, int(limit * SHARE_BETWEEN_CHECKS))
 
     def clear(self) -> None:
         """Delete all entries, whoever stored them; other files in the folder stay.

@@ -188,7 +188,7 @@ class Library:
         return call
 
 
-_LINKED = 32  # libraries of one linker
+MAX_LINKED_LIBRARIES = 32  # libraries of one linker
 _names = itertools.count()
 
 
@@ -210,4 +210,4 @@ def link(content: bytes, *names: str) -> Library:
         builder = _llvm().JITLibraryBuilder().add_object_img(content).add_current_process()
         for name in names:
             builder.export_symbol(name)
-        return Library(builder.link(_linker(number // _LINKED), f"kernel{number}"))
+        return Library(builder.link(_linker(number // MAX_LINKED_LIBRARIES), f"kernel{number}"))

@@ -43,7 +43,7 @@ _LETTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEPT))})\b)[A-Za-z_]\w*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
-_MOST = 10_000  # forms of lines that are remembered
+MAX_KNOWN_FORMS = 10_000  # forms of lines that are remembered
 
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
 _FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold more of the tree
@@ -104,7 +104,7 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
         raise _fault(", ".join(sorted(strange)))
     forms = set(_NAME.sub("x", _NUMBER.sub("0", text)).split("\n"))
     if not forms <= _seen:
-        if len(_seen) > _MOST:
+        if len(_seen) > MAX_KNOWN_FORMS:
             _seen.clear()
         for form in forms - _seen:
             _check(form.lstrip(" "))

@@ -16,6 +16,8 @@ from eagerflow.library import (
     pooling,
     winograd_programs,
 )
+from eagerflow.library.llvm import staged_kernel
+from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.library.windows import window_of
 from eagerflow.ops.nn.convolution import conv_windows
 from eagerflow.runtime import threads
@@ -249,7 +251,7 @@ def pool_windows(shape, window):
 @pytest.mark.parametrize("window", [(2, 2), (3, 2), (1, 4)])
 @pytest.mark.parametrize("shape", [(3, 8, 8, 32), (2, 9, 11, 5), (4, 6, 4, 19)])
 def test_pooling(shape, window, dtype, monkeypatch):
-    monkeypatch.setattr(generated, "BORDER", 1)
+    monkeypatch.setattr(generated, "MIN_COMPILED_ELEMENTS", 1)
     monkeypatch.setattr(generated, "pays", lambda *_: True)
     rng = np.random.default_rng(8)
     x = rng.integers(-3, 3, shape).astype(dtype)  # with many ties
@@ -292,6 +294,26 @@ def test_statistics_of_numbers_far_from_zero(channels):
     np.testing.assert_allclose(mean, exact.mean(0), rtol=1e-6)
     np.testing.assert_allclose(variance, exact.var(0), rtol=1e-5)
     np.testing.assert_allclose(y, (exact - exact.mean(0)) / exact.std(0), atol=2e-5)
+
+
+# Objects on disk ----------------------------------------------------------------------------------
+
+
+def test_objects_of_other_writers_are_not_used(monkeypatch, tmp_path):
+    """The key of an object changes with the code of the library's writers."""
+    launch, keys = staged_kernel.machine().launch, []
+    compiled = launch.compiled
+    monkeypatch.setattr(
+        launch, "compiled", lambda own, *more: keys.append(own) or compiled(own, *more)
+    )
+    config = MaxPoolConfig("float32", 4, 4, 16, 2, 2, 2, 2, gradient=False)
+    staged_kernel.StagedKernel(MaxPoolWriter, config, 4)
+    assert launch.source_digest(os.path.dirname(staged_kernel.__file__)) in keys[0]
+    digests = []
+    for text in ("1", "2"):
+        (tmp_path / "writer.py").write_text(text)
+        digests.append(launch.source_digest.__wrapped__(str(tmp_path)))
+    assert digests[0] != digests[1]
 
 
 # Other processors ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, OutOfMemoryError
 from eagerflow.runtime import buffers
-from eagerflow.runtime.buffers import BORDER, BufferPool
+from eagerflow.runtime.buffers import MIN_POOLED_BYTES, BufferPool
 
 MB = 1 << 20
 
@@ -45,7 +45,7 @@ def test_limit_of_memory(pool):
     held.append(pool.empty((4 * MB,), np.int8))
     assert in_use(pool) == pool.stats()["bytes_limit"] == 20 * MB
     with pytest.raises(OutOfMemoryError):
-        pool.empty((BORDER,), np.int8)
+        pool.empty((MIN_POOLED_BYTES,), np.int8)
     pool.set_limit(None)
     pool.empty((5 * MB,), np.int8)
     assert pool.stats()["bytes_limit"] == 0
@@ -186,7 +186,7 @@ assert last.all()
 def test_many_arrays_leave_memory_bounded():
     pool, rng, held, most = BufferPool(kept_limit=32 * MB), random.Random(1), [], 0
     for _ in range(10_000):
-        array = pool.empty((rng.randrange(BORDER, 4 * MB),), np.int8)
+        array = pool.empty((rng.randrange(MIN_POOLED_BYTES, 4 * MB),), np.int8)
         array[:: 1 << 16] = 1
         held.append(array)
         if len(held) > 8:

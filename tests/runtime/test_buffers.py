@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.runtime import buffers
-from eagerflow.runtime.buffers import BORDER, BufferPool
+from eagerflow.runtime.buffers import MIN_POOLED_BYTES, BufferPool
 from tests.interrupts import AtTimes, Interrupted
 
 MB = 1 << 20
@@ -64,7 +64,7 @@ def test_arrays_are_those_of_numpy(shape, dtype, grown):
     assert type(array) is np.ndarray
     assert (array.shape, array.dtype, array.strides) == (other.shape, other.dtype, other.strides)
     assert array.flags.writeable and array.flags.aligned and array.flags.c_contiguous
-    if array.nbytes >= BORDER:
+    if array.nbytes >= MIN_POOLED_BYTES:
         assert address(array) % 64 == 0
     array[...] = np.ones((), dtype)
     assert (array == np.ones((), dtype)).all()
@@ -88,7 +88,13 @@ def test_order_of_axes_follows_the_model():
 
 @pytest.mark.parametrize(
     ("shape", "dtype"),
-    [((BORDER - 1,), np.int8), ((), "f8"), ((0, MB), "f8"), ((MB,), object), ((MB,), "3f4")],
+    [
+        ((MIN_POOLED_BYTES - 1,), np.int8),
+        ((), "f8"),
+        ((0, MB), "f8"),
+        ((MB,), object),
+        ((MB,), "3f4"),
+    ],
     ids=str,
 )
 def test_other_arrays_come_from_numpy(pool, shape, dtype):
@@ -103,7 +109,7 @@ def test_negative_sizes(pool, shape):
     assert in_use(pool) == 0
 
 
-@given(st.integers(BORDER, 1 << 45) | st.integers(BORDER, 8 * BORDER))
+@given(st.integers(MIN_POOLED_BYTES, 1 << 45) | st.integers(MIN_POOLED_BYTES, 8 * MIN_POOLED_BYTES))
 def test_at_most_an_eighth_is_unused(nbytes):
     asked = []
     with pytest.MonkeyPatch.context() as patch:
@@ -256,7 +262,9 @@ def play(pool, seed, steps=150):
     rng = random.Random(seed)
     held = []
     for step in range(1, steps):
-        size = rng.choice((BORDER, BORDER + 5, 2 * BORDER, 3 * BORDER))
+        size = rng.choice(
+            (MIN_POOLED_BYTES, MIN_POOLED_BYTES + 5, 2 * MIN_POOLED_BYTES, 3 * MIN_POOLED_BYTES)
+        )
         array = pool.empty((size // 4,), np.int32)
         array[...] = step
         held.append((step, rng.choice((array, array[1000:], array[::7], array.reshape(1, -1)))))
@@ -315,7 +323,9 @@ def test_eight_threads_at_once(pool):
         held = []
         for step in range(made):
             mark = seed * 1000 + step
-            array = pool.empty((rng.choice((BORDER, 2 * BORDER)) // 4,), np.int32)
+            array = pool.empty(
+                (rng.choice((MIN_POOLED_BYTES, 2 * MIN_POOLED_BYTES)) // 4,), np.int32
+            )
             array[...] = mark
             held.append((mark, array[3:]))
             if len(held) > 3:
@@ -385,7 +395,7 @@ def test_forked_children_write_to_pages_of_their_own():
 
     def allocate():
         while not stop.is_set():
-            buffers.empty((BORDER,), np.int8)
+            buffers.empty((MIN_POOLED_BYTES,), np.int8)
 
     thread = threading.Thread(target=allocate)  # holds the lock much of the time
     thread.start()

@@ -276,12 +276,12 @@ def test_other_formats_are_misses(monkeypatch, folder):
 def test_huge_files_are_not_read(monkeypatch, folder):
     objects = ObjectCache(folder)
     objects.store("key", b"content")
-    os.truncate(entry(folder, "key"), cache.FILE_LIMIT + 1)  # takes no room on most disks
+    os.truncate(entry(folder, "key"), cache.MAX_FILE_BYTES + 1)  # takes no room on most disks
     with monkeypatch.context() as patch:
         patch.setattr(os, "read", lambda *_: pytest.fail("it is read"))
         assert objects.load("key") is None
     assert names(folder) == []
-    monkeypatch.setattr(cache, "FILE_LIMIT", 1000)
+    monkeypatch.setattr(cache, "MAX_FILE_BYTES", 1000)
     objects.store("key", b"x" * 1000)
     assert names(folder) == []
 

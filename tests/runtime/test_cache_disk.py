@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from eagerflow.runtime import cache
-from eagerflow.runtime.cache import DEFAULT_LIMIT, HEADER, ObjectCache
+from eagerflow.runtime.cache import DEFAULT_MAX_BYTES, HEADER, ObjectCache
 from tests.runtime.cache_tools import (
     ROOT,
     age,
@@ -353,7 +353,8 @@ def test_files_of_a_wrong_clock_go_first(monkeypatch, folder):
 
 @pytest.mark.usefixtures("kind")
 @pytest.mark.parametrize(
-    ("seconds", "touched"), [(HOUR // 2, False), (2 * HOUR, True), (-2 * HOUR, True)]
+    ("seconds", "touched"),
+    [(HOUR // 2, False), (2 * HOUR, True), (-2 * HOUR, True)],
 )
 def test_a_load_touches_the_file_at_most_once_an_hour(folder, seconds, touched):
     objects = ObjectCache(folder)
@@ -385,7 +386,7 @@ def test_files_of_dead_writers_are_swept(folder):
 def test_a_limit_that_is_none(monkeypatch, folder, told, value):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", value)
     ObjectCache(folder).store("key", b"content")
-    assert cache._size_limit() == DEFAULT_LIMIT == 256_000_000
+    assert cache._size_limit() == DEFAULT_MAX_BYTES == 256_000_000
     assert ObjectCache(folder).load("key") == b"content"
     take(told, "EAGERFLOW_CACHE_MB")
 

@@ -89,26 +89,21 @@ class KernelWriter:
             names += [f"{name}_o{n}" for n in range(self.layout.outer)]
             if self.task.kind == "columns" or self.walks[name] not in (BROADCAST, PACKED):
                 names += [f"{name}_i{n}" for n in range(self.layout.inner)]
-            names += [f"{name}_rows"] if isinstance(part, Input) and part.gather else []
-            names += (
-                [f"{name}_chunk"]
-                if isinstance(part, Output)
-                and CHUNK in part.axes
-                and (CHUNK not in self.task.space)
-                else []
-            )
+            if isinstance(part, Input) and part.gather:
+                names.append(f"{name}_rows")
+            cut = CHUNK not in self.task.space and CHUNK in part.axes
+            if isinstance(part, Output) and cut:
+                names.append(f"{name}_chunk")
         return tuple(names)
 
     def text(self) -> str:
         """The whole kernel."""
-        apart = "" if self.task.inplace else " __restrict__"
+        apart = "" if self.task.inplace else "__restrict__ "
         given = []
         for part, name in zip(self.names.parts, self.names.names, strict=True):
             if not isinstance(part, Statement):
                 const = "const " if isinstance(part, Input) else ""
-                given.append(
-                    f"{const}{memory_type(part.dtype)} *{apart.strip()}{' ' * bool(apart)}{name}"
-                )
+                given.append(f"{const}{memory_type(part.dtype)} *{apart}{name}")
         given += [f"const long long {n}" for n in self.numbers()]
         self.body()
         head = f'extern "C" __global__ void __launch_bounds__({self.layout.threads})'

@@ -27,20 +27,14 @@ __all__ = ["FixedCall", "possible"]
 # A job: what runs, its three arguments, how many counters and operands there are; how many of
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.
-_HEAD = 9
-_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
-_STRIDES = launch.OBJECT_HEAD_BYTES + 24  # where an array has the address of its strides
+_HEAD_WORDS = 9
 _TEXT = """
 define void @fill(ptr %job) nounwind {{
 entry:
-  %at_frame = getelementptr i64, ptr %job, i64 1
-  %frame = load ptr, ptr %at_frame, align 8
-  %at_counters = getelementptr i64, ptr %job, i64 3
-  %counters = load ptr, ptr %at_counters, align 8
-  %at_lines = getelementptr i64, ptr %job, i64 4
-  %lines = load i64, ptr %at_lines, align 8
-  %at_count = getelementptr i64, ptr %job, i64 5
-  %count = load i64, ptr %at_count, align 8
+  %frame = word ptr %job, 1
+  %counters = word ptr %job, 3
+  %lines = word i64 %job, 4
+  %count = word i64 %job, 5
   %slots = getelementptr i64, ptr %job, i64 {head}
   %offsets = getelementptr i64, ptr %slots, i64 %count
   %arrays = getelementptr i64, ptr %offsets, i64 %count
@@ -50,14 +44,10 @@ operand:
   %more = icmp ult i64 %k, %count
   br i1 %more, label %place, label %zero
 place:
-  %at_slot = getelementptr i64, ptr %slots, i64 %k
-  %slot = load i64, ptr %at_slot, align 8
-  %at_offset = getelementptr i64, ptr %offsets, i64 %k
-  %offset = load i64, ptr %at_offset, align 8
-  %at_array = getelementptr i64, ptr %arrays, i64 %k
-  %array = load ptr, ptr %at_array, align 8
-  %at_data = getelementptr i8, ptr %array, i64 {field}
-  %data = load i64, ptr %at_data, align 8
+  %slot = word i64 %slots, %k
+  %offset = word i64 %offsets, %k
+  %array = word ptr %arrays, %k
+  %data = field i64 %array, {field}
   %where = add i64 %data, %offset
   %target = getelementptr i64, ptr %frame, i64 %slot
   store i64 %where, ptr %target, align 8
@@ -79,27 +69,21 @@ done:
 
 define i64 @differs(ptr %job) nounwind {{
 entry:
-  %at_count = getelementptr i64, ptr %job, i64 5
-  %count = load i64, ptr %at_count, align 8
+  %count = word i64 %job, 5
   %skipped = mul i64 %count, 2
   %slots = getelementptr i64, ptr %job, i64 {head}
   %arrays = getelementptr i64, ptr %slots, i64 %skipped
-  %at_looked = getelementptr i64, ptr %job, i64 6
-  %looked = load i64, ptr %at_looked, align 8
-  %at_table = getelementptr i64, ptr %job, i64 7
-  %table = load ptr, ptr %at_table, align 8
-  %at_type = getelementptr i64, ptr %job, i64 8
-  %type = load i64, ptr %at_type, align 8
+  %looked = word i64 %job, 6
+  %table = word ptr %job, 7
+  %type = word i64 %job, 8
   br label %object
 object:
   %i = phi i64 [ 0, %entry ], [ %i_next, %typed ]
   %others = icmp ult i64 %i, %count
   br i1 %others, label %typed, label %operand
 typed:
-  %at_object = getelementptr i64, ptr %arrays, i64 %i
-  %object_here = load ptr, ptr %at_object, align 8
-  %at_own_type = getelementptr i8, ptr %object_here, i64 {type}
-  %own_type = load i64, ptr %at_own_type, align 8
+  %object_here = word ptr %arrays, %i
+  %own_type = field i64 %object_here, {type}
   %i_next = add i64 %i, 1
   %array_too = icmp eq i64 %own_type, %type
   br i1 %array_too, label %object, label %different
@@ -112,20 +96,16 @@ look:
   %axes = load i64, ptr %wanted, align 8
   %wanted_first = getelementptr i64, ptr %wanted, i64 1
   %wanted_next = getelementptr i64, ptr %wanted_first, i64 %axes
-  %at_array = getelementptr i64, ptr %arrays, i64 %k
-  %array = load ptr, ptr %at_array, align 8
-  %at_strides = getelementptr i8, ptr %array, i64 {strides}
-  %own = load ptr, ptr %at_strides, align 8
+  %array = word ptr %arrays, %k
+  %own = field ptr %array, {strides}
   br label %axis
 axis:
   %j = phi i64 [ 0, %look ], [ %j_next, %compare ]
   %inside = icmp ult i64 %j, %axes
   br i1 %inside, label %compare, label %equal
 compare:
-  %at_one = getelementptr i64, ptr %own, i64 %j
-  %one = load i64, ptr %at_one, align 8
-  %at_other = getelementptr i64, ptr %wanted_first, i64 %j
-  %other = load i64, ptr %at_other, align 8
+  %one = word i64 %own, %j
+  %other = word i64 %wanted_first, %j
   %j_next = add i64 %j, 1
   %same = icmp eq i64 %one, %other
   br i1 %same, label %axis, label %different
@@ -155,12 +135,9 @@ define i64 @start(ptr %job) nounwind {{
   br i1 %fits, label %go, label %done
 go:
   %function = load ptr, ptr %job, align 8
-  %at_frame = getelementptr i64, ptr %job, i64 1
-  %frame = load ptr, ptr %at_frame, align 8
-  %at_scratch = getelementptr i64, ptr %job, i64 2
-  %scratch = load ptr, ptr %at_scratch, align 8
-  %at_counters = getelementptr i64, ptr %job, i64 3
-  %counters = load ptr, ptr %at_counters, align 8
+  %frame = word ptr %job, 1
+  %scratch = word ptr %job, 2
+  %counters = word ptr %job, 3
   call void %function(ptr %frame, ptr %scratch, ptr %counters)
   br label %done
 done:
@@ -177,7 +154,11 @@ def _functions() -> tuple[Any, Any]:
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
     text = _TEXT.format(
-        head=_HEAD, field=launch.OBJECT_HEAD_BYTES, strides=_STRIDES, type=_TYPE, line=COUNTER_WORDS
+        head=_HEAD_WORDS,
+        field=launch.DATA_OFFSET,
+        strides=launch.STRIDES_OFFSET,
+        type=launch.TYPE_OFFSET,
+        line=COUNTER_WORDS,
     )
     found = library(text, "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
@@ -191,9 +172,9 @@ def _open() -> bool:
         return False
     probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
     try:
-        if ctypes.c_uint64.from_address(id(probe) + _TYPE).value != id(np.ndarray):
+        if ctypes.c_uint64.from_address(id(probe) + launch.TYPE_OFFSET).value != id(np.ndarray):
             return False
-        place = ctypes.c_uint64.from_address(id(probe) + _STRIDES).value
+        place = ctypes.c_uint64.from_address(id(probe) + launch.STRIDES_OFFSET).value
         found = (ctypes.c_int64 * probe.ndim).from_address(place)
     except (ValueError, TypeError):
         return False
@@ -240,7 +221,7 @@ class _Job:
                 self.held = [np.empty(size, np.uint8)]
                 self.scratch = launch.aligned_address(self.held[-1])
         count = len(call.slots)
-        self.words = (ctypes.c_int64 * (_HEAD + 3 * count))(
+        self.words = (ctypes.c_int64 * (_HEAD_WORDS + 3 * count))(
             call.entry,
             ctypes.addressof(self.frame),
             self.scratch,
@@ -255,7 +236,7 @@ class _Job:
         )
         self.address = ctypes.addressof(self.words)
         # What is written with each call: one object for each operand.
-        first = self.address + 8 * (_HEAD + 2 * count)
+        first = self.address + 8 * (_HEAD_WORDS + 2 * count)
         self.places: Any = (ctypes.c_int64 * count).from_address(first)
         apart = own.scratch and own.variant != "stages"  # each thread needs memory of its own
         held = self.words, self.frame, self.counters, self.held, self.partials, own.code

@@ -50,7 +50,7 @@ MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pa
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
 MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
 VECTOR_ALIGNMENT_BYTES = 64
-MAX_KEPT_KERNELS = 64  # that nobody has ready; those that somebody has are in memory as well
+MAX_KEPT_KERNELS = 64  # that no call holds; those that one holds are in memory as well
 
 Operands = list[tuple[Any, tuple[str, ...]]]
 
@@ -205,7 +205,11 @@ def _side_by_side(region: Region, binding: Binding) -> bool:
     return sum(closer) * 2 > len(closer)
 
 
-OBJECT_HEAD_BYTES = object.__basicsize__  # then comes the address of an array's elements
+# Where objects and arrays hold addresses, in bytes from their own.
+TYPE_OFFSET = object.__basicsize__ - 8
+DATA_OFFSET = object.__basicsize__
+STRIDES_OFFSET = DATA_OFFSET + 24
+OWNER_OFFSET = DATA_OFFSET + 32  # that of the owner of an array's memory
 _word = ctypes.c_uint64.from_address
 
 
@@ -215,7 +219,7 @@ def _plain_address(array: Any) -> int:
 
 
 def _quick_address(array: Any) -> int:
-    start: int = _word(id(array) + OBJECT_HEAD_BYTES).value
+    start: int = _word(id(array) + DATA_OFFSET).value
     return start
 
 

@@ -38,7 +38,8 @@ HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %sc
 """The arguments of every generated function."""
 
 _NAME = re.compile(r"%(\w+)")
-_CHEAP, _MIDDLE = 6, 14  # instructions in a pass with which four, or two, accumulators pay
+# Instructions for each element of a pass up to which four, or two, accumulators pay.
+_MAX_COST_OF_FOUR, _MAX_COST_OF_TWO = 6, 14
 
 
 def frame_slots(region: Region, layout: Layout) -> list[str]:
@@ -254,7 +255,8 @@ class Nest:
         self._comment(own)
         unroll = 1
         if own.reductions:
-            unroll = 4 if own.cost <= _CHEAP else 2 if own.cost <= _MIDDLE else 1
+            two = 2 if own.cost <= _MAX_COST_OF_TWO else 1
+            unroll = 4 if own.cost <= _MAX_COST_OF_FOUR else two
         sums = [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
         if unroll > 1:
             start, sums = self._loop(own, start, end, unroll, sums)

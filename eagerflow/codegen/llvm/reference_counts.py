@@ -19,19 +19,14 @@ from eagerflow.codegen.llvm.team import library
 
 __all__ = ["Holders", "counts_lie_open"]
 
-_TYPE = launch.OBJECT_HEAD_BYTES - 8  # where an object has the address of its type
-_BASE = launch.OBJECT_HEAD_BYTES + 32  # where an array has that of the owner of its memory
-_HEAD = 4  # words of a table before its pairs
+_HEAD_WORDS = 4  # words of a table before its pairs
 _TEXT = """
 define i64 @held(ptr %table) nounwind {{
 entry:
   %count = load i64, ptr %table, align 8
-  %at_type = getelementptr i64, ptr %table, i64 1
-  %type = load i64, ptr %at_type, align 8
-  %at_limit = getelementptr i64, ptr %table, i64 2
-  %limit = load i32, ptr %at_limit, align 8
-  %at_array_limit = getelementptr i64, ptr %table, i64 3
-  %array_limit = load i32, ptr %at_array_limit, align 8
+  %type = word i64 %table, 1
+  %limit = word i32 %table, 2
+  %array_limit = word i32 %table, 3
   %pairs = getelementptr i64, ptr %table, i64 {head}
   br label %next
 next:
@@ -43,8 +38,7 @@ pair:
   %twice = mul i64 %k, 2
   %at_holder = getelementptr i64, ptr %pairs, i64 %twice
   %holder = load ptr, ptr %at_holder, align 8
-  %at_array = getelementptr i64, ptr %at_holder, i64 1
-  %array = load ptr, ptr %at_array, align 8
+  %array = word ptr %at_holder, 1
   %holder_count = load i32, ptr %holder, align 8
   %holder_held = icmp ugt i32 %holder_count, %limit
   br i1 %holder_held, label %held, label %look
@@ -54,13 +48,11 @@ look:
   br i1 %array_held, label %held, label %owners
 owners:
   %object = phi ptr [ %array, %look ], [ %base, %owner_array ]
-  %at_base = getelementptr i8, ptr %object, i64 {base}
-  %base = load ptr, ptr %at_base, align 8
+  %base = field ptr %object, {base}
   %none = icmp eq ptr %base, null
   br i1 %none, label %next, label %owner
 owner:
-  %at_own_type = getelementptr i8, ptr %base, i64 {type}
-  %own_type = load i64, ptr %at_own_type, align 8
+  %own_type = field i64 %base, {type}
   %is_array = icmp eq i64 %own_type, %type
   br i1 %is_array, label %owner_array, label %next
 owner_array:
@@ -77,7 +69,8 @@ alone:
 
 @cache
 def _held() -> Any:
-    address = library(_TEXT.format(head=_HEAD, type=_TYPE, base=_BASE), "held")["held"]
+    text = _TEXT.format(head=_HEAD_WORDS, type=launch.TYPE_OFFSET, base=launch.OWNER_OFFSET)
+    address = library(text, "held")["held"]
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 
@@ -91,7 +84,7 @@ def counts_lie_open() -> bool:
         before = count(id(probe)).value
         more = [probe, probe]
         after = count(id(probe)).value
-        owner = word(id(view) + _BASE).value
+        owner = word(id(view) + launch.OWNER_OFFSET).value
     except (ValueError, TypeError):
         return False
     return after == before + len(more) and owner == id(probe)
@@ -105,13 +98,15 @@ class Holders:
     """
 
     def __init__(self, count: int, objects: int, arrays: int) -> None:
-        self._words = (ctypes.c_int64 * (_HEAD + 2 * count))(count, id(np.ndarray), objects, arrays)
+        self._words = (ctypes.c_int64 * (_HEAD_WORDS + 2 * count))(
+            count, id(np.ndarray), objects, arrays
+        )
         self.ask = partial(_held(), ctypes.addressof(self._words))
         """Gives 1 if there is anybody else, 0 if not; no Python code runs in it."""
 
     def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Take these, which have to stay alive, for the questions to come."""
         self._words[0] = len(arrays)
-        end = _HEAD + 2 * len(arrays)
-        self._words[_HEAD:end:2] = [*map(id, objects)]
-        self._words[_HEAD + 1 : end : 2] = [*map(id, arrays)]
+        end = _HEAD_WORDS + 2 * len(arrays)
+        self._words[_HEAD_WORDS:end:2] = [*map(id, objects)]
+        self._words[_HEAD_WORDS + 1 : end : 2] = [*map(id, arrays)]

@@ -1,6 +1,6 @@
 """Threads that share kernels, in machine code, and leave them together.
 
-A team is a list of jobs, each a kernel with its frame and its counters. Who owns the team calls
+A team is a list of jobs, each a kernel with its frame and its counters. The team's owner calls
 ``run`` once: it opens the team, takes pieces of job after job, closes the team and waits until
 every helper has left, all in one call of machine code. So no exception in Python can come between,
 and no thread works on memory that its caller has left: helpers that come before or after find the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
@@ -37,17 +38,13 @@ next:
   %more = icmp ult i64 %k, %count
   br i1 %more, label %one, label %done
 one:
-  %at_job = getelementptr i64, ptr %jobs, i64 %k
-  %job = load ptr, ptr %at_job, align 8
+  %job = word ptr %jobs, %k
   %function = load ptr, ptr %job, align 8
-  %at_frame = getelementptr i64, ptr %job, i64 1
-  %frame = load ptr, ptr %at_frame, align 8
-  %at_scratch = getelementptr i64, ptr %job, i64 2
-  %common = load i64, ptr %at_scratch, align 8
+  %frame = word ptr %job, 1
+  %common = word i64 %job, 2
   %own = icmp ne i64 %scratch, 0
   %memory = select i1 %own, i64 %scratch, i64 %common
-  %at_counters = getelementptr i64, ptr %job, i64 3
-  %counters = load ptr, ptr %at_counters, align 8
+  %counters = word ptr %job, 3
   call void %function(ptr %frame, i64 %memory, ptr %counters)
   %k_next = add i64 %k, 1
   br label %next
@@ -87,10 +84,24 @@ leave:
 """
 
 
+_LOAD = re.compile(r"%(\w+) = (word|field) (\w+) (%\w+), (\S+)")
+
+
+def _load(match: re.Match[str]) -> str:
+    name, unit, kind, base, place = match.groups()
+    step = "i64" if unit == "word" else "i8"
+    address = f"%at_{name} = getelementptr {step}, ptr {base}, i64 {place}"
+    return f"{address}\n  %{name} = load {kind}, ptr %at_{name}, align 8"
+
+
 def library(text: str, *names: str) -> dict[str, int]:
-    """The addresses of functions of a module in LLVM's text form, which stays for good."""
+    """The addresses of functions of a module in LLVM's text form, which stays for good.
+
+    In it, ``word type %address, n`` stands for what is n words of 64 bits behind an address, and
+    ``field type %address, n`` for what is n bytes behind it.
+    """
     target = machine_code.host()
-    whole = f'target triple = "{target.triple}"\n{text}'
+    whole = f'target triple = "{target.triple}"\n{_LOAD.sub(_load, text)}'
     key = "\n".join([whole, target.key, machine_code.version()])
     compile_now = partial(machine_code.compile_object, whole, target)
     content = ObjectCache().load_or_make(key, compile_now)

@@ -3,7 +3,7 @@
 A body is a function ``(s, *values, **attributes)`` in scalar instructions (``scalar``). On arrays
 of any library it is called with that library's functions (``whole``). On NumPy, few elements take
 the program of its steps in one go, more of them take it tile by tile, and from
-``generated.BORDER`` on it is machine code.
+``generated.MIN_COMPILED_ELEMENTS`` on it is machine code.
 """
 
 from __future__ import annotations

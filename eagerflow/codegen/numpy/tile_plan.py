@@ -257,20 +257,13 @@ class _TileProgramWriter:
         )
 
     def _with_stores(self, steps: list[Step]) -> list[Step]:
-        stores = [
-            Step(
-                f"{o.name}.out",
-                copy,
-                (self.names.get(o.value, o.value),),
-                o.dtype,
-                o.axes,
-                output=o.name,
-            )
-            for o in self.nest.outputs
-        ]
-        for store, out in zip(stores, self.nest.outputs, strict=True):
+        stores = []
+        for out in self.nest.outputs:
+            value = (self.names.get(out.value, out.value),)
+            store = Step(f"{out.name}.out", copy, value, out.dtype, out.axes, output=out.name)
             place = self.nest.region.outputs.index(out)
             self.program.outputs.append((self._register(store.name), place, out.axes))
+            stores.append(store)
         return [*steps, *stores]
 
     def _is_fixed(self, step: Step) -> bool:

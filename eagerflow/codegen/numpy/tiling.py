@@ -76,7 +76,7 @@ def tiled(into: Call, x: Any, **attributes: Any) -> Any:
         return out
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         x = np.ascontiguousarray(x)
-    out = np.empty_like(x) if x.nbytes < buffers.BORDER else buffers.empty_like(x)
+    out = np.empty_like(x) if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty_like(x)
     source, target = x.ravel("K"), out.ravel("K")
 
     def work(tile: int) -> None:

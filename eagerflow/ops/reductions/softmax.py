@@ -55,7 +55,7 @@ def fill_rows(step: Callable[..., None], body: generated.Body, axis: Any, *array
     x = arrays[0]
     if generated.pays(x.size):
         return generated.rows(body, normalize_axis(axis, x.ndim), *arrays)
-    out = (np if x.nbytes < buffers.BORDER else buffers).empty(x.shape, x.dtype)
+    out = (np if x.nbytes < buffers.MIN_POOLED_BYTES else buffers).empty(x.shape, x.dtype)
     along_rows(step, normalize_axis(axis, out.ndim), arrays, (out,))
     return out
 

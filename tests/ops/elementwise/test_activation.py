@@ -12,7 +12,7 @@ from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.elementwise import activation, gaussian_units, sigmoids
 from eagerflow.ops.nn import losses
 
-SIZE = generated.BORDER + 37  # large enough for a generated kernel, and no whole number of vectors
+SIZE = generated.MIN_COMPILED_ELEMENTS + 37  # for a generated kernel; no whole number of vectors
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-30, -1e-30, 1e30, -1e30, 90.0, -90.0, 710.0]
 
 
