@@ -23,7 +23,7 @@ from eagerflow.devices import Device
 from eagerflow.fusion.groups import grow
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.graph.text import nested
-from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING
+from eagerflow.ops.linear_algebra.contraction import MIN_SHARED_MULTIPLICATIONS
 from eagerflow.plan.plan import Plan
 
 __all__ = ["Cut", "Division", "Piece", "divide"]
@@ -125,7 +125,7 @@ def depends_on_threads(node: Node) -> bool:
                 and len(one.shape) == 2 == len(other.shape)
             ):
                 # Small ones are made with one thread, see the op.
-                return bool(one.size * other.shape[1] >= WORTH_SHARING)
+                return bool(one.size * other.shape[1] >= MIN_SHARED_MULTIPLICATIONS)
         return True
     if family == "control" and any(True for _ in nested(node)):
         return any(depends_on_threads(n) for _, body in nested(node) for n in body.nodes)
