@@ -20,6 +20,7 @@ import numpy as np
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.codegen.numpy.pointwise import direct, on_numpy
 from eagerflow.convert import as_tensor, number_type
+from eagerflow.dims import product
 from eagerflow.dispatch import bind, bind_operator
 from eagerflow.dtypes import (
     BOOL,
@@ -240,11 +241,22 @@ def batch_first(args: Any, batched: Any, size: Any) -> list[Any]:
 
 def _along_axis(call: Call, args: Any, batched: Any, size: Any, *, axis: int, **more: Any) -> Any:
     whole = batch_first(args, batched, size)
+    if axis is None:
+        return call(*(x.reshape((size, product(x.shape[1:]))) for x in whole), axis=1, **more)
     return call(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1, **more)
 
 
 batch_along_axis = Batch(_along_axis)
-"""Of ops along ``axis`` of the first argument."""
+"""Of ops along ``axis`` of the first argument; None flattens all of them."""
+
+
+def _along_axes(call: Call, args: Any, batched: Any, size: Any, *, axis: Any, **more: Any) -> Any:
+    (x,) = args
+    return call(x, axis=tuple(i + 1 for i in normalize_axes(axis, x.ndim - 1)), **more)
+
+
+batch_along_axes = Batch(_along_axes)
+"""Of ops along one or more axes of one argument; None stands for all of them."""
 
 stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **attributes))
 """Of ops on each element or each matrix of one argument, to which the batch is one more axis."""
@@ -430,11 +442,6 @@ def reduction(
             found += [Split((i,), None, combine) for i in axes]
         return found
 
-    def batch(call: Call, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
-        (x,) = args
-        axes = normalize_axes(attributes.pop("axis"), x.ndim - 1)
-        return call(x, axis=tuple(i + 1 for i in axes), **attributes)
-
     def errors(rng: Any) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
@@ -449,7 +456,7 @@ def reduction(
             "dtypes": dtypes,
             "infer": infer,
             "split": split,
-            "batch": Batch(batch),
+            "batch": batch_along_axes,
             "errors": errors,
             "trusted": empty,
         } | facts

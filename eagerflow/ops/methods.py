@@ -29,7 +29,7 @@ from eagerflow.tensor import Operators
 
 __all__: list[str] = []
 
-_MOST_DECIMALS = 300  # the powers of ten up to there are float64
+_MAX_DECIMALS = 300  # the powers of ten up to there are float64
 
 
 def _astype(
@@ -110,8 +110,8 @@ def _round(self: Any, decimals: int = 0, out: None = None) -> Any:
         return round(self)
     if self.dtype not in INEXACT:
         _refuse_decimals(decimals, f"an integer from 0 on for {self.dtype.name}")
-    if not -_MOST_DECIMALS <= decimals <= _MOST_DECIMALS:
-        _refuse_decimals(decimals, f"an integer from {-_MOST_DECIMALS} to {_MOST_DECIMALS}")
+    if not -_MAX_DECIMALS <= decimals <= _MAX_DECIMALS:
+        _refuse_decimals(decimals, f"an integer from {-_MAX_DECIMALS} to {_MAX_DECIMALS}")
     scale = 10.0 ** (decimals if decimals > 0 else -decimals)
     if decimals > 0:
         return divide(round(multiply(self, scale)), scale)

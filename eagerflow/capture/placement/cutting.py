@@ -24,8 +24,6 @@ from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
-from eagerflow.ops.linear_algebra.contraction import matmul
-from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.plan.plan import Plan
 
 __all__ = ["Cut", "Division", "Piece", "divide"]

@@ -13,8 +13,8 @@ from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs
 from eagerflow.ops.elementwise.comparison import greater, less, logical_and
 from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
 from eagerflow.ops.elementwise.selection import minimum, where
-from eagerflow.ops.elementwise.slopes import pulled, pulls, slope
 from eagerflow.ops.family import (
     ErrorSample,
     Missing,
@@ -58,7 +58,7 @@ def _off_kinks_pairs(rng: Any, dtype: Any) -> list[Sample]:
 
 @pointwise(
     border=1 << 18,  # up to there, NumPy's one step is quicker than a call of machine code
-    **pulls(lambda: relu_gradient, "y"),
+    **differentiated_by(lambda: relu_gradient, "y"),
     dtypes=REAL,
     onnx=Onnx("Relu"),
     samples=_off_kinks(-2, 2),
@@ -76,9 +76,9 @@ def relu(s: Any, x: Any, /) -> Any:
     return s.maximum(x, 0)
 
 
-@slope(
-    second=lambda y: zeros_like(y),
-    number=lambda y: 1 if y > 0 else 0,
+@gradient_op(
+    second_derivative=lambda y: zeros_like(y),
+    derivative=lambda y: 1 if y > 0 else 0,
     low=-2,
     high=2,
     samples=_off_kinks_pairs,
@@ -151,7 +151,7 @@ def _pairs_with_number(name: str, other: float) -> Any:
 
 @pointwise(
     **_with_number("negative_slope", 0.2),
-    **pulls(lambda: leaky_relu_gradient),
+    **differentiated_by(lambda: leaky_relu_gradient),
     onnx=Onnx("LeakyRelu", {"negative_slope": "alpha"}),
     reference=each(lambda x, negative_slope: x if x > 0 else negative_slope * x),
 )
@@ -168,9 +168,9 @@ def leaky_relu(s: Any, x: Any, /, negative_slope: float = 0.01) -> Any:
     return s.add(s.maximum(x, 0), s.multiply(s.minimum(x, 0), negative_slope))
 
 
-@slope(
-    second=lambda x, negative_slope: zeros_like(x),
-    number=lambda x, negative_slope: 1 if x > 0 else negative_slope,
+@gradient_op(
+    second_derivative=lambda x, negative_slope: zeros_like(x),
+    derivative=lambda x, negative_slope: 1 if x > 0 else negative_slope,
     low=-2,
     high=2,
     samples=_pairs_with_number("negative_slope", 0.2),
@@ -197,7 +197,7 @@ def _elu_curvature(x: Any, alpha: float) -> Any:
 
 @pointwise(
     **_with_number("alpha", 0.5),
-    **pulls(lambda: elu_gradient),
+    **differentiated_by(lambda: elu_gradient),
     onnx=Onnx("Elu"),
     reference=each(lambda x, alpha: x if x > 0 else alpha * math.expm1(x)),
 )
@@ -214,9 +214,9 @@ def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
     return _elu(s, x, alpha)
 
 
-@slope(
-    second=_elu_curvature,
-    number=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
+@gradient_op(
+    second_derivative=_elu_curvature,
+    derivative=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
     low=-2,
     high=2,
     samples=_pairs_with_number("alpha", 0.5),
@@ -230,7 +230,7 @@ def elu_gradient(s: Any, x: Any, g: Any, /, alpha: float = 1.0) -> Any:
     Tensor([0.5, 1. ], float32, cpu:0)
     """
     above = s.greater(x, 0)
-    return pulled(s, g, s.select(above, 1, s.multiply(s.exp(s.select(above, 0, x)), alpha)))
+    return chain_rule(s, g, s.select(above, 1, s.multiply(s.exp(s.select(above, 0, x)), alpha)))
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -238,7 +238,7 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 @pointwise(
     # With g scaled first, it is elu's.
-    **pulls(lambda: lambda x, g: elu_gradient(x, g * _SELU_SCALE, _SELU_ALPHA)),
+    **differentiated_by(lambda: lambda x, g: elu_gradient(x, g * _SELU_SCALE, _SELU_ALPHA)),
     onnx=Onnx("Selu"),
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: _SELU_SCALE * (x if x > 0 else _SELU_ALPHA * math.expm1(x))),

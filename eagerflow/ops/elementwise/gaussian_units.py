@@ -8,8 +8,8 @@ from typing import Any
 from eagerflow.codegen.functions.parts import at_least, at_most, horner, two_product
 from eagerflow.errors import DTypeError
 from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
 from eagerflow.ops.elementwise.sigmoids import sigmoid
-from eagerflow.ops.elementwise.slopes import pulled, pulls, slope
 from eagerflow.ops.family import (
     ErrorSample,
     Missing,
@@ -122,7 +122,7 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
 
 
 @pointwise(
-    **pulls(lambda: _gradient),
+    **differentiated_by(lambda: _gradient),
     infer=_gelu_spec,
     trusted=False,
     errors=_gelu_errors,
@@ -165,9 +165,9 @@ def _gradient(x: Any, g: Any, approximate: bool) -> Any:
     return (tanh_gelu_gradient if approximate else gelu_gradient)(x, g)
 
 
-@slope(
-    second=lambda x: _gelu_curvature(x, True),
-    number=lambda x: _gelu_derivative_of_number(x, True),
+@gradient_op(
+    second_derivative=lambda x: _gelu_curvature(x, True),
+    derivative=lambda x: _gelu_derivative_of_number(x, True),
     low=-0.5,
     high=3,
 )
@@ -180,12 +180,12 @@ def tanh_gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> tanh_gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1659], float32, cpu:0)
     """
-    return pulled(s, g, _derivative(s, x, True))
+    return chain_rule(s, g, _derivative(s, x, True))
 
 
-@slope(
-    second=lambda x: _gelu_curvature(x, False),
-    number=lambda x: _gelu_derivative_of_number(x, False),
+@gradient_op(
+    second_derivative=lambda x: _gelu_curvature(x, False),
+    derivative=lambda x: _gelu_derivative_of_number(x, False),
     low=-0.5,
     high=3,
 )
@@ -198,4 +198,4 @@ def gelu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> gelu_gradient(ef.tensor([0.0, 1.0]), ef.tensor([1.0, 2.0]))
     Tensor([0.5   , 2.1666], float32, cpu:0)
     """
-    return pulled(s, g, _derivative(s, x, False))
+    return chain_rule(s, g, _derivative(s, x, False))

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from eagerflow.codegen.functions.parts import at_least, at_most
-from eagerflow.ops.elementwise.slopes import pulled, pulls, slope
+from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
 from eagerflow.ops.elementwise.trigonometric import tanh
 from eagerflow.ops.family import Missing, Onnx, pointwise
 from eagerflow.ops.samples import each, reals
@@ -29,7 +29,7 @@ def _logistic(x: float) -> float:
 
 
 @pointwise(
-    **pulls(lambda: sigmoid_gradient, "y"),
+    **differentiated_by(lambda: sigmoid_gradient, "y"),
     onnx=Onnx("Sigmoid"),
     samples=reals(-4, 4),
     reference=each(_logistic),
@@ -46,9 +46,9 @@ def sigmoid(s: Any, x: Any, /) -> Any:
     return s.sigmoid(x)
 
 
-@slope(
-    second=lambda y: 1 - 2 * y,
-    number=lambda y: y * (1 - y),
+@gradient_op(
+    second_derivative=lambda y: 1 - 2 * y,
+    derivative=lambda y: y * (1 - y),
     low=0.1,
     high=0.9,
 )
@@ -60,14 +60,14 @@ def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
     Tensor([0.5, 0. ], float32, cpu:0)
     """
-    return pulled(s, g, s.multiply(value, s.subtract(1, value)))
+    return chain_rule(s, g, s.multiply(value, s.subtract(1, value)))
 
 
 # softplus and log_sigmoid ------------------------------------------------------------------------
 
 
 @pointwise(
-    **pulls(lambda: softplus_gradient),
+    **differentiated_by(lambda: softplus_gradient),
     onnx=Onnx("Softplus"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(1 + math.exp(x))),
@@ -85,7 +85,7 @@ def softplus(s: Any, x: Any, /) -> Any:
 
 
 @pointwise(
-    **pulls(lambda: log_sigmoid_gradient),
+    **differentiated_by(lambda: log_sigmoid_gradient),
     onnx=Missing("exported as Neg(Softplus(Neg(x)))"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(_logistic(x))),
@@ -102,9 +102,9 @@ def log_sigmoid(s: Any, x: Any, /) -> Any:
     return s.subtract(s.minimum(x, 0), s.log1p(s.exp(s.negative(s.abs(x)))))
 
 
-@slope(
-    second=lambda x: sigmoid(x) * sigmoid(-x),
-    number=_logistic,
+@gradient_op(
+    second_derivative=lambda x: sigmoid(x) * sigmoid(-x),
+    derivative=_logistic,
     low=-4,
     high=4,
 )
@@ -116,12 +116,12 @@ def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> softplus_gradient(ef.tensor([0.0, 1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return pulled(s, g, s.sigmoid(x))
+    return chain_rule(s, g, s.sigmoid(x))
 
 
-@slope(
-    second=lambda x: -(sigmoid(x) * sigmoid(-x)),
-    number=lambda x: _logistic(-x),
+@gradient_op(
+    second_derivative=lambda x: -(sigmoid(x) * sigmoid(-x)),
+    derivative=lambda x: _logistic(-x),
     low=-4,
     high=4,
 )
@@ -133,14 +133,14 @@ def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
     >>> log_sigmoid_gradient(ef.tensor([0.0, -1000.0]), ef.tensor([2.0, 2.0]))
     Tensor([1., 2.], float32, cpu:0)
     """
-    return pulled(s, g, s.sigmoid(s.negative(x)))
+    return chain_rule(s, g, s.sigmoid(s.negative(x)))
 
 
 # silu --------------------------------------------------------------------------------------------
 
 
 @pointwise(
-    **pulls(lambda: silu_gradient),
+    **differentiated_by(lambda: silu_gradient),
     onnx=Missing("exported as Mul(x, Sigmoid(x))"),
     samples=reals(-4, 4),
     reference=each(lambda x: x * _logistic(x)),
@@ -157,15 +157,15 @@ def silu(s: Any, x: Any, /) -> Any:
     return s.divide(x, s.add(s.exp(s.negative(x)), 1))
 
 
-def _silu_slope(x: Any) -> Any:
+def _silu_curvature(x: Any) -> Any:
     """The second derivative of silu."""
     y = sigmoid(x)
     return y * (1 - y) * ((1 - y * 2) * x + 2)
 
 
-@slope(
-    second=_silu_slope,
-    number=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
+@gradient_op(
+    second_derivative=_silu_curvature,
+    derivative=lambda x: _logistic(x) * (1 + x * (1 - _logistic(x))),
     low=-1,
     high=4,
 )
@@ -180,7 +180,7 @@ def silu_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """
     x = at_most(s, at_least(s, x, -_FAR), _FAR)
     share = s.reciprocal(s.add(s.exp(s.negative(x)), 1))
-    return pulled(s, g, s.multiply(share, s.fma(s.subtract(1, share), x, 1)))
+    return chain_rule(s, g, s.multiply(share, s.fma(s.subtract(1, share), x, 1)))
 
 
 # mish --------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _mish_curvature(x: Any) -> Any:
 
 
 @pointwise(
-    **pulls(lambda: mish_gradient),
+    **differentiated_by(lambda: mish_gradient),
     onnx=Onnx("Mish"),
     samples=reals(-4, 4),
     ulp=6,
@@ -220,9 +220,9 @@ def mish(s: Any, x: Any, /) -> Any:
     return s.multiply(x, s.divide(n, s.add(n, 2)))
 
 
-@slope(
-    second=_mish_curvature,
-    number=_mish_derivative_of_number,
+@gradient_op(
+    second_derivative=_mish_curvature,
+    derivative=_mish_derivative_of_number,
     low=-1,
     high=4,
 )
@@ -239,4 +239,4 @@ def mish_gradient(s: Any, x: Any, g: Any, /) -> Any:
     e = s.exp(x)
     less = s.divide(2, s.add(s.multiply(e, s.add(e, 2)), 2))
     changed = s.multiply(s.multiply(less, s.subtract(2, less)), s.divide(e, s.add(e, 1)))
-    return pulled(s, g, s.fma(changed, x, s.subtract(1, less)))
+    return chain_rule(s, g, s.fma(changed, x, s.subtract(1, less)))

@@ -26,7 +26,7 @@ __all__ = [
     "taken_at",
 ]
 
-_FEW = 500
+MAX_DIRECT_UPDATES = 500
 """Number of updates up to which finding their flat positions takes longer than it saves."""
 
 
@@ -46,7 +46,7 @@ def add_at(xp: Any, out: Any, index: Any, updates: Any) -> Any:
     """
     items = index if type(index) is tuple else (index,)
     lead = [i for i in items if not isinstance(i, slice) and i is not Ellipsis]
-    if native(xp) and (updates.size < _FEW or not _flattens(items, len(lead))):
+    if native(xp) and (updates.size < MAX_DIRECT_UPDATES or not _flattens(items, len(lead))):
         combine_at(xp, xp.add, out, index, updates)
         return out
     flat = flat_positions(xp, lead, out.shape)

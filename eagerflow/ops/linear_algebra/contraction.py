@@ -83,14 +83,14 @@ def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
 
 # So many multiplications are worth waking other threads (measured: about 0.2 ms of them). Smaller
 # products are left to one thread, so that their bits do not depend on how many BLAS has.
-WORTH_SHARING = 2**23
+MIN_SHARED_MULTIPLICATIONS = 2**23
 # From here on OpenBLAS shares the work among threads in a way that changes the bits:
-SMALLEST_SHARED = 2**18
-SMALLEST_SHARED_VECTOR = 2**13  # of two vectors, and of complex matrices and vectors
+MIN_BLAS_MULTIPLICATIONS = 2**18
+MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
-LARGE_PRODUCT = 256**3
+LARGE_MULTIPLICATIONS = 256**3
 # Stacks are shared in this many parts, whatever the number of threads.
-PARTS = 8
+STACK_PARTS = 8
 
 
 def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
@@ -113,9 +113,9 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
-    if work <= SMALLEST_SHARED_VECTOR or work >= WORTH_SHARING:
+    if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
         return a.dot(b, out)
-    if work <= SMALLEST_SHARED and a.dtype.kind != "c":
+    if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
         return a.dot(b, out)
     return _product_of(np.dot, work, a, b, False, out)
 
@@ -127,8 +127,12 @@ def _product_of(
 
     Where BLAS computes several, ``work`` is that of each.
     """
-    least = SMALLEST_SHARED_VECTOR if vectors or a.dtype.kind == "c" else SMALLEST_SHARED
-    if least < work < WORTH_SHARING:
+    least = (
+        MIN_BLAS_VECTOR_MULTIPLICATIONS
+        if vectors or a.dtype.kind == "c"
+        else MIN_BLAS_MULTIPLICATIONS
+    )
+    if least < work < MIN_SHARED_MULTIPLICATIONS:
         with threads.single_threaded_blas():
             return multiply(a, b, out)
     return multiply(a, b, out)
@@ -141,15 +145,17 @@ def _stacked(a: Any, b: Any) -> Any:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
-    if each >= LARGE_PRODUCT or (each >= WORTH_SHARING and count < PARTS):
+    if each >= LARGE_MULTIPLICATIONS or (
+        each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
+    ):
         return np.matmul(a, b)
-    if count * each < WORTH_SHARING:
+    if count * each < MIN_SHARED_MULTIPLICATIONS:
         return _product_of(np.matmul, each, a, b)
     out = np.empty((*batch, m, n), a.dtype)
     a, b, _ = met(a, b)
     axis = batch.index(max(batch))
     before, length = (slice(None),) * axis, batch[axis]
-    parts = min(PARTS, length)
+    parts = min(STACK_PARTS, length)
 
     def multiply_part(i: int) -> None:
         at = (*before, slice(length * i // parts, length * (i + 1) // parts))
@@ -331,7 +337,7 @@ def _are_matrices(x1: Any, x2: Any) -> bool:
 
 def _is_shared(x1: Any, x2: Any) -> bool:
     """Whether BLAS may use several threads for a product of two matrices."""
-    return bool(x1.size * x2.shape[1] >= WORTH_SHARING)
+    return bool(x1.size * x2.shape[1] >= MIN_SHARED_MULTIPLICATIONS)
 
 
 @define(

@@ -141,7 +141,7 @@ def _biases(xp: Any, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
 
 
 # Scores are computed in pieces of about this many, which the caches of a core hold.
-TILE = 2**16
+TILE_SCORES = 2**16
 
 
 def _attention_numpy(
@@ -162,8 +162,8 @@ def _attention_numpy(
     bias = _bias_of(biases, batch, shared, group, length, keys)
     # Where only the order hides keys, each query sees the first, and all before its tile.
     plain = mask is None and group == 1
-    wide = max(1, TILE // (rows * keys))
-    step = rows if rows * keys <= TILE else max(8, TILE // keys)
+    wide = max(1, TILE_SCORES // (rows * keys))
+    step = rows if rows * keys <= TILE_SCORES else max(8, TILE_SCORES // keys)
     pieces = -(-rows // step)
 
     def work(i: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dims import Dim, product
+from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
@@ -66,7 +66,7 @@ def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
     _at_least_one(arrays)
     first = arrays[0]
     if axis is None:
-        return first.like(sized((total(a.size for a in arrays),), "arrays"))
+        return first.like(sized((sum(a.size for a in arrays),), "arrays"))
     at = normalize_axis(axis, first.ndim)
     rest = (*first.shape[:at], *first.shape[at + 1 :])
     for i, a in enumerate(arrays):
@@ -76,16 +76,8 @@ def _concat_spec(*arrays: TensorSpec, axis: Any = 0) -> TensorSpec:
                 argument=f"arrays[{i}]",
                 expected=f"{first.ndim} axes with the sizes of arrays[0], except for axis {at}",
             )
-    length = total(a.shape[at] for a in arrays)
+    length = sum(a.shape[at] for a in arrays)
     return first.like(sized((*first.shape[:at], length, *first.shape[at + 1 :]), "arrays"))
-
-
-def total(sizes: Any) -> Any:
-    """The sum of sizes, which may be symbolic."""
-    length: Any = 0
-    for size in sizes:
-        length = length + size
-    return length
 
 
 def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
@@ -98,13 +90,6 @@ def _concat_back(g: Any, y: Any, *arrays: Any, axis: Any) -> tuple[Any, ...]:
         reshape(part, a.shape) if axis is None else part
         for part, a in zip(parts, arrays, strict=True)
     )
-
-
-def _batched_concat(args: Any, batched: Any, size: Any, axis: Any) -> Any:
-    whole = batch_first(args, batched, size)
-    if axis is None:
-        return concat(*(reshape(x, (size, product(x.shape[1:]))) for x in whole), axis=1)
-    return concat(*whole, axis=normalize_axis(axis, whole[0].ndim - 1) + 1)
 
 
 def _joined(*arrays: Any, axis: Any) -> Any:
@@ -143,7 +128,7 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
     infer=_concat_spec,
     trusted=True,
     vjp=_concat_back,
-    batch=_batched_concat,
+    batch=batch_along_axis,
     split=split_others,
     onnx=Onnx("Concat"),
     samples=_concat_samples,

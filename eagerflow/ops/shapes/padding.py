@@ -15,11 +15,18 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import ANY, FLOAT8, Batch, define, refused_objects, split_others
+from eagerflow.ops.family import (
+    ANY,
+    FLOAT8,
+    batch_along_axes,
+    define,
+    refused_objects,
+    split_others,
+)
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped, values
-from eagerflow.ops.shapes.reshaping import reshape, shape_op, shifted_axes, sized
+from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
@@ -252,9 +259,7 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
 @shape_op(
     infer=_flipped_spec,
     vjp=(lambda g, y, x, axis: flip(g, axis),),
-    batch=Batch(
-        lambda call, args, batched, size, axis: call(args[0], shifted_axes(axis, args[0].ndim - 1))
-    ),
+    batch=batch_along_axes,
     split=split_others,
     samples=lambda rng, dtype: [
         *(Sample((x,), {"axis": None}) for x in values(rng, dtype)[:8]),

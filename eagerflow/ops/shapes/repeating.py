@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Onnx
 from eagerflow.ops.attributes import Axis, Sizes
+from eagerflow.ops.family import batch_along_axis
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
-from eagerflow.ops.shapes.joining import total
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
@@ -137,7 +136,7 @@ def _repeats_of(x: Any, repeats: Any, axis: Any) -> tuple[int, Any]:
 def _repeated_spec(x: TensorSpec, repeats: Any, axis: Any = None) -> TensorSpec:
     at, counts = _repeats_of(x, repeats, axis)
     shape = (x.size,) if axis is None else x.shape
-    size = total(counts) if isinstance(counts, tuple) else shape[at] * counts
+    size = sum(counts) if isinstance(counts, tuple) else shape[at] * counts
     return x.like(sized((*shape[:at], size, *shape[at + 1 :]), "repeats"))
 
 
@@ -150,13 +149,6 @@ def _repeat_back(g: Any, y: Any, x: Any, repeats: Any, axis: Any) -> Any:
     else:
         back = reshape(g, (*shape[:at], shape[at], counts, *shape[at + 1 :])).sum(axis=at + 1)
     return reshape(back, x.shape)
-
-
-def _batched_repeat(args: Any, batched: Any, size: Any, repeats: Any, axis: Any) -> Any:
-    (x,) = args
-    if axis is None:
-        return repeat(reshape(x, (size, product(x.shape[1:]))), repeats, 1)
-    return repeat(x, repeats, normalize_axis(axis, x.ndim - 1) + 1)
 
 
 def _repeat_reference(x: Any, repeats: Any, axis: Any) -> Any:
@@ -188,7 +180,7 @@ _repeat_samples = shaped(
     arrange=_arrange_repeat,
     infer=_repeated_spec,
     vjp=(_repeat_back,),
-    batch=_batched_repeat,
+    batch=batch_along_axis,
     samples=_repeat_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),

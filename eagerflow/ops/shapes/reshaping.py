@@ -303,14 +303,14 @@ def _expand(array: Any, axis: Any) -> Any:
     return array[tuple(None if i in new else slice(None) for i in range(rank))]
 
 
-def shifted_axes(axis: Any, rank: int) -> tuple[int, ...]:
+def _shifted_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """``axis`` of one example of this rank, as axes of a batch."""
     return tuple(i + 1 for i in normalize_axes(axis, rank))
 
 
 def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     listed = axis if isinstance(axis, tuple) else (axis,)
-    return expand_dims(args[0], shifted_axes(listed, args[0].ndim - 1 + len(listed)))
+    return expand_dims(args[0], _shifted_axes(listed, args[0].ndim - 1 + len(listed)))
 
 
 @view_op(

@@ -1,9 +1,9 @@
 """Gradients of element-wise functions as ops: the derivative times what comes from above.
 
-    @slope(second=lambda x: ..., number=lambda x: ..., low=-1, high=4)
+    @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., low=-1, high=4)
     def silu_gradient(s, x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
-        return pulled(s, g, derivative)
+        return chain_rule(s, g, derivative)
 
 One pass over memory computes what the derivative and a product would need two for. A gradient
 of 0 stays 0, also where the derivative is infinite or NaN.
@@ -19,41 +19,41 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import pointwise
 from eagerflow.ops.samples import each, pairs
 
-__all__ = ["pulled", "pulls", "slope"]
+__all__ = ["chain_rule", "differentiated_by", "gradient_op"]
 
 Call = Callable[..., Any]
 
 
-def pulled(s: Any, g: Any, derivative: Any) -> Any:
+def chain_rule(s: Any, g: Any, derivative: Any) -> Any:
     """``g`` times a derivative, in scalar instructions."""
     return s.select(s.equal(g, 0), g, s.multiply(g, derivative))
 
 
-def slope(
+def gradient_op(
     *,
-    second: Call,
-    number: Callable[..., float],
+    second_derivative: Call,
+    derivative: Callable[..., float],
     low: float,
     high: float,
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
 
-    ``number(x)`` is the derivative at a Python number, ``second(x)`` the one of that, of Tensors.
-    Samples of x are between ``low`` and ``high``. All of them take the op's attributes.
+    ``derivative(x)`` is that of a Python number, ``second_derivative(x)`` that of a Tensor. Samples
+    of x are between ``low`` and ``high``. All of them take the op's attributes.
     """
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
             "saves": f"{body.__code__.co_varnames[1]} g",
             "samples": pairs(low, high, -2, 2),
-            "reference": each(lambda x, g, **more: g * number(x, **more)),
+            "reference": each(lambda x, g, **more: g * derivative(x, **more)),
             "ulp": 8,
             "direct": None,
         } | facts
         call: Any = pointwise(
             partials=(
-                in_float32(lambda _, x, g, **more: second(x, **more) * g),
+                in_float32(lambda _, x, g, **more: second_derivative(x, **more) * g),
                 lambda _, x, g, **more: call(x, 1.0, **more),
             ),
             **own,
@@ -63,19 +63,19 @@ def slope(
     return decorate
 
 
-def pulls(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
+def differentiated_by(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
     """The facts of an element-wise op whose gradient is such an op, ``of`` its argument or "y".
 
     They go with ``partials=Missing("see vjp")``.
     """
     if of == "y":
-        pull = lambda g, y, x, **more: gradient()(y, g, **more)
+        rule = lambda g, y, x, **more: gradient()(y, g, **more)
     else:
-        pull = lambda g, y, x, **more: gradient()(x, g, **more)
+        rule = lambda g, y, x, **more: gradient()(x, g, **more)
     # The matrix of derivatives is diagonal, so tangents move forward as gradients do backward.
     return {
         "partials": Missing("see vjp"),
-        "vjp": (pull,),
-        "jvp": lambda tangents, y, x, **more: pull(tangents[0], y, x, **more),
+        "vjp": (rule,),
+        "jvp": lambda tangents, y, x, **more: rule(tangents[0], y, x, **more),
         "saves": of,
     }
