@@ -44,7 +44,6 @@ from eagerflow.capture.guards.callables import (
     what_it_reads,
 )
 from eagerflow.capture.guards.categories import category, is_key, named
-from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.lookup import (
     CORE,
     FOREIGN,
@@ -54,6 +53,7 @@ from eagerflow.capture.guards.lookup import (
     functions_in,
     method_of,
     origins,
+    value_of_cell,
 )
 from eagerflow.capture.guards.snapshot import ALL
 

@@ -30,7 +30,6 @@ from eagerflow.capture.guards.categories import (
     keeps_parts_inside,
 )
 from eagerflow.capture.guards.equality import ABSENT
-from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.line_reads import LineReads
 from eagerflow.capture.guards.lookup import (
     COMPUTED,
@@ -47,6 +46,7 @@ from eagerflow.capture.guards.lookup import (
     method_of,
     origins,
     own_names,
+    value_of_cell,
 )
 from eagerflow.capture.guards.recording import GuardBuilder
 from eagerflow.capture.guards.snapshot import attributes_of, elements, item_of
