@@ -592,7 +592,8 @@ def _isinstance(call: Call) -> list[Found]:
     """Whether an object or a class belongs to a class, which may ask others, or be asked."""
     call.has_no_parts()
     if len(call.arguments) == 2:
-        call.evaluator.instance_check(*call.arguments, call.function.value)
+        value, classes = call.arguments
+        call.evaluator.instance_check(value, classes, call.function.value)
     return []
 
 

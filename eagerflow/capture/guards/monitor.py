@@ -90,7 +90,7 @@ class Monitor(ScopeGuard):
         self.guards: dict[Any, Guard] = {}  # by (access, id of the holder, key)
         self._assigned: dict[Any, Any] = {}  # likewise: what the trace has put there itself
         self._external: dict[int, Any] = {}  # objects that were there before the trace
-        self.mutated: dict[int, Any] = {}  # containers that were changed, and what they held
+        self.mutated: dict[int, Snapshot] = {}  # what containers held before the trace changed them
         self.weakly_referenced: set[int] = set()  # objects that weak references lead to
         self.by_identity: list[Any] = []  # values of which it was asked which object they are
         self.trees: set[int] = set()  # dicts of attributes that eagerflow searches
