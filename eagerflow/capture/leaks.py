@@ -95,11 +95,11 @@ def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:
 
 
 observers: set[int] = set()
-"""The ``id`` of each dict in which a Watch keeps what it has seen: no leak."""
+"""The ``id`` of each collection in which a Monitor keeps what it has seen: no leak."""
 
 
 def _only_watched(value: Any, held: Any, depth: int) -> bool:
-    """Whether nothing holds a value but a Watch, perhaps through containers."""
+    """Whether nothing holds a value but a Monitor, perhaps through containers."""
     holders = [h for h in gc.get_referrers(value) if h is not held and not inspect.isframe(h)]
     for holder in holders:
         if id(holder) in observers:

@@ -44,7 +44,6 @@ from eagerflow.capture.guards.callables import (
     what_it_reads,
 )
 from eagerflow.capture.guards.categories import category, is_key, named
-from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.lookup import (
     CORE,
     FOREIGN,
@@ -54,6 +53,7 @@ from eagerflow.capture.guards.lookup import (
     functions_in,
     method_of,
     origins,
+    value_of_cell,
 )
 from eagerflow.capture.guards.snapshot import ALL
 
@@ -592,7 +592,8 @@ def _isinstance(call: Call) -> list[Found]:
     """Whether an object or a class belongs to a class, which may ask others, or be asked."""
     call.has_no_parts()
     if len(call.arguments) == 2:
-        call.evaluator.instance_check(*call.arguments, call.function.value)
+        value, classes = call.arguments
+        call.evaluator.instance_check(value, classes, call.function.value)
     return []
 
 

@@ -1,8 +1,8 @@
-"""Effects: what traced code does to the world outside, which is no fact about its result.
+"""Effects: what traced code does to the world outside, which does not count for its result.
 
 Output streams, loggers and warnings run code of their own when something is written, in notebooks
 much of it, with state that changes each time. None of that is watched. Threads that are started
-would run code that nobody watches.
+would run code that is not watched.
 """
 
 from __future__ import annotations

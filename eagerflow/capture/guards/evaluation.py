@@ -30,7 +30,6 @@ from eagerflow.capture.guards.categories import (
     keeps_parts_inside,
 )
 from eagerflow.capture.guards.equality import ABSENT
-from eagerflow.capture.guards.ledger import value_of_cell
 from eagerflow.capture.guards.line_reads import LineReads
 from eagerflow.capture.guards.lookup import (
     COMPUTED,
@@ -47,6 +46,7 @@ from eagerflow.capture.guards.lookup import (
     method_of,
     origins,
     own_names,
+    value_of_cell,
 )
 from eagerflow.capture.guards.recording import GuardBuilder
 from eagerflow.capture.guards.snapshot import attributes_of, elements, item_of
@@ -492,7 +492,7 @@ class Evaluator:
             found = [Found(value, self.monitor.is_external(value), full)]
             return [] if value is ABSENT else found
         before = self.monitor.mutated.get(id(container))
-        was = before[1].item(key) if before else value
+        was = before.item(key) if before else value
         guarded = self.guards.add("item", full, "item", container, key, was)
         return [] if value is ABSENT else self.guards.found(value, guarded, full)
 
@@ -665,7 +665,7 @@ class Evaluator:
         if any(self.monitor.covers("contents", value, (deep, False)) for deep in (False, True)):
             return
         before = self.monitor.mutated.get(id(value))
-        now = measure(before[1].parts if before else value)
+        now = measure(before.parts if before else value)
         self.guards.add("contents", name, access, value, None, now)
 
     def contains(self, item: Expression, container: Expression) -> None:
@@ -690,7 +690,7 @@ class Evaluator:
 
     def _presence(self, value: Any, key: Any, name: str) -> None:
         before = self.monitor.mutated.get(id(value))
-        keys = dict(before[1].parts) if before else value
+        keys = dict(before.parts) if before else value
         self.guards.add("contents", name, "presence", value, key, dict.__contains__(keys, key))
 
 

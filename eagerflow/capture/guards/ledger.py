@@ -17,6 +17,7 @@ from typing import Any
 
 from eagerflow.capture.guards.categories import is_class_statement
 from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
 
@@ -27,20 +28,11 @@ __all__ = [
     "Ledger",
     "result_of",
     "state_of_class",
-    "value_of_cell",
     "value_of_context",
 ]
 
 
 # What guards read -------------------------------------------------------------------------------
-
-
-def value_of_cell(cell: Any, _: Any = None) -> Any:
-    """The value of a variable of an enclosing function, ABSENT if it has none yet."""
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that is not assigned yet
-        return ABSENT
 
 
 def value_of_context(variable: Any, _: Any = None) -> Any:
@@ -188,7 +180,7 @@ class Guard:
         return short_repr(self.expected if known is None else known)
 
     def weaken(self) -> bool:
-        """Hold on to the object no longer: what nobody else holds cannot be changed either.
+        """Keep the object alive no longer: if it is gone, it cannot be changed either.
 
         False where that cannot be done, as for lists and dicts.
         """
@@ -285,7 +277,7 @@ class Ledger:
                 if not holds():
                     return self._search()
             return None
-        except Exception:  # something is gone: which one, the search tells
+        except Exception:  # something is gone: the search finds which
             return self._search()
 
     def _search(self) -> Guard | None:

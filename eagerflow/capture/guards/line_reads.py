@@ -95,19 +95,11 @@ class Program:
 _numbers = itertools.count()
 
 # Calls of methods with other names do not look an attribute or an item up by an argument.
-_ASKING = {
-    "get",
-    "getenv",
-    "getattr",
-    "hasattr",
-    "pop",
-    "setdefault",
-    "index",
-    "count",
-    "__getitem__",
-    "__contains__",
-    "__getattribute__",
-}
+_KEYED_CALLS = frozenset(
+    """
+    __contains__ __getattribute__ __getitem__ count get getattr getenv hasattr index pop setdefault
+    """.split()
+)
 
 
 def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
@@ -119,9 +111,9 @@ def _roles(expression: Expression, key: bool, roles: dict[str, bool]) -> None:
         _roles(parts[0], key, roles)
         _roles(parts[1], True, roles)
     elif kind in ("call", "spread"):
-        asks = parts[0].kind != "attribute" or parts[0].name in _ASKING
+        keyed = parts[0].kind != "attribute" or parts[0].name in _KEYED_CALLS
         for part in parts:
-            _roles(part, key or (asks and parts[0].kind != "unknown"), roles)
+            _roles(part, key or (keyed and parts[0].kind != "unknown"), roles)
     else:
         for part in parts:
             _roles(part, key, roles)
@@ -149,7 +141,7 @@ def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | 
         action
         for offset, row in found.actions.items()
         for action in row
-        if offset not in found.caught  # what an error is told is not of interest
+        if offset not in found.caught  # what is read for a message of an error does not matter
     ]
     if own and all(simple(part) for action in actions for part in action.parts):
         return tuple(names)

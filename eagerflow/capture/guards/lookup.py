@@ -43,6 +43,7 @@ __all__ = [
     "method_of",
     "origins",
     "own_names",
+    "value_of_cell",
 ]
 
 USER, LAYERS, CORE, FOREIGN = 0, 1, 2, 3
@@ -174,31 +175,39 @@ def own_names(value: Any) -> Any:
     return held if isinstance(held, dict | MappingProxyType) else ()
 
 
+def value_of_cell(cell: Any, _: Any = None) -> Any:
+    """The value of a variable of an enclosing function, ABSENT if it has none yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that is not assigned yet
+        return ABSENT
+
+
 def functions_in(value: Any, depth: int = 3) -> list[FunctionType]:
     """The Python functions that run when ``value`` is called, or that it was made around."""
     if type(value) is FunctionType:
-        found = [value]
-        if depth and origins[value.__code__.co_filename] != USER:
-            for cell in value.__closure__ or ():
-                try:
-                    found += functions_in(cell.cell_contents, depth - 1)
-                except ValueError:  # not assigned yet
-                    continue
-        wrapped = getattr(value, "__wrapped__", None)
-        return found + functions_in(wrapped, depth - 1) if wrapped and depth else found
-    if not depth or value is None:
+        found, parts = [value], []
+        if origins[value.__code__.co_filename] != USER:
+            parts = [value_of_cell(cell) for cell in value.__closure__ or ()]
+        parts.append(getattr(value, "__wrapped__", None))
+    elif not depth or value is None or value is ABSENT:
         return []
+    else:
+        found, parts = [], _functions_of(value)
+    depth = 2 if isinstance(value, type) else depth
+    return found + [f for part in parts for f in functions_in(part, depth - 1)] if depth else found
+
+
+def _functions_of(value: Any) -> list[Any]:
+    """What is called when ``value``, which is no function, is called."""
     if type(value) is MethodType or isinstance(value, staticmethod | classmethod):
-        return functions_in(value.__func__, depth - 1)
+        return [value.__func__]
     if isinstance(value, functools.partial):
-        inner = (value.func, *value.args, *value.keywords.values())
-        return [f for part in inner for f in functions_in(part, depth - 1)]
+        return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, property):
-        return functions_in(value.fget, depth - 1)
+        return [value.fget]
     if isinstance(value, functools.cached_property):
-        return functions_in(value.func, depth - 1)
+        return [value.func]
     if isinstance(value, type):
-        parts = [_raw(value, name) for name in ("__new__", "__init__", "__call__")]
-        return [f for part in parts for f in functions_in(part, 1)]
-    parts = [_raw(type(value), "__call__"), getattr(value, "__wrapped__", None)]
-    return [f for part in parts for f in functions_in(part, depth - 1)]
+        return [_raw(value, name) for name in ("__new__", "__init__", "__call__")]
+    return [_raw(type(value), "__call__"), getattr(value, "__wrapped__", None)]

@@ -6,9 +6,9 @@ the user's, those of installed packages and eagerflow's own layers; not the stan
 NumPy and eagerflow's ops. What gets a guard, and what does not:
 
 - What was there before the trace and was read, as it was when it was read first, has a guard.
-- What the trace itself assigned before it read it has none: nobody else's change can matter.
+- What the trace itself assigned before it read it has none: changes by others cannot matter.
 - What the trace read and changed then (a counter) has one with ``changed_by_trace``: it will not
-  hold at the next call, and whoever traces again and again because of it can tell why.
+  hold at the next call, which the reason for tracing again can say.
 - What was assigned and never read has none. Values of Variables are inputs of the graph.
 """
 
@@ -30,9 +30,16 @@ from eagerflow.capture.guards.effects import is_output
 from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.evaluation import Evaluator
 from eagerflow.capture.guards.events import Thread, current
-from eagerflow.capture.guards.ledger import Guard, Ledger, value_of_cell
+from eagerflow.capture.guards.ledger import Guard, Ledger
 from eagerflow.capture.guards.line_reads import Program, program_of
-from eagerflow.capture.guards.lookup import LAYERS, Found, Run, functions_in, origins
+from eagerflow.capture.guards.lookup import (
+    LAYERS,
+    Found,
+    Run,
+    functions_in,
+    origins,
+    value_of_cell,
+)
 from eagerflow.capture.guards.snapshot import Snapshot
 from eagerflow.capture.leaks import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
@@ -83,7 +90,7 @@ class Monitor(ScopeGuard):
         self.guards: dict[Any, Guard] = {}  # by (access, id of the holder, key)
         self._assigned: dict[Any, Any] = {}  # likewise: what the trace has put there itself
         self._external: dict[int, Any] = {}  # objects that were there before the trace
-        self.mutated: dict[int, Any] = {}  # containers that were changed, and what they held
+        self.mutated: dict[int, Snapshot] = {}  # what containers held before the trace changed them
         self.weakly_referenced: set[int] = set()  # objects that weak references lead to
         self.by_identity: list[Any] = []  # values of which it was asked which object they are
         self.trees: set[int] = set()  # dicts of attributes that eagerflow searches
@@ -297,8 +304,9 @@ class Monitor(ScopeGuard):
         root = id(code) in self._roots
         if root:
             self._roots.clear()
-            for value in _arguments_of(frame):
-                self._argument(value)
+            # What an argument holds was there before; its own lists and dicts are made anew.
+            for leaf in tree.flatten(_arguments_of(frame))[0]:
+                self.mark_external(leaf)
         if origins[code.co_filename] == LAYERS:
             return self._enter_own(frame, program, thread)
         run = Run(frame, program, {})
@@ -314,16 +322,13 @@ class Monitor(ScopeGuard):
         """
         code = frame.f_code
         run: Run | None = None
-        if id(code) not in self._evaluated:
-            self._evaluated[id(code)] = ()
+        first = self.is_first(id(code))
+        if first or program.own_attributes is None:
             run = Run(frame, program, {})
             self._find_function(frame, run)
-            self._again(frame, code)
-            return run
-        if program.own_attributes is None:
-            run = Run(frame, program, {})
-            self._find_function(frame, run)
-            run.quiet = self._again(frame, code)
+            run.quiet = self._has_run_with(frame, code)
+            if first:
+                return run
         else:
             label = code.co_varnames[0]
             own = frame.f_locals.get(label)
@@ -333,7 +338,7 @@ class Monitor(ScopeGuard):
                 self._keep([own])
                 self._guard_attributes(own, label, program.own_attributes, frame)
         caller = thread.runs.get(frame.f_back)
-        if caller is None or not caller.deferred:  # nobody asks what it returns
+        if caller is None or not caller.deferred:  # its result is not waited for
             return run if run is not None and not run.quiet else None
         run = run or Run(frame, program, {})
         run.quiet = run.quiet or program.own_attributes is not None
@@ -360,7 +365,7 @@ class Monitor(ScopeGuard):
             if kind == "tensor" and is_symbolic(part):
                 continue
             guarded = self.add("attribute", full, "attribute", own, name, part, place, True)
-            if guarded and kind not in ("plain", "tensor"):
+            if guarded:
                 self.mark_external(part)
                 if kind in ("container", "array"):
                     self._apart(frame).use(Found(part, True, full))
@@ -376,13 +381,7 @@ class Monitor(ScopeGuard):
         self._seen.add(key)
         return True
 
-    def _argument(self, value: Any) -> None:
-        """What an argument holds was there before; its own lists and dicts are made anew."""
-        for leaf in tree.flatten(value)[0]:
-            if category(leaf) not in ("plain", "tensor"):
-                self.mark_external(leaf)
-
-    def _again(self, frame: Any, code: Any) -> bool:
+    def _has_run_with(self, frame: Any, code: Any) -> bool:
         """Whether this function has run with the same arguments, up to tensors."""
         parts = _arguments_of(frame)
         key = (id(code), *[0 if type(part) is Tensor else id(part) for part in parts])

@@ -109,7 +109,7 @@ class GuardBuilder:
         if any(self.monitor.covers("contents", value, k) for k in (key, *at_least)):
             return
         before = self.monitor.mutated.get(id(value))
-        held = before[1] if before else self._snapshot_with_classes(value, name, deep, objects)
+        held = before or self._snapshot_with_classes(value, name, deep, objects)
         if held is not None and not held.immutable:
             self.add("array" if kind == "array" else "contents", name, "contents", value, key, held)
 
@@ -161,7 +161,7 @@ class GuardBuilder:
         if external and category(value) == "container" and id(value) not in mutated:
             held = self._snapshot(name, value, False, lambda kind, part: None)
             if held is not None:
-                mutated[id(value)] = value, held
+                mutated[id(value)] = held
 
     # Calls --------------------------------------------------------------------------------------
 
