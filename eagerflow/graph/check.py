@@ -11,7 +11,8 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph.ir import Cell, Graph, Node, Value, graph_method
-from eagerflow.graph.text import nested, type_text
+from eagerflow.graph.text import type_text
+from eagerflow.graph.walks import nested
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec

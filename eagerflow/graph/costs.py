@@ -14,7 +14,8 @@ from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError, printable
 from eagerflow.graph.concrete import concrete
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
-from eagerflow.graph.text import aligned_columns, bytes_text, line_name, nested
+from eagerflow.graph.text import aligned_columns, bytes_text, line_name
+from eagerflow.graph.walks import nested
 from eagerflow.op import Cost, spec_of
 
 __all__ = ["Costs", "NodeCost", "costs", "names_of", "nbytes", "peak_bytes", "stated_cost"]

@@ -18,15 +18,8 @@ import numpy as np
 
 from eagerflow.errors import printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
-from eagerflow.graph.text import (
-    attribute_text,
-    constant_text,
-    line_text,
-    named_inputs,
-    named_outputs,
-    nested,
-    value_text,
-)
+from eagerflow.graph.text import attribute_text, constant_text, line_text, value_text
+from eagerflow.graph.walks import named_inputs, named_outputs, nested
 from eagerflow.tensor import Tensor
 
 __all__ = ["Difference", "difference"]

@@ -18,16 +18,8 @@ from eagerflow.display import escape
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph.ir import Graph, Node, Value, graph_method
 from eagerflow.graph.picture import KINDS, Picture
-from eagerflow.graph.text import (
-    constant_text,
-    line_text,
-    named_inputs,
-    named_outputs,
-    nested,
-    short_name,
-    text,
-    type_text,
-)
+from eagerflow.graph.text import constant_text, line_text, short_name, text, type_text
+from eagerflow.graph.walks import named_inputs, named_outputs, nested
 
 __all__ = ["draw", "to_dot", "to_svg"]
 

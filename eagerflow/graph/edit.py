@@ -12,7 +12,8 @@ from eagerflow.errors import CaptureError, SessionError
 from eagerflow.graph.concrete import concrete
 from eagerflow.graph.costs import names_of
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, graph_method
-from eagerflow.graph.text import nested, own_values, type_text
+from eagerflow.graph.text import type_text
+from eagerflow.graph.walks import nested, own_values
 
 __all__ = ["compose", "prune", "rename", "value"]
 

@@ -16,14 +16,8 @@ from typing import Any
 from eagerflow.display import escape
 from eagerflow.errors import printable
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.text import (
-    constant_text,
-    line_text,
-    named_inputs,
-    named_outputs,
-    short_name,
-    type_text,
-)
+from eagerflow.graph.text import constant_text, line_text, short_name, type_text
+from eagerflow.graph.walks import named_inputs, named_outputs
 
 __all__ = ["KINDS", "Picture"]
 

@@ -10,7 +10,7 @@ from eagerflow.dims import Dim
 from eagerflow.errors import EagerflowError
 from eagerflow.graph import costs
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.text import nested
+from eagerflow.graph.walks import nested
 from eagerflow.plan.replay import Replay
 
 LARGE = 1 << 18  # elements of a value from which on a graph is not run

@@ -10,7 +10,8 @@ import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.graph import text
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.text import attribute_text, constant_text, nested
+from eagerflow.graph.text import attribute_text, constant_text
+from eagerflow.graph.walks import nested
 from eagerflow.op import ops
 from tests.graph.graphs import body, chain
 

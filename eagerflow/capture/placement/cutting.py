@@ -23,7 +23,7 @@ from eagerflow.devices import Device
 from eagerflow.fusion.groups import grow
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
-from eagerflow.graph.text import nested, own_values
+from eagerflow.graph.walks import nested, own_values
 from eagerflow.ops.linear_algebra.contraction import WORTH_SHARING, matmul
 from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.plan.plan import Plan

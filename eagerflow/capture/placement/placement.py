@@ -20,7 +20,8 @@ from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Graph, Node, Value
-from eagerflow.graph.text import all_nodes, bytes_text, line_name, nested, seconds_text
+from eagerflow.graph.text import bytes_text, line_name, seconds_text
+from eagerflow.graph.walks import all_nodes, nested
 from eagerflow.ops.creation.cast import to_device
 
 __all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
