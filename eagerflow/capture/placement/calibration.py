@@ -23,8 +23,10 @@ from eagerflow.capture.trace import trace
 from eagerflow.codegen import kernel
 from eagerflow.devices import Device, as_device
 from eagerflow.fusion.groups import fuse
+from eagerflow.graph.costs import stated_cost
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import ops
+from eagerflow.ops.nn.convolution import conv
 from eagerflow.plan.plan import Plan
 from eagerflow.runtime.cache import ObjectCache
 from eagerflow.spec import TensorSpec
@@ -61,15 +63,28 @@ def shortest_time(f: Callable[[], object], seconds: float = 0.004, least: int = 
     return found
 
 
+def _time(place: Device, f: Callable[[], object], seconds: float = 0.004) -> float:
+    """The shortest time of a call on a device, with the wait for its end."""
+    if place.backend.host:
+        return shortest_time(f, seconds)
+
+    def both() -> None:
+        f()
+        place.backend.synchronize()
+
+    return shortest_time(both, seconds)
+
+
+def _array(place: Device, values: Any) -> Any:
+    """These values as a float32 array of a device."""
+    return place.backend.asarray(np.asarray(values, np.float32), None, place.index)
+
+
 def _products(place: Device) -> Points:
-    xp, rng, found = place.backend.xp, np.random.default_rng(0), []
+    rng, found = np.random.default_rng(0), []
     for n in (8, 32, 96, 256, 512):
-        a, b = (
-            place.backend.asarray(rng.random((n, n), np.float32), None, place.index)
-            for _ in range(2)
-        )
-        out = xp.empty((n, n), np.float32)
-        taken = shortest_time(_waiting(place, partial(a.dot, b, out)), 0.01)
+        a, b, out = (_array(place, rng.random((n, n))) for _ in range(3))
+        taken = _time(place, partial(a.dot, b, out), 0.01)
         found.append((2.0 * n**3, 2.0 * n**3 / taken))
     return tuple(found)
 
@@ -78,24 +93,11 @@ def _memory(place: Device) -> Points:
     found = []
     for size in (1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 26):
         n = size // 12
-        a = place.backend.asarray(np.ones(n, np.float32), None, place.index)
-        xp = place.backend.xp
-        out = xp.empty(n, np.float32)
-        taken = shortest_time(_waiting(place, partial(xp.add, a, a, out)), 0.004)
-        found.append((float(size), 12.0 * n / taken))
+        a, out = (_array(place, np.ones(n)) for _ in range(2))
+        found.append(
+            (float(size), 12.0 * n / _time(place, partial(place.backend.xp.add, a, a, out)))
+        )
     return tuple(found)
-
-
-def _waiting(place: Device, f: Callable[[], object]) -> Callable[[], object]:
-    """The call with the wait for its end, where devices work on their own."""
-    if place.backend.host:
-        return f
-
-    def both() -> None:
-        f()
-        place.backend.synchronize()
-
-    return both
 
 
 MOST_CROWDED = 1.3
@@ -105,21 +107,15 @@ _FEW_ELEMENTS = 1 << 9  # of a region of which nearly all time is the call
 
 def _elements(place: Device, call: float) -> dict[str, float]:
     """Seconds an element of the ops that are one function of the array library."""
-    values = np.random.default_rng(0).uniform(0.1, 0.9, _TIMED_ELEMENTS).astype(np.float32)
-    x = place.backend.asarray(values, None, place.index)
+    x = _array(place, np.random.default_rng(0).uniform(0.1, 0.9, _TIMED_ELEMENTS))
     found = {}
     for op in ops.values():
-        if op.family not in ("elementwise", "reduction") or (
-            op.attributes and (op.family == "elementwise")
-        ):
+        plain = not op.attributes if op.family == "elementwise" else op.family == "reduction"
+        if not plain or op.required:
             continue
         own = place.backend.bind(op, x.dtype)
-        given = [x] * len(op.data)
-        more = dict(op.attributes)
-        if any(type(v) is object for v in more.values()):
-            continue
         try:
-            taken = shortest_time(_waiting(place, partial(own, *given, **more)), 0.0, 3)
+            taken = _time(place, partial(own, *[x] * len(op.data), **op.attributes), 0.0)
         except Exception:  # an op of integers, or one that needs more: its stated cost is used
             continue
         found[op.name] = max(taken - call, 1e-7) / _TIMED_ELEMENTS
@@ -130,9 +126,8 @@ def _plan(place: Device, f: Callable[[Any], Any], length: int) -> Callable[[], o
     """A run of a plan of one function of a vector."""
     graph = trace(f, TensorSpec((length,), "float32"))
     plan = Plan(graph, fuse, place)
-    values = np.random.default_rng(0).uniform(0.2, 0.9, length).astype(np.float32)
-    x = place.backend.asarray(values, None, place.index)
-    return _waiting(place, lambda: plan.run((x,)))
+    x = _array(place, np.random.default_rng(0).uniform(0.2, 0.9, length))
+    return lambda: plan.run((x,))
 
 
 def _chain(name: str) -> Callable[[Any], Any]:
@@ -150,13 +145,13 @@ def _chain(name: str) -> Callable[[Any], Any]:
 
 def _statements(place: Device) -> tuple[float, dict[str, float]]:
     """Seconds that a call of a region costs, and seconds an element by instruction."""
-    nothing = shortest_time(_plan(place, lambda x: x, 16), 0.001)
-    call = shortest_time(_plan(place, _chain("add"), _FEW_ELEMENTS), 0.001) - nothing
-    plain = shortest_time(_plan(place, lambda x: x * 0.25 + 0.5, _TIMED_ELEMENTS), 0.002)
-    cheap = shortest_time(_plan(place, _chain("add"), _TIMED_ELEMENTS), 0.002) - plain
+    nothing = _time(place, _plan(place, lambda x: x, 16), 0.001)
+    call = _time(place, _plan(place, _chain("add"), _FEW_ELEMENTS), 0.001) - nothing
+    plain = _time(place, _plan(place, lambda x: x * 0.25 + 0.5, _TIMED_ELEMENTS), 0.002)
+    cheap = _time(place, _plan(place, _chain("add"), _TIMED_ELEMENTS), 0.002) - plain
     each = {"add": max(cheap, 1e-6) / 10 / _TIMED_ELEMENTS}
     for name, alike in TIMED_INSTRUCTIONS.items():
-        taken = shortest_time(_plan(place, _chain(name), _TIMED_ELEMENTS), 0.002) - plain
+        taken = _time(place, _plan(place, _chain(name), _TIMED_ELEMENTS), 0.002) - plain
         seconds = max(taken / _TIMED_ELEMENTS / 4 - 2 * each["add"], each["add"])
         each |= dict.fromkeys((name, *alike), seconds)
     return max(call, 2e-7), each
@@ -165,9 +160,8 @@ def _statements(place: Device) -> tuple[float, dict[str, float]]:
 def _rates(place: Device) -> Rates:
     """What a device can do, measured with the cores that it has in a run."""
     b = place.backend
-    few = b.asarray(np.ones(4, np.float32), None, place.index)
-    out = b.xp.empty(4, np.float32)
-    call = shortest_time(_waiting(place, lambda: b.xp.add(few, few, out)), 0.001) * 1.5
+    few, out = _array(place, np.ones(4)), _array(place, np.ones(4))
+    call = _time(place, lambda: b.xp.add(few, few, out), 0.001) * 1.5
     region, statements = _statements(place)
     products = _products(place)
     own = Rates(products, _memory(place), _elements(place, call), statements, call, region)
@@ -177,15 +171,12 @@ def _rates(place: Device) -> Rates:
 def _convolution(place: Device, rates: Rates) -> float:
     """How many times faster than a product with as many operations a convolution is."""
     specs = [TensorSpec(s, "float32") for s in ((8, 32, 32, 32), (3, 3, 32, 32))]
-    graph = trace(lambda x, w: ops["conv"].call(x, w), *specs)
+    graph = trace(conv, *specs)
     rng = np.random.default_rng(0)
-    arrays = [
-        place.backend.asarray(rng.standard_normal(s.shape).astype(np.float32), None, place.index)
-        for s in specs
-    ]
+    arrays = [_array(place, rng.standard_normal(s.shape)) for s in specs]
     plan = Plan(graph, fuse, place)
-    taken = shortest_time(_waiting(place, lambda: plan.run(arrays)), 0.01)
-    flops = float(ops["conv"].cost(*specs, **graph.nodes[0].attributes).flops)
+    taken = _time(place, lambda: plan.run(arrays), 0.01)
+    flops = float(stated_cost(graph.nodes[0]).flops)
     return flops / taken / rates.product_rate(flops)
 
 
@@ -253,7 +244,7 @@ def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
     for i, source in enumerate(places):
         for k, target in enumerate(places):
             if not shares_memory(source, target):
-                own = source.backend.asarray(np.ones(1 << 20, np.float32), None, source.index)
+                own = _array(source, np.ones(1 << 20))
                 taken = shortest_time(partial(target.backend.receive, own, target.index), 0.01)
                 found.append((i, k, (4 << 20) / taken))
     return found

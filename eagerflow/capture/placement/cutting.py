@@ -30,7 +30,6 @@ __all__ = ["Cut", "Division", "Piece", "divide"]
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
-_MATMUL, _VECTOR_NORM = matmul.op, vector_norm.op  # type: ignore[attr-defined]
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 

@@ -131,9 +131,13 @@ class Partition:
         return _program(division, self.devices)
 
     @property
+    def _own(self) -> _Ready:
+        return self._ready(self.sizes)
+
+    @property
     def division(self) -> Division:
         """The graph in pieces, for the sizes that the plan was made for."""
-        return self._ready(self.sizes).division
+        return self._own.division
 
     # Looking ---------------------------------------------------------------------------------
 

@@ -138,7 +138,7 @@ def test_small_parameters_are_changed_together(dtypes, monkeypatch):
     together = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     assert max(joined) == 2 + 4 * (len(SHAPES) - 1)  # all but the large one
-    monkeypatch.setattr(optimizers, "MANY", 1000)
+    monkeypatch.setattr(optimizers, "MIN_SMALL_VARIABLES", 1000)
     alone = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     for a, b in zip(together, alone, strict=True):
