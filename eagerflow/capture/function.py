@@ -39,7 +39,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
-from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.recorder import process, recorder_state

@@ -9,7 +9,8 @@ from eagerflow import tree
 from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
 from eagerflow.errors import GradientError
-from eagerflow.graph.ir import Graph, Node, Value, Values, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames, find_value
 from eagerflow.graph.run import interpret
 from eagerflow.op import ops
@@ -55,18 +56,7 @@ class Extension(Trace):
 
 @graph_method
 def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise") -> Graph:
-    """A larger graph that also gives the gradients of ``targets`` by ``sources``.
-
-    ``targets`` and ``sources`` are names, Values or Variables, or nests of them; any value of
-    the graph can be either. The new outputs are called ``gradient/<source>``, and if there is one
-    already, ``gradient/<source>_1``; called, the graph gives a dict of all outputs. The graph's
-    own nodes are shared, and what it computed it still does. ``unconnected`` is as for
-    ``GradientTape.gradient``; GradientError and SessionError as there and for unknown names.
-
-    >>> graph = ef.capture.trace(lambda x: (x * x).sum(), ef.TensorSpec((3,), "float32"))
-    >>> graph.gradient("output", "x").outputs.names
-    ('output', 'gradient/x')
-    """
+    """See ``Graph.gradient``."""
     extension = Extension(self)
     wanted = [find_source(self, name, True) for name in tree.flatten(sources)[0]]
     reads = {v: (v, *more) for v, more in rereads(self).items()}

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from eagerflow.capture.gradient import Extension, rereads, show_nodes, summed_gradients
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph.cache import Slot, kept
-from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.walk import substituted
 from eagerflow.plan.replay import Replay, replay_of

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from eagerflow.display import summary
 from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import printable
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 from eagerflow.runtime.lru import Recent
 from eagerflow.spec import TensorSpec
 

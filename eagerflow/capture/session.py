@@ -11,7 +11,8 @@ from eagerflow import tree
 from eagerflow.capture.placement.partition import partition
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import values_by_name
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, check_inputs

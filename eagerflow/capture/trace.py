@@ -27,7 +27,8 @@ from eagerflow.dispatch import check, internal, user_frame
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.devices import said
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, place_of
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed

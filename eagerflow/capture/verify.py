@@ -19,7 +19,8 @@ from eagerflow.devices import devices as all_devices
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, printable
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
 from eagerflow.plan.replay import Replay

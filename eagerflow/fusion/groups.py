@@ -21,7 +21,8 @@ from typing import NamedTuple
 from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
 from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 
 __all__ = ["Slot", "kept"]
 

@@ -10,7 +10,8 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
-from eagerflow.graph.ir import Cell, Graph, Node, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.graph.text import type_text
 from eagerflow.graph.walk import named_bodies
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
@@ -26,16 +27,7 @@ _DTYPES = STANDARD | FLOAT8
 
 @graph_method
 def check(self: Graph) -> None:
-    """Check every rule that a graph has to keep, also in the graphs of branches and loops.
-
-    Values come before they are used, each is made once and has a name of its own; ops are
-    registered and get the inputs and attributes that they take, and what they infer from them
-    is what the graph says; Variables and what is assigned to them fit. Raises CaptureError with
-    the node and the user's line. The time is proportional to the size of the graph.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
-    >>> graph.check()
-    """
+    """See ``Graph.check``."""
     waiting: list[tuple[str, Graph]] = [("", self)]
     checked: set[int] = set()
     while waiting:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError, printable
-from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import aligned_columns, bytes_text, line_name
 from eagerflow.graph.walk import bodies_of
@@ -123,21 +124,7 @@ class Costs:
 
 @graph_method
 def costs(self: Graph, sizes: Mapping[str, int] | None = None, **named: int) -> Costs:
-    """What the graph costs: operations, bytes moved and memory, as a Costs, which is a table.
-
-    ``sizes`` (or names as arguments) gives numbers for named dimensions; without them, costs are
-    polynomials. Raises ShapeError where a cost is no polynomial, and for a name without a size.
-    Bodies of loops count as often as they are known to run, else once.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 3), "float32"))
-    >>> print(graph.costs(batch=32))
-    costs of lambda for batch=32
-      96 operations, 768 B moved
-      768 B at the peak, of which 384 B for inputs, variables and constants
-    <BLANKLINE>
-      operations   share  bytes  node         line
-              96  100.0%  768 B  tanh (tanh)  ...
-    """
+    """See ``Graph.costs``."""
     known = dict(sizes or {}, **named)
     return Costs(concrete(self, known) if known else self, known)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eagerflow.devices import Device, as_device
-from eagerflow.graph.ir import Graph, Node
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node
 
 __all__ = ["homes", "said"]
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.errors import printable
-from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import attribute_text, constant_text, line_text, value_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 from eagerflow.tensor import Tensor
@@ -128,12 +129,7 @@ def difference(old: Graph, new: Graph) -> Difference:
 
 @graph_method
 def diff(self: Graph, other: Graph) -> Difference:
-    """What was added, removed and changed from this graph to another, as a Difference.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
-    >>> graph.diff(graph)
-    <Difference: none>
-    """
+    """See ``Graph.diff``."""
     return difference(self, other)
 
 

@@ -16,14 +16,14 @@ from typing import Any
 from eagerflow import extras
 from eagerflow.display import escape
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
-from eagerflow.graph.ir import Graph, Node, Value, graph_method
+from eagerflow.graph.graph import MAX_BOXES, Graph, graph_method
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.picture import KINDS, Picture
 from eagerflow.graph.text import constant_text, line_text, short_name, text, type_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 
 __all__ = ["draw", "to_dot", "to_svg"]
 
-MAX_BOXES = 80  # in a picture, where no limit is given
 _MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
 _TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200
@@ -41,17 +41,7 @@ _SHAPES = {
 
 @graph_method
 def to_dot(self: Graph) -> str:
-    """The whole graph in the language of Graphviz, scopes as clusters, shapes on the edges.
-
-    Bodies of branches and loops are clusters with a dashed edge to the node that they belong to.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
-    >>> print(graph.to_dot())
-    digraph "lambda" {
-    ...
-      n0_0 -> n0_1 [label="float32[3]"];
-    ...
-    """
+    """See ``Graph.to_dot``."""
     lines = [
         f"digraph {_quoted(self.name)} {{",
         '  graph [rankdir=TB, fontname="Helvetica"];',
@@ -182,14 +172,7 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
 
 @graph_method
 def to_svg(self: Graph, limit: int = MAX_BOXES) -> str:
-    """A picture of the graph as SVG; where there are more than ``limit`` nodes, scopes collapse.
-
-    Graphviz draws it where it is installed, else eagerflow itself.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
-    >>> graph.to_svg().rstrip().endswith("</svg>")
-    True
-    """
+    """See ``Graph.to_svg``."""
     drawn = _graphviz(to_dot(self), "svg") if len(self.nodes) <= limit else None
     if drawn is None:
         return Picture(self, limit).svg()
@@ -199,17 +182,7 @@ def to_svg(self: Graph, limit: int = MAX_BOXES) -> str:
 
 @graph_method
 def draw(self: Graph, path: str | os.PathLike[str], limit: int = MAX_BOXES) -> Path:
-    """Write a picture of the graph; gives the file's path.
-
-    ``path`` ends in ``.svg``, ``.dot`` or ``.gv`` (the whole graph for Graphviz), ``.png`` or
-    ``.pdf`` (through Graphviz or matplotlib; MissingExtraError where neither is installed).
-    ``limit`` is the number of boxes from which on scopes are collapsed.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"))
-    >>> import pathlib, tempfile
-    >>> graph.draw(pathlib.Path(tempfile.mkdtemp()) / "graph.svg").name
-    'graph.svg'
-    """
+    """See ``Graph.draw``."""
     file = Path(path)
     kind = file.suffix.lower().removeprefix(".")
     if kind in ("dot", "gv"):
@@ -247,7 +220,7 @@ def _paint(graph: Graph, file: Path, limit: int) -> None:
 
 @graph_method
 def _repr_html_(self: Graph) -> str:
-    """The picture, and the listing below it, for a cell of a notebook."""
+    """See ``Graph._repr_html_``."""
     listing = ""
     if len(self.nodes) <= _MAX_LISTED_NODES:
         listing = f"<details><summary>listing</summary><pre>{escape(text(self))}</pre></details>"

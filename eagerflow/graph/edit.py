@@ -9,7 +9,8 @@ from typing import Any
 from eagerflow import tree
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, SessionError
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames, value
 from eagerflow.graph.sizes import Sizes, with_sizes
 from eagerflow.graph.text import type_text
@@ -23,17 +24,7 @@ __all__ = ["compose", "prune", "rename"]
 
 @graph_method
 def prune(self: Graph, outputs: Any, assignments: bool = False) -> Graph:
-    """A graph that computes these values alone; what they do not need is not in it.
-
-    ``outputs`` is a name, a Value, or a nest of them, and becomes the nest of the result. Inputs
-    and Variables that are not needed are dropped, and so is what is assigned, unless
-    ``assignments`` says to keep it. Raises SessionError for names that the graph does not have.
-
-    >>> spec = ef.TensorSpec((3,), "float32")
-    >>> graph = ef.capture.trace(lambda x, y: {"a": ef.tanh(x), "b": x * y}, spec, spec)
-    >>> graph.prune("a")
-    <Graph lambda(x: float32(3,)), 1 nodes>
-    """
+    """See ``Graph.prune``."""
     leaves, structure = tree.flatten(outputs)
     values = [value(self, leaf) for leaf in leaves]
     wanted = {v for v in values if v.node is not None}
@@ -105,15 +96,7 @@ def rename(
     outputs: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> Graph:
-    """The graph with other names for inputs, for outputs, or for itself.
-
-    ``inputs`` and ``outputs`` map old names to new ones. Raises SessionError for a name that the
-    graph does not have, and CaptureError for one that is taken.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec((3,), "float32"), name="f")
-    >>> graph.rename({"x": "image"}, {"output": "score"}, "model")
-    <Graph model(image: float32(3,)), 1 nodes>
-    """
+    """See ``Graph.rename``."""
     inputs, outputs = dict(inputs or {}), dict(outputs or {})
     _refuse_unknown(self, inputs, self.inputs.names, "input")
     _refuse_unknown(self, outputs, self.outputs.names, "output")
@@ -169,25 +152,7 @@ def compose(
     feeds: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
 ) -> Graph:
-    """The graph that runs this one, then ``other`` on its outputs.
-
-    ``feeds`` maps inputs of ``other`` to names of values of this graph; without it, outputs go
-    to the inputs of the same names, or the only output to the only input. Inputs that are fed by
-    nothing stay inputs; one name in both graphs is one input. What this graph assigns to
-    Variables, ``other`` reads. The result is that of ``other``; ``keep`` names values of this
-    graph that become outputs too. Raises CaptureError where shapes or dtypes do not fit.
-
-    >>> spec = ef.TensorSpec((3,), "float32")
-    >>> first = ef.capture.trace(lambda x: {"y": ef.tanh(x)}, spec, name="first")
-    >>> second = ef.capture.trace(lambda y: y * 2.0, spec, name="second")
-    >>> print(first.compose(second).text(lines=False))
-    graph first_second(x: float32[3]):
-      tanh:     float32[3] = tanh(x)
-      multiply: float32[3] = multiply(tanh, 2.0)
-    <BLANKLINE>
-      return
-        output = multiply
-    """
+    """See ``Graph.compose``."""
     feeds = _feeds(self, other, feeds)
     fed = {name: value(self, source) for name, source in feeds.items()}
     other = _fitted(other, fed)

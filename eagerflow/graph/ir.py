@@ -1,26 +1,19 @@
-"""Graph: a captured program as plain data, in single-assignment form.
-
-A Graph lists typed Values and the Nodes that make them, in an order in which each node comes
-after what it reads. It is pure: the Variables that a program reads are inputs of its own, and
-what it assigns are outputs of its own, which whoever replays it commits. What can be done with
-graphs (printing, gradients, saving, running) is attached by the modules of ``capture``, as ops
-attach themselves to Tensors.
-"""
+"""Values and Nodes: what graphs consist of, in single-assignment form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, SessionError, printable
 from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
-from eagerflow.tree import Structure, register, unflatten
+from eagerflow.tree import register
 
-__all__ = ["Cell", "Graph", "Node", "Value", "Values", "graph_method", "place_of", "source_of"]
+__all__ = ["Cell", "Node", "Value", "Values", "place_of", "source_of"]
 
 Source = tuple[str, int, str]
 """A place in somebody's code: file, line, and the name of the function."""
@@ -235,107 +228,3 @@ class Values(tuple[Value, ...]):
 
 
 register(Values, lambda values: ((), values), lambda keys, items: tuple(items))
-
-
-class Graph:
-    """A captured program: typed, pure, readable, and saved without any code in it.
-
-    ``inputs`` and ``outputs`` are named Values, ``nodes`` the calls in an order in which they
-    can run, ``cells`` the Variables read and assigned. ``argument_structure`` and ``structure``
-    are the nests of the arguments and of the result; ``results`` are the result's leaves, Values
-    and plain Python objects. Graphs are made by ``ef.capture.trace``, ``ef.function`` and
-    ``ef.capture.load``.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
-    >>> [node.name for node in graph.nodes], graph.inputs.names, graph.outputs.names
-    (['tanh', 'multiply'], ('x',), ('output',))
-    """
-
-    def __init__(
-        self,
-        name: str,
-        inputs: Values,
-        nodes: Iterable[Node],
-        outputs: Values,
-        cells: Iterable[Cell] = (),
-        argument_structure: Structure | None = None,
-        structure: Structure | None = None,
-        results: tuple[Any, ...] | None = None,
-    ) -> None:
-        self.name = name
-        self.inputs = inputs
-        self.nodes = tuple(nodes)
-        self.outputs = outputs
-        self.cells = tuple(cells)
-        self.argument_structure = argument_structure
-        self.structure = structure
-        self.results: tuple[Any, ...] = tuple(outputs) if results is None else results
-        self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
-        self.rewrites: Any = None  # the Report of the passes that made it, if any did
-
-    if TYPE_CHECKING:  # what the modules of capture attach
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        """The Variables that the program reads or assigns, by their names in the graph."""
-        return {cell.name: cell.variable for cell in self.cells}
-
-    @property
-    def constants(self) -> tuple[Value, ...]:
-        """The values known from the start that nodes or outputs use, in order of use."""
-        used = [v for node in self.nodes for v in node.values()] + self.all_outputs()
-        return tuple(dict.fromkeys(v for v in used if v.constant is not None))
-
-    def all_outputs(self) -> list[Value]:
-        """What must be computed: outputs, and the values that Variables are to have."""
-        return [*self.outputs, *(c.assigned for c in self.cells if c.assigned is not None)]
-
-    def all_inputs(self) -> list[Value]:
-        """What is given: the inputs, and the values of Variables on entry."""
-        return [*self.inputs, *(cell.value for cell in self.cells)]
-
-    def like(
-        self,
-        nodes: Iterable[Node],
-        new: Mapping[Value, Value],
-        name: str | None = None,
-        inputs: Iterable[str] | None = None,
-        outputs: Iterable[str] | None = None,
-    ) -> Graph:
-        """A graph of these nodes, with ``new`` values in place of some that it takes and gives.
-
-        ``inputs`` and ``outputs`` are other names for these.
-        """
-        made: Graph = object.__new__(type(self))  # a subclass may be made of other arguments
-        Graph.__init__(
-            made,
-            self.name if name is None else name,
-            self.inputs.replaced(new, inputs),
-            nodes,
-            self.outputs.replaced(new, outputs),
-            [cell.replaced(new) for cell in self.cells],
-            self.argument_structure,
-            self.structure,
-            tuple([new.get(x, x) if type(x) is Value else x for x in self.results]),
-        )
-        return made
-
-    def nest(self, outputs: Iterable[Any]) -> Any:
-        """The result's nest with these in place of the outputs."""
-        found = iter(outputs)
-        leaves = [next(found) if type(x) is Value else x for x in self.results]
-        if self.structure is None:
-            return leaves[0] if len(leaves) == 1 else tuple(leaves)
-        return unflatten(self.structure, leaves)
-
-    def __repr__(self) -> str:
-        given = ", ".join(f"{n}: {v.spec}" for n, v in zip(self.inputs.names, self.inputs))  # noqa: B905
-        return printable(f"<Graph {self.name}({given}), {len(self.nodes)} nodes>")
-
-
-def graph_method(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Attach a function of a graph to the class of graphs, under its name."""
-    setattr(Graph, f.__name__, f)
-    return f

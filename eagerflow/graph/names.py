@@ -8,7 +8,8 @@ from typing import Any
 
 from eagerflow.errors import SessionError
 from eagerflow.graph.cache import kept
-from eagerflow.graph.ir import Graph, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Value
 from eagerflow.graph.walk import all_values
 
 __all__ = ["FreeNames", "find_value", "values_by_name"]
@@ -81,15 +82,7 @@ def find_value(graph: Graph, name: Any, inputs_first: bool = False) -> Value:
 
 @graph_method
 def value(self: Graph, name: str | Value) -> Value:
-    """The value of this name: an output, an input, a Variable's value on entry, or any other.
-
-    Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
-    Raises SessionError, with names that look alike, where there is none.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
-    >>> graph.value("tanh"), graph.value("output")
-    (<Value tanh: float32(3,)>, <Value multiply: float32(3,)>)
-    """
+    """See ``Graph.value``."""
     if type(name) is not Value:
         return find_value(self, name)
     if values_by_name(self).get(name.name) is name or any(v is name for v in all_values(self)):

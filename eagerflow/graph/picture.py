@@ -15,7 +15,8 @@ from typing import Any
 
 from eagerflow.display import escape
 from eagerflow.errors import printable
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_inputs, named_outputs
 

@@ -11,7 +11,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import device
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.cache import kept
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import Recorder, recorder_state
 from eagerflow.tensor import Tensor

@@ -8,7 +8,8 @@ from typing import Any
 from eagerflow.dims import Dim
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.cache import kept
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 
 __all__ = ["Sizes", "bind", "concrete", "is_symbolic", "with_sizes"]
 

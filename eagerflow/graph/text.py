@@ -27,7 +27,8 @@ import numpy as np
 
 from eagerflow.dims import Dim
 from eagerflow.errors import printable, short_repr
-from eagerflow.graph.ir import Graph, Node, Source, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Node, Source, Value
 from eagerflow.graph.walk import all_values, named_bodies, named_outputs
 from eagerflow.tensor import Tensor
 
@@ -201,20 +202,7 @@ class _Row(NamedTuple):
 
 @graph_method
 def text(self: Graph, *, lines: bool = True, types: bool = True) -> str:
-    """The listing of the graph, which ``print(graph)`` shows.
-
-    ``lines=False`` leaves out the lines of the user's code, ``types=False`` dtypes and shapes.
-    The time is proportional to the length of the listing.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
-    >>> print(graph.text(lines=False))
-    graph lambda(x: float32[3]):
-      tanh:     float32[3] = tanh(x)
-      multiply: float32[3] = multiply(tanh, 2.0)
-    <BLANKLINE>
-      return
-        output = multiply
-    """
+    """See ``Graph.text``."""
     written: list[str] = []
     # What is still to be written, the next one last: nothing calls itself, however deep.
     todo: list[tuple[str, Iterator[str | tuple[str, str, Graph]]]] = [
@@ -347,6 +335,3 @@ def _ends(graph: Graph) -> Iterator[str]:
 
 def _width(names: Iterable[str]) -> int:
     return max((len(n) for n in names if len(n) <= _COLUMN_WIDTHS[2]), default=0)
-
-
-Graph.__str__ = text  # type: ignore[method-assign,assignment]

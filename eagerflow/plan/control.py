@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from eagerflow.graph.ir import Graph, Node
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node
 
 __all__ = ["CONTROL"]
 

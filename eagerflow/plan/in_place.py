@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import kernel
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.locks import writing
 from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.runtime import threads

@@ -29,7 +29,8 @@ import numpy as np
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool

@@ -21,7 +21,8 @@ from eagerflow.errors import (
     ShapeError,
     printable,
 )
-from eagerflow.graph.ir import Graph, Node, place_of
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
 from eagerflow.runtime import buffers as memory

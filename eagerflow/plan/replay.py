@@ -18,7 +18,8 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
-from eagerflow.graph.ir import Graph, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.plan import Plan
@@ -190,14 +191,9 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
     return Replay(graph, numerics)
 
 
+@graph_method
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
-    """The results for these arguments, in the nest that the traced function returned.
-
-    ``args`` have the nest of the traced function's, or are one value for each input; inputs may
-    also be given by their names, all after those that are given in order. Variables
-    have their new values afterwards. Raises ArgumentError, ShapeError or DTypeError for
-    arguments that do not fit; under a tape the call is recorded.
-    """
+    """See ``Graph.__call__``."""
     leaves = _leaves(self, args)
     if named:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
@@ -228,9 +224,6 @@ def _leaves(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
     return leaves
 
 
-Graph.__call__ = run_graph  # type: ignore[method-assign,assignment]
-
-
 def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph that a recorder sees node by node."""
     entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
@@ -244,15 +237,7 @@ def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
 
 @graph_method
 def plan(self: Graph, numerics: str = "fast", sizes: dict[str, int] | None = None) -> Plan:
-    """The plan by which the graph runs on the current device.
-
-    ``numerics`` is ``"fast"`` or ``"exact"``; ``sizes`` gives the graph's named dimensions.
-    Raises ShapeError where one is missing.
-
-    >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("n",), "float32"))
-    >>> graph.plan(sizes={"n": 3})
-    <Plan of lambda: 1 steps on cpu:0>
-    """
+    """See ``Graph.plan``."""
     replay = replay_of(self, numerics)
     given = sizes or {}
     missing = [name for name in replay._names if name not in given]

@@ -6,7 +6,8 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.errors import EagerflowError
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.op import ops
 from tests.contract.cases import as_tensors, main_dtype, samples
 

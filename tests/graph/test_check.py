@@ -6,7 +6,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.op import REQUIRED, custom_op, ops
 from eagerflow.tree import flatten
 from tests.contract.cases import shipped

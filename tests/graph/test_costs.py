@@ -11,7 +11,8 @@ import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
 from eagerflow.graph.costs import _Size, names_of
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.op import Cost, ops
 from tests.graph.graphs import chain
 

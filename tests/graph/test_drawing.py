@@ -14,7 +14,8 @@ import eagerflow as ef
 from eagerflow import extras
 from eagerflow.errors import EagerflowError, MissingExtraError
 from eagerflow.graph import drawing
-from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.picture import Picture
 from tests.graph.graphs import body, chain
 

@@ -6,7 +6,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.sizes import concrete
 from eagerflow.op import ops
 from tests.capture.passes.test_equality import computed

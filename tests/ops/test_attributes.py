@@ -9,7 +9,8 @@ import eagerflow as ef
 from eagerflow.capture.saving import file
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, FileFormatError
-from eagerflow.graph.ir import Graph, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value
 from eagerflow.op import freeze, ops
 from eagerflow.ops.attributes import is_stated, unfit
 from tests.capture import running

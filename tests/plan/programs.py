@@ -4,7 +4,7 @@ import ast
 import random
 import re
 
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 
 FILE = re.compile(r"<eagerflow plan [0-9]+>")
 STATEMENTS = (

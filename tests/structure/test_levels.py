@@ -14,7 +14,7 @@ LEVELS = {
         [
             ["errors", "extras", "guard", "locks", "tree"],
             ["dims", "dtypes", "spec", "devices"],
-            ["op", "graph.ir"],
+            ["op", "graph.ir", "graph.graph"],
             ["runtime"],
             ["codegen"],
             ["library", "backends"],

@@ -14,7 +14,8 @@ from eagerflow.devices import device
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.graph.cache import kept
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.sizes import Sizes, bind, is_symbolic, with_sizes

@@ -36,7 +36,7 @@ from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.selection import clip, where

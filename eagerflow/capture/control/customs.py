@@ -34,7 +34,8 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
-from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import define, op_of

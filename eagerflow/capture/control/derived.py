@@ -10,7 +10,8 @@ from eagerflow.capture.control.bodies import Body, Inner, remembered, replay
 from eagerflow.devices import Device
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import needed, substituted
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add

@@ -11,7 +11,8 @@ from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.trace import Trace, plain_name
 from eagerflow.debugging import NanWatch
 from eagerflow.errors import CaptureError
-from eagerflow.graph.ir import Graph, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
 from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable

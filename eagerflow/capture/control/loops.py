@@ -43,7 +43,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.filled import zeros_like

@@ -13,7 +13,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.graph.ir import Graph, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.family import FLOAT8, STANDARD
 from eagerflow.ops.samples import make

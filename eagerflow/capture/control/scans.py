@@ -43,7 +43,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.cache import Slot
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 from eagerflow.graph.sizes import with_sizes
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size

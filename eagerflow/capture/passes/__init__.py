@@ -30,7 +30,8 @@ from eagerflow.capture.passes.sharing import (
 from eagerflow.capture.passes.stability import stabilized
 from eagerflow.capture.passes.subexpressions import merged
 from eagerflow.errors import ArgumentError, CaptureError
-from eagerflow.graph.ir import Graph, Value, graph_method
+from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.ir import Value
 
 __all__ = [
     "ALL",
@@ -216,18 +217,7 @@ def optimized(
     without: Iterable[str] = (),
     final: bool = False,
 ) -> Graph:
-    """The graph after all passes that ``numerics`` allows, again and again until nothing changes.
-
-    ``numerics`` is "fast" or "exact" (bit for bit what eager calls give). ``only`` names the
-    passes to run, of any kind, and ``without`` those to leave out. ``final`` says that nobody
-    will ask the result for gradients, so that ``stop_gradient`` can go too. What was done is a
-    Report in ``rewrites``; the result of a graph that is as good as can be is that
-    graph. Raises ArgumentError for a name that is no pass.
-
-    >>> graph = ef.capture.trace(lambda x: ef.log(1 + x), ef.TensorSpec((3,), "float32"))
-    >>> graph.optimized().nodes[0].op.name, graph.optimized("exact") is graph
-    ('log1p', True)
-    """
+    """See ``Graph.optimized``."""
     only = None if only is None else tuple(only)
     chosen = _chosen(numerics, only, tuple(without), final)
     rewrites: list[Rewrite] = []

@@ -32,7 +32,8 @@ from eagerflow.capture.passes.rewriting import (
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, DType, is_complex
 from eagerflow.fusion.lowering import SMALL_POWERS, small_power
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.op import ops
 from eagerflow.ops.creation.cast import astype, stop_gradient
 from eagerflow.ops.creation.filled import ones_like

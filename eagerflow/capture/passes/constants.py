@@ -10,7 +10,8 @@ from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
 from eagerflow.fusion.lowering import without_inputs
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import bodies_of
 from eagerflow.op import spec_of
 from eagerflow.recorder import with_recorder

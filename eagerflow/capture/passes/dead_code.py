@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep
-from eagerflow.graph.ir import Graph, Node
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node
 from eagerflow.graph.walk import inside_out
 
 __all__ = ["without_dead_code"]

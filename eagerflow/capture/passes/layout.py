@@ -13,7 +13,8 @@ from typing import Any
 
 from eagerflow.capture.passes.algebra import order_of
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 
 __all__ = ["untransposed"]

@@ -18,7 +18,8 @@ from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
 from eagerflow.fusion.access import Number
 from eagerflow.fusion.lowering import fill_value
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import bodies_of, inside_out
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.ops.family import op_of

@@ -10,7 +10,8 @@ from typing import Any
 
 from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept, with_bodies
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import inside_out
 
 __all__ = ["with_shared_scans", "without_custom_gradients", "without_unused_results"]

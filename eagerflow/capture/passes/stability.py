@@ -26,7 +26,8 @@ from eagerflow.capture.passes.rewriting import (
     takes_numbers,
 )
 from eagerflow.dims import product, symbolic
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import (
     abs,

@@ -6,7 +6,8 @@ from typing import Any
 
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 
 __all__ = ["merged"]
 

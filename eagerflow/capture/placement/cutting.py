@@ -22,7 +22,8 @@ from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.plan.plan import Plan
 

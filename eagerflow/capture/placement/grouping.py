@@ -14,7 +14,8 @@ from typing import NamedTuple
 from eagerflow.capture.placement.cost_model import CostModel, WorkCache
 from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import FusedKernel
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 
 __all__ = ["Group", "groups_of"]
 

@@ -21,7 +21,8 @@ from eagerflow.capture.placement.report import Comparison, CostReport, cost_repo
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.locks import Locked, reentrant_lock

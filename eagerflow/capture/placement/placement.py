@@ -19,7 +19,8 @@ from eagerflow.capture.placement.grouping import Group, groups_of
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.costs import nbytes
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import bytes_text, line_name, seconds_text
 from eagerflow.graph.walk import bodies_of, nodes_within
 from eagerflow.ops.creation.cast import to_device

@@ -10,7 +10,8 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes, peak_bytes
-from eagerflow.graph.ir import Graph, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
 __all__ = ["Comparison", "CostReport", "cost_report", "predicted"]

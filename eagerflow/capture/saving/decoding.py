@@ -19,7 +19,8 @@ from eagerflow.capture.saving.plain import decode_plain, decode_shape, decode_st
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape

@@ -18,7 +18,8 @@ from eagerflow.capture.saving.container import fail
 from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
 from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.errors import FileFormatError, short_repr
-from eagerflow.graph.ir import Graph, Node, Value
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 

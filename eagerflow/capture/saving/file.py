@@ -36,7 +36,7 @@ from eagerflow.errors import (
     short_repr,
 )
 from eagerflow.graph.check import check
-from eagerflow.graph.ir import Graph, graph_method
+from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
@@ -54,21 +54,7 @@ Fill = Callable[[int, memoryview], int]
 def save(
     self: Graph, path: str | os.PathLike[str], *, gradients: tuple[Any, Any] | None = None
 ) -> None:
-    """Save the graph, with the values that its Variables have now, as one safetensors file.
-
-    ``path`` is a file name; a file that is there is replaced when the new one is complete, so
-    that nothing is lost if the process dies or the disk is full. ``gradients`` are targets and
-    sources as for ``graph.gradient``, whose larger graph is then saved. The same program gives
-    the same bytes. Raises FileFormatError for what cannot be saved or written.
-
-    >>> w = ef.Variable([2.0, 3.0], name="w")
-    >>> graph = ef.capture.trace(lambda x: {"y": (x * w).sum()}, ef.TensorSpec((2,), "float32"))
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     graph.save(f"{folder}/model.ef", gradients=("y", "w"))
-    ...     ef.capture.load(f"{folder}/model.ef").outputs.names
-    ('y', 'gradient/w')
-    """
+    """See ``Graph.save``."""
     name = as_path(path)
     try:
         graph = self if gradients is None else gradient(self, *_pair(gradients))

@@ -29,7 +29,7 @@ from eagerflow.capture.saving.container import fail
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr
-from eagerflow.graph.ir import Graph
+from eagerflow.graph.graph import Graph
 from eagerflow.op import MAX_DEPTH
 from eagerflow.spec import MAX_RANK
 from eagerflow.tree import Structure

@@ -11,7 +11,8 @@ from eagerflow.capture.passes import ALL, Pass
 from eagerflow.capture.passes.constants import MAX_BYTES, SMALL_BYTES
 from eagerflow.capture.passes.rewriting import Rewrite, rule, swept
 from eagerflow.errors import ArgumentError, CaptureError
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.sizes import concrete
 from eagerflow.op import REQUIRED, Op, ops
 from tests.capture.passes.test_equality import computed

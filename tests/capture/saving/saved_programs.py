@@ -6,7 +6,8 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.capture.saving import file
-from eagerflow.graph.ir import Cell, Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.op import ops
 
 FLOAT32 = np.dtype("float32")

@@ -17,7 +17,8 @@ from eagerflow import tree
 from eagerflow.capture.saving import encoding, file, layout
 from eagerflow.dtypes import FLOAT8, STANDARD
 from eagerflow.errors import FileFormatError, SessionError
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.op import ops
 from tests.capture.saving import mutation

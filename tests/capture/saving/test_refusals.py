@@ -10,7 +10,8 @@ from safetensors.numpy import save_file
 import eagerflow as ef
 from eagerflow.capture.saving import decoding, encoding, file
 from eagerflow.errors import CaptureError, FileFormatError
-from eagerflow.graph.ir import Graph, Node, Value, Values
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.op import custom_op
 from tests.capture.saving.saved_programs import (
     FLOAT32,
