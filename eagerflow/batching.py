@@ -15,8 +15,6 @@ from eagerflow.recorder import Recorder, below, custom_call, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
 
-__all__ = ["Batching", "vmap"]
-
 
 class BatchedArray:
     """Stands in a Tensor for one example; ``tensor`` holds them all along its first axis."""

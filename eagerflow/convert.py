@@ -25,16 +25,6 @@ from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
 
-__all__ = [
-    "SCALARS",
-    "as_tensor",
-    "from_array",
-    "join_numbers",
-    "number_type",
-    "own_dtype",
-    "plain_number",
-]
-
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
 SCALARS = frozenset(_RANK)

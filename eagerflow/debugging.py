@@ -14,8 +14,6 @@ from eagerflow.op import Op
 from eagerflow.recorder import Recorder, below
 from eagerflow.tensor import Tensor
 
-__all__ = ["debug_nans"]
-
 
 class NanWatch(Recorder):
     """Looks at the result of each op; made by ``debug_nans``."""

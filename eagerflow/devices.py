@@ -12,21 +12,6 @@ from eagerflow.errors import ArgumentError, DeviceError
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
 
-__all__ = [
-    "Device",
-    "Kind",
-    "as_device",
-    "current_device",
-    "device",
-    "device_of",
-    "devices",
-    "empty_cache",
-    "memory_stats",
-    "register_device_type",
-    "set_logical_devices",
-    "set_memory_limit",
-]
-
 _NAME = re.compile(
     r"(?:/job:(?P<job>[a-z][a-z0-9_]*))?(?:/task:(?P<task>\d+))?"
     r"(?:/device:|(?<=.)/|)(?:(?P<type>[a-zA-Z_]\w*)(?::(?P<index>\d+|\*))?)?"

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from eagerflow.errors import CaptureError, ShapeError
 
-__all__ = ["Dim", "DimLike", "Shape", "product", "symbolic"]
-
 # A monomial is the sorted tuple of its atoms; an atom is a name or an opaque quotient's text.
 _Terms = dict[tuple[str, ...], int]
 

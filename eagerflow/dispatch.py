@@ -41,17 +41,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, joining, new_tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "bind",
-    "bind_operator",
-    "canonical",
-    "check",
-    "compute",
-    "internal",
-    "record",
-    "user_frame",
-]
-
 _frame = sys._getframe
 _new = object.__new__
 _quick = process.run

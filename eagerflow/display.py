@@ -10,8 +10,6 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-__all__ = ["escape", "html", "summary", "text"]
-
 LARGE = 100  # elements from which on the middle is left out
 
 

@@ -19,28 +19,6 @@ import numpy as np
 
 from eagerflow.errors import DTypeError, short_repr
 
-__all__ = [
-    "BOOL",
-    "COMPLEX",
-    "FLOATS",
-    "FLOAT8",
-    "INEXACT",
-    "INTEGERS",
-    "NARROW",
-    "NUMERIC",
-    "REAL",
-    "STANDARD",
-    "DType",
-    "as_dtype",
-    "default_dtype",
-    "is_complex",
-    "is_floating",
-    "is_inexact",
-    "join_scalar",
-    "promote",
-    "real_dtype",
-]
-
 DType = np.dtype[Any]
 
 bool_ = np.dtype("bool")

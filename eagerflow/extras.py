@@ -8,8 +8,6 @@ from typing import Any
 
 from eagerflow.errors import MissingExtraError
 
-__all__ = ["load", "load_if_there", "switched_off"]
-
 
 def load(module: str, extra: str, feature: str) -> Any:
     """The module, imported now; MissingExtraError with the pip line if it is not installed."""

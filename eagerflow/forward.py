@@ -17,8 +17,6 @@ from eagerflow.recorder import Recorder, below, custom_call, next_key, with_reco
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
-__all__ = ["Forward"]
-
 
 class Forward(Recorder):
     """Carries tangents from inputs to results, op by op.

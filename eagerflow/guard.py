@@ -23,8 +23,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["OpenFile", "ScopeGuard", "call_with", "in_one_call"]
-
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
     """Make calls one after the other, until one gives something true: whether one did.

@@ -17,8 +17,6 @@ from typing import Any
 
 from eagerflow.guard import ScopeGuard, in_one_call
 
-__all__ = ["Locked", "reentrant_lock", "writing"]
-
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 

@@ -17,8 +17,6 @@ from eagerflow.op import ops
 from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = ["WIDE", "Number", "size_as_number"]
-
 
 class Number(Operators):
     """A number argument of a captured function; ``tensor`` stands for it in full precision.

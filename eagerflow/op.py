@@ -23,21 +23,6 @@ from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError
 from eagerflow.spec import TensorSpec
 
-__all__ = [
-    "Cost",
-    "ErrorSample",
-    "Missing",
-    "Onnx",
-    "Op",
-    "Sample",
-    "Split",
-    "custom_op",
-    "freeze",
-    "ops",
-    "plain",
-    "register",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:

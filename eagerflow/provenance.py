@@ -13,8 +13,6 @@ from eagerflow.op import Missing
 from eagerflow.recorder import CODE, FIRST_KEY, FIRST_VALUE, INSTRUCTION, OP, OUT, RESULT
 from eagerflow.tensor import Tensor
 
-__all__ = ["MemoryReport", "caller", "ended", "line_of", "place", "unconnected", "why"]
-
 
 def caller() -> tuple[Any, int]:
     """Code and instruction of the user's line that runs now."""

@@ -22,20 +22,6 @@ from eagerflow.guard import ScopeGuard, call_with
 if TYPE_CHECKING:
     from eagerflow.op import Op
 
-__all__ = [
-    "Recorder",
-    "below",
-    "custom_call",
-    "next_key",
-    "recorder_state",
-    "unrecorded",
-    "process",
-    "recording",
-    "scope",
-    "scopes",
-    "with_recorder",
-]
-
 next_key = itertools.count().__next__
 """Gives the number that identifies one recorded value, in all tapes and threads."""
 

@@ -10,8 +10,6 @@ from eagerflow.dims import Dim, DimLike, Shape, product
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import ShapeError, short_repr
 
-__all__ = ["TensorSpec", "as_shape", "broadcast", "normalize_axes", "normalize_axis"]
-
 # No array library addresses more; the product of sizes is bounded before anything is cast.
 MAX_ELEMENTS = 2**62
 MAX_RANK = 64

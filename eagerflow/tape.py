@@ -41,8 +41,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["GradientTape", "pull_back", "reduce_to"]
-
 _claims: dict[int, tuple[Tensor, int]] = {}  # keys about to be given, by the tensor's id
 
 

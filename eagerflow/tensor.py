@@ -18,8 +18,6 @@ from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeErro
 from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 
-__all__ = ["Operators", "Tensor", "joining", "new_tensor"]
-
 
 class _Tidy(type):
     """Classes that do not list names which are there only to say what they are called here."""

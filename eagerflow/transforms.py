@@ -20,17 +20,6 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "checkpoint",
-    "custom_gradient",
-    "grad",
-    "hessian",
-    "jacobian",
-    "jvp",
-    "value_and_grad",
-    "vjp",
-]
-
 Function = Callable[..., Any]
 
 

@@ -13,17 +13,6 @@ from functools import lru_cache
 from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Structure",
-    "flatten",
-    "flatten_up_to",
-    "instances",
-    "map_leaves",
-    "paths",
-    "register",
-    "unflatten",
-]
-
 
 class Structure(NamedTuple):
     """The shape of a nest without its leaves; ``None`` as ``container`` marks a leaf."""

@@ -19,15 +19,6 @@ from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, recorder_state
 from eagerflow.tensor import Operators, Tensor, joining, new_tensor
 
-__all__ = [
-    "Variable",
-    "assign_together",
-    "may_be_random_state",
-    "put_together",
-    "read_together",
-    "replace_values",
-]
-
 _count = itertools.count()
 
 

@@ -48,8 +48,6 @@ from eagerflow.runtime.lru import BOUND, Recent, checked_bound
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
-__all__ = ["Function", "function"]
-
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, str, bytes, type(None)})

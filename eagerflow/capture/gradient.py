@@ -19,15 +19,6 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "Extension",
-    "find_source",
-    "gradient",
-    "rereads",
-    "show_nodes",
-    "summed_gradients",
-]
-
 
 class Extension(Trace):
     """A trace that goes on where a graph ends; the graph's nodes stay what they are."""

@@ -22,9 +22,6 @@ from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
 
-__all__ = ["call_recorded", "only_tapes"]
-
-
 _READS: Slot[dict[Value, list[Value]]] = Slot()
 """What a graph that was made of another one read of its Variables again; see ``rereads``."""
 

@@ -13,8 +13,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.runtime.lru import Recent
 from eagerflow.spec import TensorSpec
 
-__all__ = ["NUMBERS", "Argument", "History", "Told", "described"]
-
 TOLD = 64  # traces that are told of; of earlier ones only the number is known
 SHOWN = 3  # arguments that changed, as explain tells them
 NUMBERS = frozenset({int, float, complex, *(dtype.type for dtype in NUMERIC)})

@@ -17,8 +17,6 @@ from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
-__all__ = ["observers", "refuse_leaks", "young"]
-
 NEVER = 1 << 30  # objects made since the last collection
 
 

@@ -12,8 +12,6 @@ from typing import Any
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime.lru import Recent
 
-__all__ = ["PLACE", "Bindings"]
-
 PLACE = "captured methods"  # where an instance keeps its own, in its ``__dict__``
 
 

@@ -18,8 +18,6 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, check_inputs
 from eagerflow.variable import Variable
 
-__all__ = ["Session"]
-
 SHOWN = 12  # names in an error
 
 

@@ -39,19 +39,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "FreeSizes",
-    "Trace",
-    "argument_names",
-    "as_spec",
-    "located",
-    "number",
-    "plain_name",
-    "run_traced",
-    "spec_input",
-    "trace",
-]
-
 _frame = sys._getframe
 _WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
 _LARGEST = np.dtype("uint64")

@@ -28,8 +28,6 @@ from eagerflow.recorder import Recorder, below
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, put_together
 
-__all__ = ["MODES", "Verification", "verify"]
-
 _VARIABLE, _DEVICE = "Variable ", "the device of "
 MODES = ("eager", "captured", "loaded", "partitioned")
 

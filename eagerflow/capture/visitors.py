@@ -18,8 +18,6 @@ from typing import Any
 from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import with_recorder
 
-__all__ = ["came", "visited", "visitors"]
-
 _SIGNALS = sorted(map(int, signal.valid_signals()))
 # What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
 # that would take as long as to trace an op.

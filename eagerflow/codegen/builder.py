@@ -20,8 +20,6 @@ from eagerflow.codegen.region import (
 )
 from eagerflow.errors import DTypeError
 
-__all__ = ["Builder", "Value"]
-
 
 def _operator(name: str) -> tuple[Callable[..., Value], Callable[..., Value]]:
     """An instruction as the operator of a value on the left, and of one on the right."""

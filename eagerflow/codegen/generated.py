@@ -20,21 +20,6 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.runtime.buffers import empty
 from eagerflow.spec import normalize_axes
 
-__all__ = [
-    "MIN_COMPILED_ELEMENTS",
-    "Body",
-    "compute",
-    "elementwise",
-    "pays",
-    "program",
-    "reduced_rows",
-    "region",
-    "row_views",
-    "rows",
-    "run",
-    "takes",
-]
-
 MIN_COMPILED_ELEMENTS = 1 << 14
 """Elements from which a generated kernel's call costs less than NumPy's steps."""
 

@@ -18,22 +18,6 @@ import numpy as np
 
 from eagerflow.codegen.numpy import special
 
-__all__ = [
-    "GENERATORS",
-    "INSTRUCTIONS",
-    "MEMORY_TYPES",
-    "NUMPY",
-    "TYPES",
-    "ArrayInstructions",
-    "Instruction",
-    "bit_width",
-    "instructions",
-    "is_float",
-    "is_signed",
-    "item_size",
-    "value_type",
-]
-
 TYPES = (
     "bool",
     "int8",

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch as cuda
 from eagerflow.codegen.cuda.binding import Memory
 from eagerflow.codegen.layout import contiguous_strides
@@ -25,8 +24,6 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.runtime import machine_code
 from eagerflow.runtime.buffers import empty
-
-__all__ = ["Builder", "compute", "fixed_call", "imagined", "run", "sizes_of", "team", "ways"]
 
 Array = np.ndarray[Any, Any]
 

@@ -17,17 +17,6 @@ import numpy as np
 
 from eagerflow.codegen.region import Input, Output, Region
 
-__all__ = [
-    "Binding",
-    "Layout",
-    "bind",
-    "collapse",
-    "contiguous_strides",
-    "operands_of",
-    "sideways",
-    "straight",
-]
-
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from eagerflow.codegen.instructions import is_float
 
-__all__ = ["JOINS", "identity", "ufunc"]
-
 JOINS = {
     "sum": "add",
     "product": "multiply",

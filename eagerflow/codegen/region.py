@@ -35,17 +35,6 @@ from eagerflow.codegen.instructions import (
 from eagerflow.codegen.reductions import JOINS
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 
-__all__ = [
-    "REDUCTIONS",
-    "Constant",
-    "Input",
-    "Output",
-    "Region",
-    "Statement",
-    "dependencies",
-    "reduction_depths",
-]
-
 REDUCTIONS = tuple(JOINS)
 """Instructions that turn many numbers into one; mean, variance and argmax are made of them."""
 

@@ -22,8 +22,6 @@ from eagerflow.codegen.region import (
     reduction_depths,
 )
 
-__all__ = ["Pass", "Schedule", "schedule"]
-
 _MIN_KEPT_COST = 8  # instructions from which keeping a value costs less than computing it again
 _COSTS = {"divide": 4, "sqrt": 5, "rsqrt": 8, "reciprocal": 4, "random_bits": 40, "power": 40}
 

@@ -16,8 +16,6 @@ from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
 from eagerflow.spec import normalize_axes
 
-__all__ = ["AccessMap", "Axes", "Number", "access_map", "composed", "real_axes", "space_axes"]
-
 _DTYPES = frozenset(as_dtype(name) for name in MEMORY_TYPES)
 
 Number = bool | int | float | complex

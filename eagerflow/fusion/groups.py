@@ -29,8 +29,6 @@ from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
 from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
-__all__ = ["MAX_INPUTS", "MAX_STATEMENTS", "MIN_FUSED_ELEMENTS", "MIN_SHARED_ELEMENTS", "fuse"]
-
 MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
 MAX_INPUTS = 24  # arrays that one kernel reads
 MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other

@@ -22,8 +22,6 @@ from eagerflow.ops.nn.losses import (
 )
 from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
-__all__ = ["CLASS_OPS", "FusedCall", "FusedKernel", "Member", "statement_count"]
-
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 

@@ -26,17 +26,6 @@ from eagerflow.ops.elementwise.powers import power, square
 from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc
 from eagerflow.ops.family import Rows, op_of
 
-__all__ = [
-    "SMALL_POWERS",
-    "ReducedAxes",
-    "emit",
-    "fill_value",
-    "is_storage_only",
-    "memory_type",
-    "small_power",
-    "without_inputs",
-]
-
 SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
 """Exponents of powers that are a few products."""
 

@@ -8,8 +8,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from eagerflow.graph.graph import Graph
 
-__all__ = ["Slot", "kept"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

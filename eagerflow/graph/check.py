@@ -18,8 +18,6 @@ from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
 
-__all__ = ["check"]
-
 _SCALARS = frozenset({bool, int, float, complex})
 _ATTRIBUTES = _SCALARS | {str, type(None), type(Ellipsis), Dim}
 _DTYPES = STANDARD | FLOAT8

@@ -19,8 +19,6 @@ from eagerflow.graph.text import aligned_columns, bytes_text, line_name
 from eagerflow.graph.walk import bodies_of
 from eagerflow.op import Cost, spec_of
 
-__all__ = ["Costs", "NodeCost", "costs", "names_of", "nbytes", "peak_bytes", "stated_cost"]
-
 _MAX_SHOWN_ROWS = 20  # of the table
 _PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
 

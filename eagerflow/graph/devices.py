@@ -12,8 +12,6 @@ from eagerflow.devices import Device, as_device
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 
-__all__ = ["homes", "said"]
-
 
 def said(node: Node) -> str | None:
     """The device that a call names, itself or by the context around it; None if it does not.

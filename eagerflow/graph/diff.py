@@ -23,8 +23,6 @@ from eagerflow.graph.text import attribute_text, constant_text, line_text, value
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 from eagerflow.tensor import Tensor
 
-__all__ = ["Difference", "difference"]
-
 _CONTEXT_LINES = 2  # unchanged ones that are shown around changes
 _MAX_EDITS = 400  # that an alignment looks for; where there are more, it looks up names
 

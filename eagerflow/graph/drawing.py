@@ -22,8 +22,6 @@ from eagerflow.graph.picture import KINDS, Picture
 from eagerflow.graph.text import constant_text, line_text, short_name, text, type_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 
-__all__ = ["draw", "to_dot", "to_svg"]
-
 _MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
 _TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200

@@ -16,9 +16,6 @@ from eagerflow.graph.sizes import Sizes, with_sizes
 from eagerflow.graph.text import type_text
 from eagerflow.graph.walk import all_values, needed
 
-__all__ = ["compose", "prune", "rename"]
-
-
 # Less --------------------------------------------------------------------------------------------
 
 

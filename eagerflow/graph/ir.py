@@ -13,8 +13,6 @@ from eagerflow.op import Op
 from eagerflow.spec import TensorSpec
 from eagerflow.tree import register
 
-__all__ = ["Cell", "Node", "Value", "Values", "place_of", "source_of"]
-
 Source = tuple[str, int, str]
 """A place in somebody's code: file, line, and the name of the function."""
 

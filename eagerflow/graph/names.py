@@ -12,8 +12,6 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.walk import all_values
 
-__all__ = ["FreeNames", "find_value", "values_by_name"]
-
 _SHOWN = 8  # names in an error
 _HINTS = 3
 

@@ -20,8 +20,6 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_inputs, named_outputs
 
-__all__ = ["KINDS", "Picture"]
-
 KINDS = {  # of boxes: fill and border
     "input": ("#e3f2e1", "#3b7d3a"),
     "variable": ("#fdf0d5", "#b7791f"),

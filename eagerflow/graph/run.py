@@ -17,8 +17,6 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.recorder import Recorder, recorder_state
 from eagerflow.tensor import Tensor
 
-__all__ = ["evaluate", "interpret"]
-
 
 class _Program(NamedTuple):
     """A graph in the form in which it is interpreted: values have numbers, the given ones first."""

@@ -11,8 +11,6 @@ from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-__all__ = ["Sizes", "bind", "concrete", "is_symbolic", "with_sizes"]
-
 _KEPT = 8
 """For how many sets of sizes a body's concrete forms are kept."""
 

@@ -32,22 +32,6 @@ from eagerflow.graph.ir import Node, Source, Value
 from eagerflow.graph.walk import all_values, named_bodies, named_outputs
 from eagerflow.tensor import Tensor
 
-__all__ = [
-    "aligned_columns",
-    "attribute_text",
-    "attributes_text",
-    "bytes_text",
-    "call_text",
-    "constant_text",
-    "line_name",
-    "line_text",
-    "seconds_text",
-    "short_name",
-    "text",
-    "type_text",
-    "value_text",
-]
-
 _MAX_SHOWN_ELEMENTS = 8  # of constants that are shown by value
 _MAX_LETTERS = 160  # of an attribute
 _COLUMN_WIDTHS = (28, 28, 48)  # what is wider does not push the rest of its group to the right

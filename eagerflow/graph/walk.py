@@ -9,19 +9,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 
-__all__ = [
-    "all_values",
-    "bodies_in",
-    "bodies_of",
-    "inside_out",
-    "named_bodies",
-    "named_inputs",
-    "named_outputs",
-    "needed",
-    "nodes_within",
-    "substituted",
-]
-
 
 def named_bodies(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Graph]]:
     """The graphs among the attributes of a node, as for a branch or a loop, with their names."""

@@ -14,10 +14,9 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.library.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
 from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
-from eagerflow.library.rows import add_up, each_tile, scratch, tile_height
+from eagerflow.library.rows import add_up, each_tile, tile_height
 from eagerflow.runtime import buffers
-
-__all__ = ["gradient", "training"]
+from eagerflow.runtime.threads import scratch
 
 # NumPy's steps are short: below these sizes, calling them takes longer than their arithmetic, and
 # threads wait for each other's.

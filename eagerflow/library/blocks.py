@@ -14,18 +14,6 @@ import numpy as np
 
 from eagerflow.runtime.threads import run, scratch
 
-__all__ = [
-    "Block",
-    "cut",
-    "each_image_block",
-    "lanes",
-    "load",
-    "pieces",
-    "ranges_of_sums",
-    "strided",
-    "total",
-]
-
 MIN_SHARED_OPERATIONS = 2_000_000  # from which waking another thread pays
 # OpenBLAS computes products of up to a million multiplications without packing the operands,
 # which makes thin ones a quarter faster.

@@ -24,8 +24,6 @@ from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
 
-__all__ = ["filter_gradient", "forward", "input_gradient"]
-
 Windows = tuple[Window, ...]
 
 # Where fewer floats of a window lie side by side, columns are copied along the positions.

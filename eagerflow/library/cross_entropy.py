@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.rows import add_up, along_rows, maximum_of, scratch
-
-__all__ = [
-    "dense",
-    "dense_body",
-    "dense_gradient",
-    "dense_gradient_body",
-    "softmax_body",
-    "sparse",
-    "sparse_body",
-    "sparse_gradient",
-    "sparse_gradient_body",
-]
+from eagerflow.library.rows import add_up, along_rows, maximum_of
+from eagerflow.runtime.threads import scratch
 
 
 def _without(shape: tuple[int, ...], at: int) -> tuple[int, ...]:

@@ -21,8 +21,6 @@ from eagerflow.library.llvm.staged_kernel import StagedKernel, aligned, kept, pr
 from eagerflow.library.windows import Window
 from eagerflow.runtime import buffers
 
-__all__ = ["filter_gradient", "forward", "scatters", "strided_input_gradient", "takes"]
-
 Windows = tuple[Window, ...]
 
 MIN_COMPILED_PRODUCTS = 1 << 19  # multiplications from which making a kernel pays

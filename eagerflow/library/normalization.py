@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.rows import add_up, each_tile, scratch, tile_height
+from eagerflow.library.rows import add_up, each_tile, tile_height
 from eagerflow.runtime import buffers
-
-__all__ = ["gradient_body", "norm", "norm_body", "norm_gradient"]
+from eagerflow.runtime.threads import scratch
 
 Axes = tuple[int, ...]
 

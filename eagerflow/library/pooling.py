@@ -20,18 +20,6 @@ from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 
-__all__ = [
-    "avg_pool",
-    "avg_pool_gradient",
-    "gather_from_maxima",
-    "max_pool",
-    "max_pool_gather",
-    "max_pool_gradient",
-    "portable_avg",
-    "portable_max",
-    "scatter_to_maxima",
-]
-
 Windows = tuple[Window, ...]
 
 BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH
-from eagerflow.runtime.threads import run, run_if, scratch
-
-__all__ = ["add_up", "along_rows", "each_tile", "maximum_of", "scratch"]
+from eagerflow.runtime.threads import run, run_if
 
 TILE_ELEMENTS = 1 << 15  # smaller tiles hand the interpreter's lock over too often
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays

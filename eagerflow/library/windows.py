@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
 
-__all__ = ["Window", "output_size", "padding_of", "per_axis", "taps", "window_of"]
-
 
 class Window(NamedTuple):
     """Where a window goes along one spatial axis; all numbers are known."""

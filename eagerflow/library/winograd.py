@@ -35,8 +35,6 @@ from eagerflow.library.llvm.winograd import (
 from eagerflow.library.windows import Window
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
 
-__all__ = ["filter_gradient", "fits", "forward"]
-
 Windows = tuple[Window, ...]
 float32 = np.dtype("float32")
 

@@ -19,8 +19,6 @@ from eagerflow.library.llvm.winograd import WinogradFilterWriter, WinogradForwar
 from eagerflow.library.windows import Window
 from eagerflow.runtime import buffers
 
-__all__ = ["filter_gradient", "forward", "pays"]
-
 Windows = tuple[Window, ...]
 
 MIN_COMPILED_PRODUCTS = 1 << 22  # of the direct sum, from which making a kernel pays

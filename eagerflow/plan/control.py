@@ -19,8 +19,6 @@ from typing import Any
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 
-__all__ = ["CONTROL"]
-
 
 def _body(lowering: Any, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
     """Write a body whose inputs have these names; gives the names of its results."""

@@ -24,8 +24,6 @@ from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.variable import Variable, replace_values
 
-__all__ = ["Commit", "Update", "arrange"]
-
 SMALL = 1 << 14  # bytes up to which new memory costs less than the question who holds the old
 
 # References to an updated value at the moment of the question, if nobody else has any:

@@ -16,8 +16,6 @@ from typing import Any
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 
-__all__ = ["Buffer", "Lifetimes"]
-
 
 def _may_share(op: Op, given: Value, made: Value) -> bool:
     """Whether a result of an op that aliases may share memory with this one of its arguments."""

@@ -36,8 +36,6 @@ from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.spec import MAX_RANK
 
-__all__ = ["Program", "lower"]
-
 LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
 USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
 RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))

@@ -29,8 +29,6 @@ from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import told
 from eagerflow.runtime.python_code import compiled
 
-__all__ = ["Plan"]
-
 _numbers = itertools.count()
 PAGE = 64  # bytes; where arrays in a buffer begin
 

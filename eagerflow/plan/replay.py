@@ -28,8 +28,6 @@ from eagerflow.runtime.lru import Recent
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, put_together, read_together
 
-__all__ = ["NUMERICS", "Replay", "replay_of"]
-
 NUMERICS = ("fast", "exact")
 
 

@@ -22,8 +22,6 @@ import numpy as np
 
 from eagerflow.runtime import machine_code
 
-__all__ = ["LENT", "PEAK", "books", "context", "held", "limit", "told"]
-
 SET_HANDLER = 304  # the place of PyDataMem_SetHandler in NumPy's table of functions, and the next
 NAME = b"eagerflow"
 USED, LENT, LIMIT, PEAK, REALLOC, FREE = range(6)

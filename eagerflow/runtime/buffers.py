@@ -33,17 +33,6 @@ from eagerflow.errors import OutOfMemoryError
 from eagerflow.locks import reentrant_lock
 from eagerflow.runtime import allocation
 
-__all__ = [
-    "MIN_POOLED_BYTES",
-    "BufferPool",
-    "empty",
-    "empty_like",
-    "release",
-    "set_kept_limit",
-    "set_limit",
-    "stats",
-]
-
 Array = np.ndarray[Any, Any]
 
 CLASS_BITS = 3  # 8 size classes for each power of two, so that at most an eighth is unused

@@ -39,8 +39,6 @@ from typing import NamedTuple
 from eagerflow.extras import switched_off
 from eagerflow.guard import OpenFile, ScopeGuard
 
-__all__ = ["ObjectCache", "Statistics", "default_folder"]
-
 MAGIC = b"eagerflow-kernel"
 VERSION = 1
 FIELDS = struct.Struct("<16sIIQ")

@@ -12,8 +12,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from eagerflow.errors import ArgumentError
 
-__all__ = ["BOUND", "Recent", "checked_bound"]
-
 BOUND = 256
 """Graphs of one function, and plans of one graph, that are kept unless another bound is given."""
 

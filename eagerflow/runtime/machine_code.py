@@ -19,8 +19,6 @@ from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
 from eagerflow.locks import Locked, reentrant_lock
 
-__all__ = ["Library", "Target", "assembly", "available", "compile_object", "host", "link"]
-
 
 @dataclass(frozen=True)
 class Target:

@@ -18,8 +18,6 @@ from typing import Any
 
 from eagerflow.errors import CaptureError
 
-__all__ = ["compiled"]
-
 _KEPT = frozenset(
     (
         "False",

@@ -24,18 +24,6 @@ import numpy as np
 from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 
-__all__ = [
-    "Alone",
-    "helpers",
-    "invite",
-    "run",
-    "run_if",
-    "scratch",
-    "set_thread_count",
-    "single_threaded_blas",
-    "thread_count",
-]
-
 
 class _Job(ScopeGuard):
     """The calls of one ``run``, and the pool's threads lent to it; left when none works on it.

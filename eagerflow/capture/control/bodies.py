@@ -26,25 +26,6 @@ from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
-__all__ = [
-    "BATCHED",
-    "Body",
-    "Inner",
-    "as_graph",
-    "call",
-    "cost_of",
-    "draws",
-    "fitted",
-    "fresh",
-    "remembered",
-    "replay",
-    "results_of",
-    "run",
-    "sizes_of",
-    "unused",
-    "with_inputs",
-]
-
 HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
 HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
 

@@ -45,8 +45,6 @@ from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
-__all__ = ["COND", "SWITCH", "cond", "switch"]
-
 Graphs = tuple[Graph, ...]
 Again = Callable[..., Any]
 """Calls the op once more: ``again(chooser, operands, graphs)``."""

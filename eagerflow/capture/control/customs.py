@@ -45,8 +45,6 @@ from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
-__all__ = ["CUSTOM", "custom_call"]
-
 
 def custom_call(self: Trace, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The value of ``f`` while it is traced, with a node that holds its gradient as a graph.

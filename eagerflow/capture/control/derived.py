@@ -19,18 +19,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
-__all__ = [
-    "Halves",
-    "Tangents",
-    "Writing",
-    "batched",
-    "gradients",
-    "halves",
-    "home",
-    "moved",
-    "wanted",
-]
-
 
 def home(args: Sequence[Any]) -> Device | None:
     """The device of the first floating-point operand, or of any: where a derived graph works."""

@@ -17,9 +17,6 @@ from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Outside", "Traced", "all_or_nothing", "assign", "runs_plainly"]
-
-
 # While nobody watches: plain Python ---------------------------------------------------------------
 
 

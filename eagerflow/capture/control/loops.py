@@ -57,9 +57,6 @@ from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
-__all__ = ["WHILE", "fori_loop", "while_loop"]
-
-
 # Rules --------------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from eagerflow.capture.control.nests import callable_of
 from eagerflow.capture.control.scans import over
 
-__all__ = ["map"]
-
 
 def map(f: Any, xs: Any) -> Any:
     """``f`` of each row of tensors, with the results along a first axis.

@@ -16,8 +16,6 @@ from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
-__all__ = ["Form", "callable_of", "place_of", "scalar"]
-
 
 def place_of(f: Any) -> str | None:
     """``file:line in name`` of a function of the user's; None where there is no source."""

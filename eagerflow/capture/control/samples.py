@@ -20,18 +20,6 @@ from eagerflow.ops.family import FLOAT8, STANDARD
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec
 
-__all__ = [
-    "ANY",
-    "branch_errors",
-    "branch_samples",
-    "reference_run",
-    "scan_errors",
-    "scan_samples",
-    "while_errors",
-    "while_samples",
-    "written",
-]
-
 ANY = STANDARD | FLOAT8
 _COUNT = np.dtype("int32")
 

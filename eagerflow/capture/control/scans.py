@@ -56,8 +56,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
 
-__all__ = ["SCAN", "count_of", "over", "same_carries", "scan"]
-
 _HALVES: Slot[Halves] = Slot()
 """Of a body that keeps what its gradient needs: itself and the body of the way back."""
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, NamedTuple
 
-__all__ = ["EFFECTS", "HANDLERS", "Action", "Expression", "Interpreter"]
-
 
 class Expression:
     """Where a value on the stack comes from.

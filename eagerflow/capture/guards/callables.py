@@ -44,24 +44,6 @@ import numpy as np
 
 from eagerflow.capture.guards.categories import has_methods_in_python, named
 
-__all__ = [
-    "BOUND_IN_C",
-    "MODULE_OR_NONE",
-    "REPEATED",
-    "EFFECT",
-    "PURE",
-    "RANDOM",
-    "SEEDED",
-    "THREADS",
-    "TRACER",
-    "TRACES",
-    "UNKNOWN",
-    "is_deep",
-    "reads_arguments",
-    "makes_text",
-    "what_it_reads",
-]
-
 PURE, REPEATED, EFFECT = "pure", "repeated", "effect"
 THREADS, RANDOM, TRACER, UNKNOWN = "threads", "random", "tracer", "unknown"
 

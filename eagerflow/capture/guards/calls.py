@@ -59,8 +59,6 @@ from eagerflow.capture.guards.snapshot import ALL
 
 Evaluator = Any  # imports this module
 
-__all__ = ["call", "pass_on", "read_closure"]
-
 
 class Call(NamedTuple):
     """A call of one function.

@@ -25,25 +25,6 @@ import numpy as np
 
 from eagerflow.tensor import Operators, Tensor
 
-__all__ = [
-    "CANNOT",
-    "CONTAINERS",
-    "PLAIN",
-    "category",
-    "has_methods_in_python",
-    "is_class_statement",
-    "is_data",
-    "is_key",
-    "is_standard",
-    "is_symbolic",
-    "is_tool",
-    "is_user_class",
-    "is_value_class",
-    "keeps_parts_inside",
-    "named",
-    "top_package",
-]
-
 
 def named(names: dict[Any, str]) -> tuple[Any, ...]:
     """Functions or classes by their names in modules or classes.

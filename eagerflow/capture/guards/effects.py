@@ -18,8 +18,6 @@ from typing import Any
 
 from eagerflow.capture.guards.lookup import CORE, FOREIGN, LAYERS, Run, origins
 
-__all__ = ["STARTING", "is_output", "starter", "starts_thread"]
-
 _FOLDER = os.path.dirname(inspect.getfile(logging)) + os.sep
 _WARNINGS = inspect.getfile(warnings)
 _WRITERS = frozenset({"write", "writelines", "flush"})

@@ -15,8 +15,6 @@ import numpy as np
 
 from eagerflow.capture.guards.categories import is_value_class
 
-__all__ = ["ABSENT", "same"]
-
 
 class _Absent:
     def __repr__(self) -> str:

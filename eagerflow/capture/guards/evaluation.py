@@ -54,8 +54,6 @@ from eagerflow.variable import Variable
 
 Monitor = Any  # imports this module
 
-__all__ = ["Evaluator"]
-
 # Expressions whose value may be a part of what they are made of.
 _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 _MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given

@@ -29,8 +29,6 @@ from eagerflow.locks import Locked, reentrant_lock
 
 Monitor = Any  # imports this module
 
-__all__ = ["Thread", "current"]
-
 _RESUMES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _SKIPPED = (False, False, True, True)  # by origin
 assert _SKIPPED[CORE] and _SKIPPED[FOREIGN]

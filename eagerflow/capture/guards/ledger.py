@@ -21,17 +21,6 @@ from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
 
-__all__ = [
-    "UNWATCHED",
-    "Arguments",
-    "Guard",
-    "Ledger",
-    "result_of",
-    "state_of_class",
-    "value_of_context",
-]
-
-
 # What guards read -------------------------------------------------------------------------------
 
 

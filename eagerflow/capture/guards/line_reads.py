@@ -18,8 +18,6 @@ from eagerflow.capture.guards.bytecode import Action, Expression, Interpreter
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["LineReads", "Program", "program_of"]
-
 
 class LineReads(NamedTuple):
     """The actions from one place up to the end of its line.

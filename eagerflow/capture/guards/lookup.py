@@ -27,25 +27,6 @@ if TYPE_CHECKING:
     from eagerflow.capture.guards.bytecode import Action
     from eagerflow.capture.guards.line_reads import Program
 
-__all__ = [
-    "COMPUTED",
-    "CORE",
-    "FOREIGN",
-    "FRESH",
-    "LAYERS",
-    "MISSING",
-    "USER",
-    "VALUE",
-    "Found",
-    "Run",
-    "functions_in",
-    "lookup_attribute",
-    "method_of",
-    "origins",
-    "own_names",
-    "value_of_cell",
-]
-
 USER, LAYERS, CORE, FOREIGN = 0, 1, 2, 3
 _PACKAGE = os.path.dirname(os.path.abspath(dispatch.__file__)) + os.sep
 _OWN_LAYERS = os.path.join(_PACKAGE, "nn") + os.sep

@@ -47,8 +47,6 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
-__all__ = ["Monitor", "current_monitor"]
-
 _ABANDONED = Exception("the run is repeated, and that one is monitored")
 _ALWAYS_EXTERNAL = (type, ModuleType)
 

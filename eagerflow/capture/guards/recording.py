@@ -34,8 +34,6 @@ from eagerflow.capture.guards.snapshot import (
 
 Monitor = Any  # imports what imports this module
 
-__all__ = ["GuardBuilder"]
-
 # Snapshots by what they include, the largest first: (deep, objects).
 _DEEP_SNAPSHOTS: list[tuple[bool, bool | str]] = [(True, ALL), (True, True), (True, False)]
 

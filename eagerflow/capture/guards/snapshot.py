@@ -17,18 +17,6 @@ import numpy as np
 from eagerflow.capture.guards.categories import category, is_data, is_tool
 from eagerflow.capture.guards.equality import ABSENT, same
 
-__all__ = [
-    "ALL",
-    "ARRAY_BYTES",
-    "Snapshot",
-    "TooLarge",
-    "attributes_of",
-    "elements",
-    "item_of",
-    "snapshot_of",
-    "snapshot_of_tree",
-]
-
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
 MAX_VALUES = 20_000  # in one container, with all that it contains
 ALL = "all"  # also the attributes of objects that an object holds

@@ -217,7 +217,12 @@ def optimized(
     without: Iterable[str] = (),
     final: bool = False,
 ) -> Graph:
-    """See ``Graph.optimized``."""
+    """See ``Graph.optimized``.
+
+    >>> graph = ef.capture.trace(lambda x: ef.log(1 + x), ef.TensorSpec((3,), "float32"))
+    >>> ef.capture.passes.optimized(graph).nodes
+    (<Node log = log1p(x)>,)
+    """
     only = None if only is None else tuple(only)
     chosen = _chosen(numerics, only, tuple(without), final)
     rewrites: list[Rewrite] = []

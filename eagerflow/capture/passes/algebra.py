@@ -59,8 +59,6 @@ from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
-__all__ = ["order_of", "simplified", "without_no_ops", "without_stop_gradients"]
-
 NO_OPS: Rules = {}
 ALGEBRA: Rules = {}
 STOP_GRADIENTS: Rules = {}

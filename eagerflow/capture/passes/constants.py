@@ -16,8 +16,6 @@ from eagerflow.graph.walk import bodies_of
 from eagerflow.op import spec_of
 from eagerflow.recorder import with_recorder
 
-__all__ = ["folded"]
-
 MAX_BYTES = 2**20
 """Bytes of the largest result that is kept as a constant."""
 SMALL_BYTES = 2**16

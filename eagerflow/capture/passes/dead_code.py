@@ -7,8 +7,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.walk import inside_out
 
-__all__ = ["without_dead_code"]
-
 NAME = "dead_code"
 _EFFECTS = "communication"  # the family of ops that are called for what they do
 

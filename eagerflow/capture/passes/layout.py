@@ -17,8 +17,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 
-__all__ = ["untransposed"]
-
 
 def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph with transposes moved to where their inverses are; ``no_ops`` cancels them.

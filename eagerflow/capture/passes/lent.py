@@ -11,8 +11,6 @@ from eagerflow.backends.numpy import lent, owner_of
 from eagerflow.devices import as_device
 from eagerflow.tensor import Tensor, new_tensor
 
-__all__ = ["is_lent", "owned"]
-
 
 def is_lent(tensor: Tensor) -> bool:
     """Whether the array that a tensor shares its memory with is still in somebody's hands.

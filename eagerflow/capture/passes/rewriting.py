@@ -26,19 +26,6 @@ from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
 from eagerflow.tensor import Tensor
 
-__all__ = [
-    "Input",
-    "Rewrite",
-    "Rule",
-    "Rules",
-    "Sweep",
-    "fits",
-    "is_float",
-    "rule",
-    "swept",
-    "takes_numbers",
-]
-
 
 class Rewrite(NamedTuple):
     """One thing that a pass has done: its words, and the node that it was done to."""

@@ -14,8 +14,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import inside_out
 
-__all__ = ["with_shared_scans", "without_custom_gradients", "without_unused_results"]
-
 SHARED = "shared_scans"
 UNUSED = "unused_results"
 CUSTOM = "custom_gradients"

@@ -67,8 +67,6 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, permute_dims, reshape, squeeze
 from eagerflow.spec import normalize_axes
 
-__all__ = ["stabilized"]
-
 STABILITY: Rules = {}
 
 

@@ -9,8 +9,6 @@ from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-__all__ = ["merged"]
-
 _EXACT = frozenset({str, type(None), bool, int})
 MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
 

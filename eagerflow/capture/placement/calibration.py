@@ -31,8 +31,6 @@ from eagerflow.plan.plan import Plan
 from eagerflow.runtime.cache import ObjectCache
 from eagerflow.spec import TensorSpec
 
-__all__ = ["calibrate"]
-
 TIMED_INSTRUCTIONS = {
     "exp": ("exp2", "expm1", "sigmoid"),
     "log": ("log1p", "log2", "log10"),

@@ -18,8 +18,6 @@ from eagerflow.ops.family import ANY, define, refused_objects
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
-__all__ = ["recv", "send"]
-
 
 def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
     return [Split((i,), i) for i in range(x.ndim)]

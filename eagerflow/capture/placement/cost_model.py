@@ -20,8 +20,6 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
 from eagerflow.ops.nn import convolution, pooling
 
-__all__ = ["POOLING_OPS", "CostModel", "Points", "Rates", "WorkCache", "shares_memory"]
-
 POOLING_OPS = frozenset(getattr(pooling, name).op for name in pooling.__all__)
 """Contractions that are no products: they look at each window of an array."""
 _CONVOLUTION_OPS = frozenset(

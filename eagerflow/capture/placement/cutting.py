@@ -27,8 +27,6 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.plan.plan import Plan
 
-__all__ = ["Cut", "Division", "Piece", "divide"]
-
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]

@@ -30,19 +30,6 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import threads
 
-__all__ = [
-    "ALONE",
-    "FREE",
-    "SHARED",
-    "Event",
-    "Program",
-    "Task",
-    "mode_of",
-    "run_at",
-    "share_of",
-    "shutdown",
-]
-
 ALONE, SHARED, FREE = "alone", "shared", "free"
 """How a piece uses cores: all of them, a device's share, or as it likes."""
 

@@ -17,8 +17,6 @@ from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-__all__ = ["Group", "groups_of"]
-
 NEGLIGIBLE_RATIO = 16  # a value so many times smaller than a region's largest has no weight
 
 

@@ -31,8 +31,6 @@ from eagerflow.recorder import process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, read_together
 
-__all__ = ["Partition", "partition"]
-
 DEFAULT_SIZE = 32  # of a named dimension that no size is given for
 MAX_KEPT_RUNS = 64  # whose times are kept
 _ANY = CostModel({"*": Rates()})

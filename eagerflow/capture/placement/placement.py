@@ -25,8 +25,6 @@ from eagerflow.graph.text import bytes_text, line_name, seconds_text
 from eagerflow.graph.walk import bodies_of, nodes_within
 from eagerflow.ops.creation.cast import to_device
 
-__all__ = ["Placement", "Schedule", "as_devices", "moved", "placed", "simulate"]
-
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
 _MAX_SINGLE_DEVICES = 4  # that are tried out as the only one for what is free
 _MAX_NAMED_DEVICES = 6  # in an error

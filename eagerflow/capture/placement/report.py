@@ -14,8 +14,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
-__all__ = ["Comparison", "CostReport", "cost_report", "predicted"]
-
 WORTHWHILE_RATIO = 0.95  # of one device's time, below which several are said to be worth it
 
 

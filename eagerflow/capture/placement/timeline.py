@@ -13,8 +13,6 @@ from typing import Any
 
 from eagerflow.capture.placement.executor import Event, Program
 
-__all__ = ["timeline", "write"]
-
 _MICROSECONDS = 1e6  # in a second
 _MAX_LISTED_NODES = 12  # in a box
 

@@ -17,8 +17,6 @@ try:
 except ImportError:  # Windows, where a file in use cannot be deleted, so that no lock is needed
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["as_path", "refuse", "write_whole"]
-
 PIECE = 8 << 20  # bytes of one write call: large ones can fail in the middle
 _PREFIX, _SUFFIX = ".eagerflow-", ".tmp"
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # pipes do not block

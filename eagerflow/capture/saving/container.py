@@ -22,8 +22,6 @@ from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
 from eagerflow.spec import as_shape
 
-__all__ = ["MAX_HEADER", "Container", "Place", "fail", "loads", "pack", "parse"]
-
 MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
 MAX_ARRAYS = 50_000
 MAX_TEXTS = 64

@@ -26,8 +26,6 @@ from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
 
-__all__ = ["Decoder", "Entry"]
-
 _SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
 _MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
 _MAX_ITEMS_PER_LETTER = 16  # that a text may stand for

@@ -23,8 +23,6 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 
-__all__ = ["Encoder"]
-
 _dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 

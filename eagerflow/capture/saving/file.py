@@ -41,8 +41,6 @@ from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
 
-__all__ = ["decode", "encode", "load", "save"]
-
 Fill = Callable[[int, memoryview], int]
 """``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
 

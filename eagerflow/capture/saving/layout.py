@@ -9,25 +9,6 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any, get_args
 
-__all__ = [
-    "CELL",
-    "CONSTANT",
-    "FORMAT",
-    "GRAPH",
-    "INPUT",
-    "MAX_ITEMS",
-    "MAX_NODES",
-    "NODE",
-    "OP",
-    "OUTPUT",
-    "RESULT",
-    "SECTIONS",
-    "SOURCE",
-    "TYPE",
-    "VARIABLE",
-    "Row",
-]
-
 FORMAT = "1"  # of the text; a change that older versions cannot read needs a new one
 SECTIONS = ("attributes", "graphs", "nodes", "ops", "sources", "types", "variables")
 MAX_NODES = 1_000_000  # in all graphs together, a body counted wherever it is used

@@ -34,15 +34,6 @@ from eagerflow.op import MAX_DEPTH
 from eagerflow.spec import MAX_RANK
 from eagerflow.tree import Structure
 
-__all__ = [
-    "decode_plain",
-    "decode_shape",
-    "decode_structure",
-    "encode_plain",
-    "encode_shape",
-    "encode_structure",
-]
-
 MAX_BITS = 1024  # of an integer: no float is larger
 MAX_TERMS = 256  # of sizes when multiplied out, so that no shape explodes
 

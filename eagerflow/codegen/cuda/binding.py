@@ -20,24 +20,6 @@ from eagerflow.codegen.layout import collapse, contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region, Statement
 from eagerflow.errors import ShapeError
 
-__all__ = [
-    "BROADCAST",
-    "COLUMNS",
-    "LINES",
-    "PACKED",
-    "STEPPED",
-    "CudaBinding",
-    "CudaLayout",
-    "Memory",
-    "Modes",
-    "Names",
-    "bind",
-    "choose",
-    "chunk_count",
-    "is_costly",
-    "vector",
-]
-
 BROADCAST, PACKED, STEPPED = "b", "v", "s"
 """Along the inner axes: the same element, neighbours in aligned packs, or any other step."""
 

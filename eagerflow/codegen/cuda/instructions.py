@@ -17,17 +17,6 @@ from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
 from eagerflow.codegen.reductions import JOINS, identity
 
-__all__ = [
-    "CudaCode",
-    "CudaEmitter",
-    "CudaOperand",
-    "c_type",
-    "join",
-    "literal",
-    "memory_type",
-    "neutral",
-]
-
 _TYPES = {
     "bool": "bool",
     "int8": "signed char",

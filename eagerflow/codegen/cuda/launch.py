@@ -30,8 +30,6 @@ from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
 
-__all__ = ["OPTIONS", "CudaProgram", "compute", "prepare"]
-
 OPTIONS = ("--std=c++17", "--fmad=false")
 """What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
 

@@ -25,8 +25,6 @@ from eagerflow.codegen.region import (
     reduction_depths,
 )
 
-__all__ = ["kernel_name", "parameters", "source"]
-
 
 def kernel_name(region: Region, number: int) -> str:
     """The name of the kernel of a region's task."""

@@ -7,8 +7,6 @@ bit operations. Compiled for GPUs and run on CPUs in the tests; not run on a GPU
 
 from __future__ import annotations
 
-__all__ = ["SUPPORT"]
-
 _MEMORY = """\
 // Types in memory whose values are of another type.
 struct bool_byte { unsigned char byte; };

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from eagerflow.codegen.region import Input, Output, Region, Statement, dependencies
 
-__all__ = ["CHUNK", "Task", "identifier", "plan"]
-
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""
 

@@ -30,8 +30,6 @@ from eagerflow.codegen.region import (
     dependencies,
 )
 
-__all__ = ["KernelWriter", "variable"]
-
 
 class KernelWriter:
     """One kernel while it is written; each kind of task has a subclass.

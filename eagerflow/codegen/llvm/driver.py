@@ -16,18 +16,6 @@ from collections.abc import Sequence
 
 from eagerflow.codegen.llvm.instructions import Code
 
-__all__ = [
-    "COUNTER_WORDS",
-    "RUN",
-    "SHARED_SLOTS",
-    "SLOTS",
-    "counters",
-    "driver",
-    "pause_of",
-    "shared_counters",
-    "shared_driver",
-]
-
 RUN = "run"
 SLOTS = ("rows", "whole", "height", "span", "blocks", "count")
 """What a frame holds for ``driver``: extents, those of a piece, and how many pieces there are."""

@@ -22,8 +22,6 @@ from eagerflow.codegen.llvm.team import Team, library
 from eagerflow.codegen.reductions import ufunc
 from eagerflow.runtime import threads
 
-__all__ = ["FixedCall", "possible"]
-
 # A job: what runs, its three arguments, how many counters and operands there are; how many of
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.

@@ -17,8 +17,6 @@ from eagerflow.codegen.llvm.nest import Nest, Place, combine
 from eagerflow.codegen.region import REDUCTIONS, Constant, Statement
 from eagerflow.codegen.schedule import Pass
 
-__all__ = ["GroupNest"]
-
 
 class GroupNest(Nest):
     """Writes a kernel that takes as many rows at a time as a vector has lanes."""

@@ -13,8 +13,6 @@ import numpy as np
 from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
 
-__all__ = ["Code", "Emitter", "Operand", "literal", "llvm_type", "type_suffix"]
-
 _TYPES = {
     "bool": "i1",
     "int8": "i8",

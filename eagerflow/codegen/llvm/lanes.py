@@ -13,8 +13,6 @@ from eagerflow.codegen.llvm.nest import Nest, Place
 from eagerflow.codegen.region import Input, Output, Statement
 from eagerflow.codegen.schedule import Pass
 
-__all__ = ["SideNest"]
-
 
 class SideNest(Nest):
     """Writes a kernel whose columns are rows of the region, side by side."""

@@ -32,17 +32,6 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.runtime.cache import ObjectCache
 
-__all__ = [
-    "KernelCall",
-    "CompiledKernel",
-    "assembly",
-    "can_run",
-    "choose",
-    "clear",
-    "intermediate",
-    "prepare",
-]
-
 TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
 MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it

@@ -15,8 +15,6 @@ from eagerflow.codegen.llvm.instructions import (
     type_suffix,
 )
 
-__all__ = ["Memory", "Span"]
-
 _HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
 

@@ -32,8 +32,6 @@ from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region
 from eagerflow.codegen.schedule import Pass, schedule
 from eagerflow.runtime.machine_code import Target
 
-__all__ = ["HEAD", "Nest", "Place", "combine", "frame_slots", "homes"]
-
 HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from eagerflow.codegen.llvm.instructions import Code, Operand, llvm_type
 from eagerflow.codegen.numpy.philox import BLOCK_WORDS, KEY_STEPS, MULTIPLIERS
 
-__all__ = ["random_lanes"]
-
 _NAME = "philox"
 
 

@@ -17,8 +17,6 @@ import numpy as np
 from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.team import library
 
-__all__ = ["Holders", "counts_lie_open"]
-
 _HEAD_WORDS = 4  # words of a table before its pairs
 _TEXT = """
 define i64 @held(ptr %table) nounwind {{

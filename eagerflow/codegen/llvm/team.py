@@ -20,8 +20,6 @@ from eagerflow.codegen.llvm.driver import COUNTER_WORDS, pause_of
 from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 
-__all__ = ["HEAD", "Team", "functions", "library"]
-
 # A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
 # with its function and that one's arguments: frame, scratch memory, counters.
 HEAD = COUNTER_WORDS + 1

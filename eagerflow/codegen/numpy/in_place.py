@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.builder import Builder as Builder  # for ``generated``, which loads this
 from eagerflow.codegen.numpy.tile_steps import Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
 from eagerflow.codegen.region import Constant, Region
 from eagerflow.runtime import threads
 from eagerflow.runtime.python_code import compiled
-
-__all__ = ["Builder", "program_of"]
 
 Fill = Callable[..., None]
 

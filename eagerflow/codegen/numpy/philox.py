@@ -28,20 +28,6 @@ import numpy as np
 
 from eagerflow.dtypes import DType, float32, float64
 
-__all__ = [
-    "BLOCK_WORDS",
-    "KEY_STEPS",
-    "MULTIPLIERS",
-    "WORDS",
-    "bits",
-    "integers",
-    "normal",
-    "normal_quantile",
-    "slow_words",
-    "truncated",
-    "uniform",
-]
-
 WORDS = 3
 """Words of a state."""
 BLOCK_WORDS = 4

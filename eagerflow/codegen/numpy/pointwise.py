@@ -18,8 +18,6 @@ from eagerflow.codegen.instructions import instructions
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled, tiled_together
 from eagerflow.runtime import buffers
 
-__all__ = ["direct", "on_numpy", "whole"]
-
 Call = Callable[..., Any]
 _MAX_PROGRAMS = 256  # programs of one body
 _TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}

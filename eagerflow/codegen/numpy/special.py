@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-__all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]
-
 Function = Callable[..., Any]
 
 

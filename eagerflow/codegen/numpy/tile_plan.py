@@ -28,8 +28,6 @@ from eagerflow.codegen.numpy.tile_steps import (
 )
 from eagerflow.codegen.region import Constant, Output, Region, Statement, reduction_depths
 
-__all__ = ["TileNest", "TileProgram", "plan"]
-
 Axes = tuple[str, ...]
 
 LOADED = ".copy"  # follows an input: the copy that steps read

@@ -27,23 +27,6 @@ from eagerflow.codegen.region import (
 )
 from eagerflow.runtime import threads
 
-__all__ = [
-    "BOX",
-    "CONTIGUOUS",
-    "EXTENT",
-    "FIRST",
-    "SPARE",
-    "TABLE",
-    "Array",
-    "Box",
-    "Step",
-    "accumulate",
-    "copy",
-    "needed_steps",
-    "select",
-    "steps_of",
-]
-
 Array = np.ndarray[Any, Any]
 Call = Callable[..., Any]
 Box = tuple[slice, ...]

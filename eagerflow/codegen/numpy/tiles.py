@@ -31,8 +31,6 @@ from eagerflow.codegen.reductions import ufunc
 from eagerflow.codegen.region import Region, Statement
 from eagerflow.runtime import threads
 
-__all__ = ["compute"]
-
 TILE_ELEMENTS = 1 << 16  # smaller tiles hand the interpreter's lock over often
 MIN_CUT_ROW_ELEMENTS = 1 << 17  # of a row, from which it is cut
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays

@@ -15,18 +15,6 @@ import numpy as np
 
 from eagerflow.runtime import buffers, threads
 
-__all__ = [
-    "MAX_TURNED_WIDTH",
-    "MIN_TILED_ELEMENTS",
-    "TILE_ELEMENTS",
-    "filled",
-    "horner",
-    "in_tiles",
-    "scratch",
-    "tiled",
-    "tiled_together",
-]
-
 Call = Callable[..., Any]
 
 MIN_TILED_ELEMENTS = 1 << 10  # up to which the fewest calls win

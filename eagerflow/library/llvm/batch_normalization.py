@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from eagerflow.library.llvm.stage_writer import StageWriter
 from eagerflow.library.llvm.vectors import VectorWriter
 
-__all__ = ["BatchNormConfig", "BatchNormWriter"]
-
 ROWS_PER_SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
 MAX_BLOCK_VECTORS = 4  # of channels that are worked on together
 

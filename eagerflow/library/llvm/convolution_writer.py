@@ -13,8 +13,6 @@ from eagerflow.library.llvm.stage_writer import StageWriter
 from eagerflow.library.llvm.vectors import round_up
 from eagerflow.library.windows import Window
 
-__all__ = ["ConvolutionConfig", "ConvolutionWriter"]
-
 
 class ConvolutionConfig(NamedTuple):
     """A convolution over two axes: its windows, and what a piece of work is."""

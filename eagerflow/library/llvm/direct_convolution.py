@@ -11,8 +11,6 @@ from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
 from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
 from eagerflow.library.llvm.vectors import RegisterBlock, register_block, round_up
 
-__all__ = ["DirectFilterWriter", "DirectForwardWriter"]
-
 
 class _DirectWriter(ConvolutionWriter):
     """What both kernels are made of."""

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from eagerflow.library.llvm.stage_writer import StageWriter
 
-__all__ = ["MaxPoolConfig", "MaxPoolWriter"]
-
 
 class MaxPoolConfig(NamedTuple):
     """What a kernel depends on: an image, and windows that touch no element twice."""

@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 from eagerflow.library.llvm.vectors import RegisterBlock, VectorWriter, splat
 
-__all__ = ["CACHE_LINE_BYTES", "StageWriter"]
-
 CACHE_LINE_BYTES = 64
 
 

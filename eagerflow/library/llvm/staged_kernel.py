@@ -18,8 +18,6 @@ from eagerflow.codegen import generated, llvm
 from eagerflow.library.llvm.stage_writer import StageWriter
 from eagerflow.runtime import machine_code, threads
 
-__all__ = ["StagedKernel", "aligned", "kept", "machine", "processor"]
-
 Writer = TypeVar("Writer", bound=StageWriter)
 
 _package: Any = llvm

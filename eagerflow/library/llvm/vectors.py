@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-__all__ = ["RegisterBlock", "VectorWriter", "register_block", "round_up", "splat"]
-
 _KINDS = {"float32": ("float", "f32", 4), "float64": ("double", "f64", 8)}
 
 

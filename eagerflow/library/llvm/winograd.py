@@ -16,16 +16,6 @@ from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
 from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
 from eagerflow.library.llvm.vectors import register_block, round_up
 
-__all__ = [
-    "FORWARD_FILTERS",
-    "FORWARD_RESULT",
-    "GRADIENT_GIVEN",
-    "GRADIENT_RESULT",
-    "INPUT",
-    "WinogradFilterWriter",
-    "WinogradForwardWriter",
-]
-
 # Polynomials at the points 0, 1, -1 and infinity; for each result the factors of its terms.
 INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))
 FORWARD_FILTERS = ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))
