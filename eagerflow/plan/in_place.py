@@ -41,11 +41,11 @@ class Update:
 
     __slots__ = ("_call", "_made", "number", "pairs")
 
-    def __init__(self, cluster: Any, pairs: dict[int, int], call: Any) -> None:
+    def __init__(self, fused: Any, pairs: dict[int, int], call: Any) -> None:
         self.pairs = pairs
         self.number = -1
         self._call = call
-        self._made = [(v.shape, v.dtype) for v in cluster.outputs]
+        self._made = [(v.shape, v.dtype) for v in fused.outputs]
 
     def __call__(self, commit: Commit, inputs: Sequence[Any]) -> list[Any]:
         """The outputs' arrays, which are filled later."""
@@ -169,16 +169,18 @@ def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Up
     ], updates
 
 
-def _pairs(graph: Graph, cluster: Any) -> dict[int, int]:
+def _pairs(graph: Graph, fused: Any) -> dict[int, int]:
     """Outputs that are new values of Variables, and the inputs that are the old ones."""
+    if any(node.op.fails for node in fused.nodes):
+        return {}  # what may be refused must be so before anything is written
     finals = Counter(graph.all_outputs())  # a new value that is a result too stays as it is
-    made = {v: k for k, v in enumerate(cluster.outputs) if finals[v] == 1}
+    made = {v: k for k, v in enumerate(fused.outputs) if finals[v] == 1}
     found = {}
     for cell in graph.cells:
         k = None if cell.assigned is None else made.get(cell.assigned)
-        if k is None or cell.value not in cluster.inputs:
+        if k is None or cell.value not in fused.inputs:
             continue
-        i = cluster.inputs.index(cell.value)
-        if (k, i) in cluster.inplace and cell.value.size * cell.value.dtype.itemsize >= SMALL:
+        i = fused.inputs.index(cell.value)
+        if (k, i) in fused.inplace and cell.value.size * cell.value.dtype.itemsize >= SMALL:
             found[k] = i
     return found

@@ -55,13 +55,13 @@ class Program:
         self.exact = exact
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
-        self.places: list[Any] = []  # the node or cluster of each line
+        self.places: list[Any] = []  # the node or fused kernel of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
         self.globals["empty"] = device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
-        self.kernels: list[Any] = []  # clusters with code of their own
+        self.kernels: list[Any] = []  # fused kernels
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
         self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
@@ -158,7 +158,7 @@ class Lowering:
             elif isinstance(step, Node):
                 self._node(step, number)
             else:
-                self._cluster(step, number)
+                self._fused_kernel(step, number)
             self._release(number)
 
     def _control(self, node: Node, number: int) -> None:
@@ -345,35 +345,35 @@ class Lowering:
             if value.size * value.dtype.itemsize >= LARGE:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
-    def _cluster(self, cluster: Any, number: int) -> None:
+    def _fused_kernel(self, fused: Any, number: int) -> None:
         """A call of a region, which writes into the memory it is given."""
         program = self.program
-        given = [self.text(x) for x in cluster.inputs]
-        program.kernels.append(cluster)
-        update = self.updates.get(cluster)
+        given = [self.text(x) for x in fused.inputs]
+        program.kernels.append(fused)
+        update = self.updates.get(fused)
         if update is not None:
-            self._update(cluster, update, given)
+            self._update(fused, update, given)
             return
         made = []
-        for value in cluster.outputs:
+        for value in fused.outputs:
             place = self.place_for(value, number)
             if place is None:
                 place = program.local(value)
-                program.write(f"{place} = {self.new(value)}", cluster, self.depth)
+                program.write(f"{place} = {self.new(value)}", fused, self.depth)
             else:
                 program.names[value] = place
             made.append(place)
-        name = program.known(f"_{cluster.name}", cluster.prepare())
-        program.write(f"{name}({_row(given)}, {_row(made)})", cluster, self.depth)
+        name = program.known(f"_{fused.name}", fused.prepare())
+        program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
 
-    def _update(self, cluster: Any, update: Update, given: list[str]) -> None:
+    def _update(self, fused: Any, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""
         program = self.program
         update.number = len(program.updates)
         program.updates.append(update)
-        made = [program.local(v) for v in cluster.outputs]
-        name = program.known(f"_{cluster.name}", update)
-        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", cluster, self.depth)
+        made = [program.local(v) for v in fused.outputs]
+        name = program.known(f"_{fused.name}", update)
+        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", fused, self.depth)
 
 
 _BY_KEYWORD = (np.maximum, np.minimum)

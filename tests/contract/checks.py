@@ -100,6 +100,35 @@ def memory_order(op):
                     assert written.tobytes() == out[0].tobytes(), "other bits in given memory"
 
 
+EXTREMES = {"f": (np.nan, np.inf, -1.0, 0.0), "i": (-100, 100), "u": (100,), "c": (np.nan, 0)}
+
+
+def extreme_calls(op):
+    """Samples with one array all of whose elements are the same odd number."""
+    dtype = main_dtype(op)
+    for sample in samples(op, dtype):
+        for position, x in enumerate(sample.args):
+            for number in EXTREMES.get(getattr(x, "dtype", dtype).kind, ()):
+                if isinstance(x, np.ndarray):
+                    given = sample.args[:position], sample.args[position + 1 :]
+                    yield sample._replace(args=(*given[0], np.full_like(x, number), *given[1]))
+
+
+@check(lambda op: "whether its graphs fail is theirs" if op.on_tensors else None)
+def refusals(op):
+    """What an op refuses for the numbers in its arguments, it says that it ``fails`` for."""
+    refused = []
+    for sample in extreme_calls(op):
+        with about(op, sample):
+            data, attributes, _ = prepared(op, sample)
+            try:
+                compute(op, data, attributes)
+            except EagerflowError as error:
+                assert op.fails, f"fails, though it does not say so: {error}"
+                refused.append(error)
+    assert bool(refused) == op.fails, "never fails, though it says so"
+
+
 @check()
 def errors(op):
     """Calls that must be refused are, with the stated class and words, and leave no trace."""

@@ -130,6 +130,8 @@ PLANTED = [
     ("effects", "eye", {"fills": True}, "several numbers"),
     ("memory_order", "negative", {"ufunc": None, "kernel": in_columns}, "not row-major"),
     ("memory_order", "matmul", {"into": lambda x, y: lambda x, y, out: out.fill(7)}, "other bits"),
+    ("refusals", "take", {"fails": False}, "does not say so"),
+    ("refusals", "negative", {"fails": True}, "never fails"),
     ("errors", "negative", {"errors": one_error(ROW, DTypeError, "str")}, "was not refused"),
     ("errors", "negative", {"errors": one_error(TEXT, ShapeError, "str")}, "raised DTypeError"),
     ("errors", "negative", {"errors": one_error(TEXT, DTypeError, "other")}, "lacks 'other'"),

@@ -155,16 +155,16 @@ class CostModel:
     def step(self, step: Any, device: str) -> float:
         """Seconds of a step of a plan: a node, or a region."""
         return (
-            self.cluster(step, device) if isinstance(step, FusedKernel) else self.node(step, device)
+            self.kernel(step, device) if isinstance(step, FusedKernel) else self.node(step, device)
         )
 
-    def cluster(self, cluster: FusedKernel, device: str) -> float:
+    def kernel(self, kernel: FusedKernel, device: str) -> float:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
-        size = sum(map(nbytes, {*cluster.inputs, *cluster.outputs}))
-        sizes = cluster._sizes
+        size = sum(map(nbytes, {*kernel.inputs, *kernel.outputs}))
+        sizes = kernel._sizes
         work = 0.0
-        region = cluster.region
+        region = kernel.region
         axes = {p.name: p.axes for p in region.inputs} | {s.name: s.axes for s in region.body}
         for one in region.body:
             along = set(one.axes)

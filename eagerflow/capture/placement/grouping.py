@@ -46,7 +46,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
         if not isinstance(step, FusedKernel):
             continue
         own = [node for node in step.nodes if numbers[node] not in grouped]
-        whole = [model.cluster(step, name) for name in names]
+        whole = [model.kernel(step, name) for name in names]
         parts = [half for part in _parts(own) for half in _peeled(part)]
         weights = [sum(model.seconds(works.of(n), n, names[0], True) for n in p) for p in parts]
         for part, weight in zip(parts, weights, strict=True):

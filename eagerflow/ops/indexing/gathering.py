@@ -125,6 +125,7 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
         else x[(slice(None),) * (axis % x.ndim) + (indices,)]
     ),
     method=True,
+    fails=True,
 )
 def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
     """The elements, or slices, of a tensor at given places along an axis.
@@ -243,6 +244,7 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
         ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
     ],
     reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
+    fails=True,
 )
 def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
     """One element for each index, along an axis, with all other axes in step.
@@ -360,6 +362,7 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     ],
     reference=_scatter_along_reference,
+    fails=True,
 )
 def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
     """Zeros of a shape with each update added at its index along an axis.
@@ -498,6 +501,7 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     ],
     reference=_gather_reference,
+    fails=True,
 )
 def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
     """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.

@@ -228,6 +228,7 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
+    fails=True,
 )
 def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
     """The part of a tensor that an index selects: ``x[index]``.
@@ -384,6 +385,7 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=lambda updates, *indices, shape, index: written(
         np.zeros(shape, updates.dtype), index, indices, updates
     ),
+    fails=True,
 )
 def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.

@@ -130,6 +130,7 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
         ),
     ],
     reference=_scatter_reference,
+    fails=True,
 )
 def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
@@ -265,6 +266,7 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
         ErrorSample((np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
     ],
     reference=_segment_reference,
+    fails=True,
 )
 def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
     """Sums of the rows of a tensor that have the same number.
@@ -334,6 +336,7 @@ def _batched_one_hot(
         -1,
         axis,
     ),
+    fails=True,
 )
 def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
     """Class numbers as rows of zeros with a one at the place of the class.

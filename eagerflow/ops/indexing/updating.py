@@ -200,6 +200,7 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
     jvp=lambda tangents, y, x, value, *indices, index: index_set(
         *_both(tangents, x, value), *indices, index=index
     ),
+    fails=True,
 )
 def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value at an index: ``x.at[index].set(value)``.
@@ -226,6 +227,7 @@ def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> 
     jvp=lambda tangents, y, x, value, *indices, index: index_add(
         *_both(tangents, x, value), *indices, index=index
     ),
+    fails=True,
 )
 def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` with a value added at an index: ``x.at[index].add(value)``.
@@ -275,6 +277,7 @@ def _multiply_back(
     dtypes=(NUMERIC, NUMERIC, INDICES),
     vjp=_multiply_back,
     saves="x value indices",
+    fails=True,
 )
 def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x`` multiplied by a value at an index: ``x.at[index].multiply(value)``.
@@ -306,6 +309,7 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     dtypes=(REAL, REAL, INDICES),
     vjp=_extreme_back,
     saves="x value indices y",
+    fails=True,
 )
 def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
@@ -326,6 +330,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> An
     dtypes=(REAL, REAL, INDICES),
     vjp=_extreme_back,
     saves="x value indices y",
+    fails=True,
 )
 def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.

@@ -29,6 +29,7 @@ from eagerflow.ops.linear_algebra.systems import (
     factorization,
     identity_like,
     matrices,
+    not_converged,
     on_each,
     solve,
     square,
@@ -150,6 +151,7 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     ],
     reference=on_each(_rooted),
     ulp=256,
+    fails=True,
 )
 def cholesky(xp: Any, x: Any, /, *, upper: bool = False) -> Any:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -307,16 +309,6 @@ class EighResult(NamedTuple):
     eigenvectors: Any
 
 
-def not_converged() -> EagerflowError:
-    """The error of an iteration that found no values."""
-    return EagerflowError(
-        "the iteration did not converge",
-        argument="x",
-        expected="finite values",
-        hint="ef.isfinite(x) tells where they are not",
-    )
-
-
 def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     """The first-order perturbation of eigenvectors, transposed; see Giles.
 
@@ -378,6 +370,7 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     reference=lambda x: _eigh_reference(x),
     ulp=512,
     split=Missing("the whole input is needed"),
+    fails=True,
 )
 def _eigh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
@@ -451,6 +444,7 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     errors=_eigenvalue_errors,
     reference=on_each(rotated),
     ulp=512,
+    fails=True,
 )
 def eigvalsh(xp: Any, x: Any, /) -> Any:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
@@ -582,6 +576,7 @@ def _svd_errors(rng: Any) -> list[ErrorSample]:
     reference=Missing("the vectors are checked by their product and orthonormality"),
     ulp=512,
     split=Missing("the whole input is needed"),
+    fails=True,
 )
 def _svd(xp: Any, x: Any, /, *, full_matrices: bool = True) -> Any:
     """Singular vectors and values of matrices."""
@@ -636,6 +631,7 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
         on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
     ),
     ulp=512,
+    fails=True,
 )
 def svdvals(xp: Any, x: Any, /) -> Any:
     """Singular values of matrices, in descending order.

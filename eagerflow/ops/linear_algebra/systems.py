@@ -82,6 +82,16 @@ def cubic(*specs: TensorSpec, flops: int = 1, **attributes: Any) -> Cost:
     return Cost(flops * x.size * x.shape[-1], moved)
 
 
+def not_converged() -> EagerflowError:
+    """The error of an iteration that found no values."""
+    return EagerflowError(
+        "the iteration did not converge",
+        argument="x",
+        expected="finite values",
+        hint="ef.isfinite(x) tells where they are not",
+    )
+
+
 def as_column(x: Any) -> Any:
     """``x`` with an axis of size 1 behind."""
     return reshape(x, (*x.shape, 1))
@@ -283,6 +293,7 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
     ],
     reference=_solve_reference,
     ulp=256,
+    fails=True,
 )
 def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
     """The ``x`` for which ``x1 @ x`` is ``x2``.
@@ -320,6 +331,7 @@ def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
         )
     ),
     ulp=256,
+    fails=True,
 )
 def inv(xp: Any, x: Any, /) -> Any:
     """Inverse of square matrices.
@@ -391,6 +403,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     ],
     reference=on_each(_normal_equations),
     ulp=1024,
+    fails=True,
 )
 def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
@@ -408,7 +421,10 @@ def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
         rtol = max(matrices(x).shape[-2:]) * float(xp.finfo(x.dtype).eps)
     if x.size == 0:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
-    return xp.linalg.pinv(x, rtol=rtol)
+    try:
+        return xp.linalg.pinv(x, rtol=rtol)
+    except np.linalg.LinAlgError as error:
+        raise not_converged() from error
 
 
 # Determinants ------------------------------------------------------------------------------------

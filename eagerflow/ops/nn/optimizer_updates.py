@@ -378,7 +378,7 @@ def _scale_of_numbers(
     rate: float, t: float, *, beta_1: float, beta_2: float, epsilon: float
 ) -> float:
     _check_rates(beta_1, beta_2)
-    return rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t else math.nan
+    return rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t > 0 else math.nan
 
 
 def _scale(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, epsilon: float) -> Any:

@@ -377,6 +377,7 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
         ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
     ],
     reference=_places_reference,
+    fails=True,
 )
 def searchsorted(
     xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"
