@@ -38,8 +38,19 @@ LARGE = 12  # of so many elements that threads share the work
 
 # Every second chunk is run with limits so small that few arrays are one piece of work.
 SMALL_PIECES = {
-    launch: {"TASK": 512, "PARALLEL": 1, "LONG": 256, "BLOCK": 128, "COLUMN_BLOCKS": 4},
-    tiles: {"TILE": 64, "FLAT_TILE": 128, "LONG": 256, "PARALLEL": 1, "GROUPS": 4},
+    launch: {
+        "TASK_ELEMENTS": 512,
+        "MIN_SHARED_ELEMENTS": 1,
+        "MAX_OWN_WIDTH": 256,
+        "BLOCK_ELEMENTS": 128,
+        "MAX_COLUMN_BLOCKS": 4,
+    },
+    tiles: {
+        "TILE_ELEMENTS": 64,
+        "MIN_CUT_ROW_ELEMENTS": 256,
+        "MIN_SHARED_ELEMENTS": 1,
+        "MAX_GROUPS": 4,
+    },
 }
 
 
