@@ -63,9 +63,12 @@ def access_map(node: Node) -> AccessMap | None:
     """How a node accesses its operands; None for a node that no fused kernel computes."""
     op = node.op
     first = node.inputs[0] if node.inputs else None
-    values = [*node.values()]
-    if not node.outputs or any(v.dtype not in _DTYPES for v in (*values, *node.outputs)):
+    values = [x for x in node.inputs if type(x) is Value]
+    if not node.outputs:
         return None
+    for value in (*values, *node.outputs):
+        if value.dtype not in _DTYPES:
+            return None
     sizes = node.outputs[0].shape
     repeats = False
     if op.views == "all" and type(first) is Value:

@@ -48,15 +48,14 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
         return known[key]
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
-        fresh: Call = np.empty_like
         if more and not _alike(x, more):
             x, *rest = _together((x, *more))
-            more, fresh = tuple(rest), _in_order  # axes that were repeated have no order
+            x, more = np.ascontiguousarray(x), tuple(rest)  # repeated axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
         small = x.size < MIN_TILED_ELEMENTS
         if small and (fill := few.get(key)) is not None and generated.calls is None:
-            out = fresh(x)
+            out = np.empty_like(x)
             fill(x, *more, out)
             return out
         if char not in "fd":
@@ -80,10 +79,6 @@ def _alike(x: Any, others: tuple[Any, ...]) -> bool:
     return type(x) is np.ndarray and all(
         type(a) is np.ndarray and a.shape == x.shape and a.dtype == x.dtype for a in others
     )
-
-
-def _in_order(x: Any) -> Any:
-    return np.empty(x.shape, x.dtype)
 
 
 def _together(operands: tuple[Any, ...]) -> tuple[Any, ...]:
