@@ -10,6 +10,11 @@ from eagerflow.dims import Dim, DimLike, Shape, product
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import ShapeError, short_repr
 
+Array = Any
+"""An array of the library that is computed with; its class is known when a program runs."""
+Namespace = Any
+"""NumPy, CuPy, or another library by the names of the Array API standard."""
+
 # No array library addresses more; the product of sizes is bounded before anything is cast.
 MAX_ELEMENTS = 2**62
 MAX_RANK = 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from eagerflow import tree
@@ -10,9 +9,8 @@ from eagerflow.capture.trace import Trace
 from eagerflow.dispatch import record
 from eagerflow.errors import GradientError
 from eagerflow.graph.graph import Graph, graph_method
-from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames, find_value
-from eagerflow.graph.run import interpret
 from eagerflow.op import ops
 from eagerflow.recorder import scope
 from eagerflow.tape import GradientTape
@@ -118,24 +116,20 @@ def show_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: s
     """Let the tape see the graph's nodes, as if they were called now."""
     tensors = extension.tensors
 
-    def watch(values: Iterable[Value]) -> None:
-        for value in values:
-            if value in wanted:
-                tape.watch(tensors[value])
-
-    def call(node: Node, args: list[Any]) -> Any:
+    for value in (*graph.all_inputs(), *graph.constants):
+        if value in wanted:
+            tape.watch(tensors[value])
+    for node in graph.nodes:
+        args = tuple([tensors[x] if type(x) is Value else x for x in node.inputs])
         found = tuple([tensors[v] for v in node.outputs])
         out = found if node.op.outputs != 1 or len(found) != 1 else found[0]
-        here = node.origin
-        if here and isinstance(here[0], str):
-            here = here, None
-        record(tape._entries.append, node.op, tuple(args), node.attributes, out, here)
-        watch(node.outputs)
-        return out
-
-    watch(graph.all_inputs())
-    watch(graph.constants)
-    interpret(graph, [tensors[v] for v in graph.all_inputs()], call)
+        here = (
+            (node.origin, None) if node.origin and isinstance(node.origin[0], str) else node.origin
+        )
+        record(tape._entries.append, node.op, args, node.attributes, out, here)
+        for value in node.outputs:
+            if value in wanted:
+                tape.watch(tensors[value])
 
 
 def _name(graph: Graph, value: Value) -> str:

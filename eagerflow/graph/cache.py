@@ -31,10 +31,13 @@ def kept(
 
     @wraps(function)
     def found(graph: Graph, *args: Any) -> Any:
-        cache, key = graph.cache, (function, *args)
-        if key not in cache:
-            cache[key] = function(graph, *args)  # type: ignore[call-arg]
-        return cache[key]
+        key = (function, *args) if args else function
+        try:
+            return graph.cache[key]
+        except KeyError:
+            pass
+        result = graph.cache[key] = function(graph, *args)  # type: ignore[call-arg]
+        return result
 
     return found  # type: ignore[return-value]
 

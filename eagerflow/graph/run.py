@@ -57,21 +57,19 @@ def interpret(
     and vmap see it; ``call(node, args)`` takes the place of that call. Nothing is assigned, and an
     output may be one of ``given`` itself. Errors name the user's file and line of the node.
     """
-    program = _program(graph)
-    values: list[Any] = [*given, *program.constants]
-    values += [None] * (program.total - len(values))
     recorder = recorder_state()[1]
     if recorder is None:
-        _take_steps(program.steps, values, call, None)
-    else:
-        with _Following(recorder):
-            _take_steps(program.steps, values, call, recorder)
-    return [values[i] for i in program.results]
+        return _run(_program(graph), given, call, None)
+    with _Following(recorder):
+        return _run(_program(graph), given, call, recorder)
 
 
-def _take_steps(
-    steps: Sequence[tuple[Any, ...]], values: list[Any], call: Any, recorder: Recorder | None
-) -> None:
+def _run(
+    program: _Program, given: Sequence[Any], call: Any, recorder: Recorder | None
+) -> list[Tensor]:
+    steps, constants, results, total = program
+    values: list[Any] = [*given, *constants]
+    values += [None] * (total - len(values))
     for f, args, attributes, made, node in steps:
         if recorder is not None:
             recorder.follow(node.origin)
@@ -86,6 +84,7 @@ def _take_steps(
                 values[i] = y
         else:
             values[made[0]] = out
+    return [values[i] for i in results]
 
 
 class _Following(ScopeGuard):

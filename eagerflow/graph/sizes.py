@@ -49,11 +49,12 @@ def is_symbolic(item: Any) -> bool:
         return False
     if cls is slice:
         return any(type(part) is Dim for part in (item.start, item.stop, item.step))
-    return cls is Dim or (isinstance(item, Graph) and _is_symbolic(item))
+    return cls is Dim or (isinstance(item, Graph) and has_names(item))
 
 
 @kept
-def _is_symbolic(graph: Graph) -> bool:
+def has_names(graph: Graph) -> bool:
+    """Whether there is a named dimension anywhere in a graph."""
     return (
         any(is_symbolic(v.shape) for v in graph.all_inputs())
         or any(is_symbolic(v.shape) for node in graph.nodes for v in node.outputs)
@@ -73,7 +74,7 @@ def concrete(graph: Graph, sizes: Mapping[str, Any]) -> Graph:
     >>> concrete(graph, {"batch": 5}).inputs[0].shape
     (5, 3)
     """
-    return _Filling(sizes).graph(graph) if _is_symbolic(graph) else graph
+    return _Filling(sizes).graph(graph) if has_names(graph) else graph
 
 
 def with_sizes(item: Any, sizes: Sizes) -> Any:
@@ -83,7 +84,7 @@ def with_sizes(item: Any, sizes: Sizes) -> Any:
     """
     if not isinstance(item, Graph):
         return _Filling(sizes).item(item)
-    if not _is_symbolic(item) or all(size == Dim(name) for name, size in sizes.items()):
+    if not has_names(item) or all(size == Dim(name) for name, size in sizes.items()):
         return item
     known = _concrete_forms(item)
     key = tuple(sorted((name, repr(size)) for name, size in sizes.items()))
@@ -122,7 +123,7 @@ class _Filling:
                     return tuple([self.item(part) for part in item])
         elif cls is slice and is_symbolic(item):
             return slice(self.item(item.start), self.item(item.stop), self.item(item.step))
-        elif isinstance(item, Graph) and _is_symbolic(item):
+        elif isinstance(item, Graph) and has_names(item):
             return self.graph(item)
         return item
 

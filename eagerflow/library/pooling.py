@@ -19,6 +19,7 @@ from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.library.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
+from eagerflow.spec import Namespace
 
 Windows = tuple[Window, ...]
 
@@ -284,7 +285,7 @@ def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
 # Any library -------------------------------------------------------------------------------------
 
 
-def _folded(xp: Any, x: Any, windows: Windows, function: Any, start: float) -> Any:
+def _folded(xp: Namespace, x: Any, windows: Windows, function: Any, start: float) -> Any:
     shape = (x.shape[0], *(w.out for w in windows), x.shape[-1])
     y = xp.full(shape, start, dtype=x.dtype)
     for _, outs, ins in taps(windows):
@@ -292,17 +293,17 @@ def _folded(xp: Any, x: Any, windows: Windows, function: Any, start: float) -> A
     return y
 
 
-def portable_max(xp: Any, x: Any, windows: Windows) -> Any:
+def portable_max(xp: Namespace, x: Any, windows: Windows) -> Any:
     """The largest element of each window."""
     return _folded(xp, x, windows, xp.maximum, -xp.inf)
 
 
-def portable_avg(xp: Any, x: Any, windows: Windows) -> Any:
+def portable_avg(xp: Namespace, x: Any, windows: Windows) -> Any:
     """The mean of each window's elements."""
     return _folded(xp, x, windows, xp.add, 0) / xp.asarray(_counts(windows), dtype=x.dtype)
 
 
-def _hits(xp: Any, x: Any, windows: Windows) -> Any:
+def _hits(xp: Namespace, x: Any, windows: Windows) -> Any:
     """For each element of the window: at which positions none exceeds it, the first such.
 
     Positions and elements come first, as ``taps`` has them.
@@ -317,7 +318,7 @@ def _hits(xp: Any, x: Any, windows: Windows) -> Any:
         free[outs] = waiting & below
 
 
-def max_pool_gradient(xp: Any, x: Any, g: Any, windows: Windows) -> Any:
+def max_pool_gradient(xp: Namespace, x: Any, g: Any, windows: Windows) -> Any:
     """For each window its element of ``g``, added where the window has its maximum."""
     result = xp.zeros(x.shape, dtype=x.dtype)
     none = xp.zeros((), dtype=x.dtype)
@@ -328,7 +329,7 @@ def max_pool_gradient(xp: Any, x: Any, g: Any, windows: Windows) -> Any:
     return result
 
 
-def max_pool_gather(xp: Any, x: Any, t: Any, windows: Windows) -> Any:
+def max_pool_gather(xp: Namespace, x: Any, t: Any, windows: Windows) -> Any:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
     y = xp.zeros((x.shape[0], *(w.out for w in windows), x.shape[-1]), dtype=x.dtype)
     for outs, ins, hit in _hits(xp, x, windows):
@@ -336,7 +337,7 @@ def max_pool_gather(xp: Any, x: Any, t: Any, windows: Windows) -> Any:
     return y
 
 
-def avg_pool_gradient(xp: Any, g: Any, windows: Windows) -> Any:
+def avg_pool_gradient(xp: Namespace, g: Any, windows: Windows) -> Any:
     """Each element of ``g``, in equal parts, added to what its window saw."""
     shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
     result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)

@@ -163,7 +163,7 @@ def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
     return Cost(max(known, default=1) * flops, total + max(known, default=1) * 4)
 
 
-def refused_objects(rng: Any, *rest: Any, **attributes: Any) -> list[ErrorSample]:
+def refused_objects(rng: np.random.Generator, *rest: Any, **attributes: Any) -> list[ErrorSample]:
     """What no op takes as its first argument, beside further arguments."""
     return [
         ErrorSample(("a string", *rest), attributes, DTypeError, "str"),
@@ -173,7 +173,7 @@ def refused_objects(rng: Any, *rest: Any, **attributes: Any) -> list[ErrorSample
 
 
 def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
         rest = (rng.standard_normal((2, 3)),) * (op_arity - 1)
         found = refused_objects(rng, *rest)
         if op_arity > 1:
@@ -442,7 +442,7 @@ def reduction(
             found += [Split((i,), None, combine) for i in axes]
         return found
 
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
             *refused_objects(rng),

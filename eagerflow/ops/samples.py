@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.dtypes import DType
 from eagerflow.op import Sample
 
 __all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "rows", "shaped", "values"]
@@ -52,7 +53,13 @@ def rows(dtype: Any, *, empty: bool) -> Iterator[tuple[tuple[int, ...], int]]:
         yield shape if shape[0] < 70 or dtype.itemsize < 8 else (5, 4), axis
 
 
-def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: float = 2) -> Any:
+def make(
+    rng: np.random.Generator,
+    dtype: DType | str,
+    shape: Sequence[int],
+    low: float = -2,
+    high: float = 2,
+) -> Any:
     """An array of values between ``low`` and ``high``, complex in a square around them."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -66,7 +73,7 @@ def make(rng: Any, dtype: Any, shape: Sequence[int], low: float = -2, high: floa
     return np.asarray(values).astype(dtype)
 
 
-def distinct(rng: Any, dtype: Any, shape: Sequence[int]) -> Any:
+def distinct(rng: np.random.Generator, dtype: DType, shape: Sequence[int]) -> Any:
     """Values of which no two floats are close: difference quotients see where two cross."""
     if dtype.kind in "bui":
         return make(rng, dtype, shape)
@@ -74,7 +81,7 @@ def distinct(rng: Any, dtype: Any, shape: Sequence[int]) -> Any:
     return rng.permutation(np.linspace(-2, 2, size)).reshape(shape).astype(dtype)
 
 
-def values(rng: Any, dtype: Any, low: float = -2, high: float = 2) -> list[Any]:
+def values(rng: np.random.Generator, dtype: DType, low: float = -2, high: float = 2) -> list[Any]:
     """Arrays of all the shapes and memory layouts."""
     found = [make(rng, dtype, shape, low, high) for shape in SHAPES]
     base = make(rng, dtype, (4, 6), low, high)
@@ -95,7 +102,7 @@ def pairs(
 ) -> Samples:
     """Samples of a function of two arrays that broadcast, with a range for each."""
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         second = (low if low2 is None else low2, high if high2 is None else high2)
         found = [
             Sample((make(rng, dtype, a, low, high), make(rng, dtype, b, *second))) for a, b in PAIRS
@@ -112,7 +119,7 @@ def pairs(
 def reduced(low: float = -2, high: float = 2, empty: bool = True, **attributes: Any) -> Samples:
     """Samples of a reduction: all kinds of axes, kept or not."""
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         x = make(rng, dtype, (2, 3, 4), low, high)
         found = [Sample((make(rng, dtype, (), low, high),), dict(attributes))]
         for axis in (None, 0, 1, -1, (0, 2), (-1, 1), ()):
@@ -134,7 +141,7 @@ def shaped(names: str, *rows: Any, turned: Any, repeated: Any) -> Samples:
     order, ``repeated`` those for one of shape (2, 6) that is a row broadcast.
     """
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = [
             Sample((make(rng, dtype, shape),), dict(zip(names.split(), given, strict=True)))
             for shape, *given in rows

@@ -18,7 +18,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
-from eagerflow.graph.sizes import Sizes, bind, is_symbolic, with_sizes
+from eagerflow.graph.sizes import Sizes, bind, has_names, with_sizes
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
@@ -248,7 +248,7 @@ def results_of(
 
 def fitted(graph: Graph, tensors: Sequence[Any]) -> Graph:
     """The graph for the sizes of these inputs."""
-    if not is_symbolic(graph):
+    if not has_names(graph):
         return graph
     found: Graph = with_sizes(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
     return found
@@ -259,7 +259,7 @@ def fitted(graph: Graph, tensors: Sequence[Any]) -> Graph:
 
 def run(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph for Tensors; an output may be one of ``tensors`` itself."""
-    return interpret(fitted(graph, tensors), tensors)
+    return interpret(fitted(graph, tensors) if has_names(graph) else graph, tensors)
 
 
 def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

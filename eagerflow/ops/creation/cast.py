@@ -13,7 +13,7 @@ from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["astype", "stop_gradient", "to_device"]
 
@@ -63,7 +63,7 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
         [np.dtype(dtype).type(v) for v in x.ravel().tolist()], dtype
     ).reshape(x.shape),
 )
-def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
+def astype(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     """The values in another dtype; a tensor that has it already is shared.
 
     ``x`` is a tensor, ``dtype`` a name or dtype. Floats lose their fraction on the way to
@@ -87,7 +87,7 @@ def astype(xp: Any, x: Any, /, dtype: DTypeLike) -> Any:
     samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
     reference=lambda x: np.array(x),
 )
-def stop_gradient(xp: Any, x: Any, /) -> Any:
+def stop_gradient(xp: Namespace, x: Array, /) -> Array:
     """The same values, through which no gradient passes.
 
     ``x`` is a tensor of any shape and dtype.
@@ -122,7 +122,7 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
     reference=lambda x, device: np.array(x),
     method="to",
 )
-def to_device(xp: Any, x: Any, /, device: str) -> Any:
+def to_device(xp: Namespace, x: Array, /, device: str) -> Array:
     """The tensor on another device.
 
     ``x`` is a tensor, ``device`` a device's name. Raises DeviceError where there is none.

@@ -18,12 +18,12 @@ from eagerflow.codegen import generated
 from eagerflow.codegen.numpy import philox
 from eagerflow.devices import device_of
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, INTEGERS, as_dtype, default_dtype
+from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.ops.family import Batch, define, refused_objects
-from eagerflow.spec import TensorSpec, as_shape
+from eagerflow.spec import Array, Namespace, TensorSpec, as_shape
 
 __all__ = [
     "random_bits",
@@ -47,7 +47,7 @@ def _host(array: Any) -> Any:
     return array if home is None else home.backend.to_numpy(array)
 
 
-def _drawn(xp: Any, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any:
+def _drawn(xp: Namespace, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any:
     """``fill(state, count)`` for each state, in ``shape`` and in the library of ``xp``."""
     states = _host(state)
     count = math.prod(shape)
@@ -85,7 +85,7 @@ def _float_spec(
 
 
 def _samples(**attributes: Any) -> Callable[[Any, Any], list[Sample]]:
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         state = rng.integers(0, 2**64, philox.WORDS, np.uint64)
         states = rng.integers(0, 2**64, (2, 6, philox.WORDS), np.uint64)[:, ::3]
         found = [
@@ -102,7 +102,7 @@ def _samples(**attributes: Any) -> Callable[[Any, Any], list[Sample]]:
     return samples
 
 
-def _float_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _float_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = _samples()(rng, dtype)
     state = found[0].args[0]
     found += [
@@ -112,7 +112,7 @@ def _float_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator, **attributes: Any) -> list[ErrorSample]:
     state = np.array([1, 2, 3], np.uint64)
     given = {"shape": (2,)} | attributes
     return [
@@ -123,7 +123,7 @@ def _errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
     ]
 
 
-def _float_errors(rng: Any) -> list[ErrorSample]:
+def _float_errors(rng: np.random.Generator) -> list[ErrorSample]:
     state = np.array([1, 2, 3], np.uint64)
     wrong = {"shape": (2,), "dtype": "int32"}
     return [*_errors(rng), ErrorSample((state,), wrong, DTypeError, "cannot be drawn")]
@@ -187,7 +187,7 @@ def _bits_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
         lambda own, count, dtype: philox.slow_words(own, count)
     )(state, shape, "uint64"),
 )
-def random_bits(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
+def random_bits(xp: Namespace, state: Array, /, shape: Sizes, device: DeviceName = None) -> Array:
     """Random 64-bit words.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a
@@ -207,8 +207,8 @@ def _slow_uniform(own: Any, count: int, dtype: Any) -> list[float]:
 
 @_random(reference=_each_state(_slow_uniform))
 def random_uniform(
-    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
-) -> Any:
+    xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Array:
     """Numbers from 0 up to, not including, 1, all equally likely.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
@@ -235,8 +235,8 @@ def _short(state: Any, count: int, dtype: Any) -> Any:
     reference=_each_state(philox.slow_normal),
 )
 def random_normal(
-    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
-) -> Any:
+    xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Array:
     """Numbers of the standard normal distribution.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
@@ -252,8 +252,8 @@ def random_normal(
 
 @_random(reference=_each_state(philox.slow_truncated), ulp=16)
 def random_truncated_normal(
-    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
-) -> Any:
+    xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Array:
     """Numbers of the standard normal distribution cut off at -2 and 2.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
@@ -273,8 +273,8 @@ def random_truncated_normal(
     )
 )
 def random_exponential(
-    xp: Any, state: Any, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
-) -> Any:
+    xp: Namespace, state: Array, /, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None
+) -> Array:
     """Numbers of the exponential distribution with mean 1.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` a float dtype
@@ -311,7 +311,7 @@ def _integers_spec(
     return TensorSpec(_shape_of(state, shape), found, None, device)
 
 
-def _integer_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _integer_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = _samples(low=-3, high=9)(rng, dtype)
     ranges = (
         ("uint8", 0, 256),
@@ -326,7 +326,7 @@ def _integer_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _integer_errors(rng: Any) -> list[ErrorSample]:
+def _integer_errors(rng: np.random.Generator) -> list[ErrorSample]:
     state = np.array([1, 2, 3], np.uint64)
     given = {"shape": (2,), "low": 0, "high": 5}
     return [
@@ -347,15 +347,15 @@ def _integer_errors(rng: Any) -> list[ErrorSample]:
     )(state, shape, dtype or "int64"),
 )
 def random_integers(
-    xp: Any,
-    state: Any,
+    xp: Namespace,
+    state: Array,
     /,
     shape: Sizes,
     low: int,
     high: int,
     dtype: DTypeLike = None,
     device: DeviceName = None,
-) -> Any:
+) -> Array:
     """Integers from ``low`` up to, not including, ``high``, all equally likely.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``dtype`` an integer
@@ -425,14 +425,14 @@ def _kept(state: Any, count: int, rate: Any, factor: Any) -> Any:
     reference=_each_state(_keep_reference),
 )
 def random_keep(
-    xp: Any,
-    state: Any,
+    xp: Namespace,
+    state: Array,
     /,
     shape: Sizes,
     rate: float,
     dtype: DTypeLike = None,
     device: DeviceName = None,
-) -> Any:
+) -> Array:
     """Factors of dropout: 0 with probability ``rate``, else ``1 / (1 - rate)``.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``rate`` a number from 0
@@ -476,7 +476,9 @@ def _slow_permutations(state: Any, shape: Any, device: Any) -> Any:
     ],
     reference=_slow_permutations,
 )
-def random_permutation(xp: Any, state: Any, /, shape: Sizes, device: DeviceName = None) -> Any:
+def random_permutation(
+    xp: Namespace, state: Array, /, shape: Sizes, device: DeviceName = None
+) -> Array:
     """The integers from 0 up to the size of the last axis, in random order along it.
 
     ``state`` is a uint64 tensor of three words along its last axis, ``shape`` a size or a

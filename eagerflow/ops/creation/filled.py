@@ -9,14 +9,14 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
+from eagerflow.dtypes import BOOL, INTEGERS, DType, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 from eagerflow.tensor import Operators
 
 __all__ = [
@@ -53,7 +53,7 @@ def _written(spec: TensorSpec) -> Cost:
     return Cost(0, spec.size * spec.dtype.itemsize)
 
 
-def _shape_errors(rng: Any) -> list[ErrorSample]:
+def _shape_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         ErrorSample((), {"shape": (2, -1)}, ShapeError, "negative"),
         ErrorSample((), {"shape": "ab"}, ShapeError, "is not a shape"),
@@ -62,7 +62,7 @@ def _shape_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-def _shape_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _shape_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     shapes: tuple[Any, ...] = ((), 3, (2, 3), (0, 2), (1, 1, 2))
     return [Sample((), {"shape": s, "dtype": dtype}) for s in shapes]
 
@@ -82,7 +82,7 @@ def _constant(value: int) -> Callable[[Any], Any]:
 
 
 @_constant(0)
-def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
+def zeros(xp: Namespace, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Array:
     """A tensor of zeros.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -95,7 +95,7 @@ def zeros(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = N
 
 
 @_constant(1)
-def ones(xp: Any, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Any:
+def ones(xp: Namespace, shape: Sizes, dtype: DTypeLike = None, device: DeviceName = None) -> Array:
     """A tensor of ones.
 
     ``shape`` is an integer or a tuple of sizes, ``dtype`` defaults to float32, ``device`` (a
@@ -118,7 +118,7 @@ def _filled(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) 
     return _made(shape, dtype or default_dtype(type(fill_value)), device)
 
 
-def _full_errors(rng: Any) -> list[ErrorSample]:
+def _full_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [e._replace(attributes={**e.attributes, "fill_value": 1}) for e in _shape_errors(rng)]
 
 
@@ -133,12 +133,12 @@ def _full_errors(rng: Any) -> list[ErrorSample]:
     reference=lambda shape, fill_value, dtype, device: np.zeros(shape, dtype) + dtype.type(1),
 )
 def _full(
-    xp: Any,
+    xp: Namespace,
     shape: Sizes,
     fill_value: NumberLike,
     dtype: DTypeLike = None,
     device: DeviceName = None,
-) -> Any:
+) -> Array:
     """A tensor filled with one Python number."""
     return xp.full(shape, fill_value, dtype=dtype or default_dtype(type(fill_value)))
 
@@ -159,7 +159,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> 
 
 
 def _fill_like(value: int) -> Callable[[Any], Any]:
-    def bound(xp: Any) -> Any:
+    def bound(xp: Namespace) -> Any:
         make = xp.ones if value else xp.zeros
         return lambda x, dtype=None: make(x.shape, dtype or x.dtype)
 
@@ -192,7 +192,7 @@ def _like(value: int) -> Callable[[Any], Any]:
 
 
 @_like(0)
-def zeros_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
+def zeros_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
     """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
@@ -202,7 +202,7 @@ def zeros_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
 
 
 @_like(1)
-def ones_like(xp: Any, x: Any, /, dtype: DTypeLike = None) -> Any:
+def ones_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
     """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
 
     >>> ef.ones_like(ef.tensor([1.0, 2.0]))
@@ -263,13 +263,13 @@ def _eye_spec(
     ),
 )
 def eye(
-    xp: Any,
+    xp: Namespace,
     n_rows: Size,
     n_cols: Size = None,
     k: int = 0,
     dtype: DTypeLike = None,
     device: DeviceName = None,
-) -> Any:
+) -> Array:
     """A matrix with ones on a diagonal and zeros elsewhere.
 
     ``n_rows`` and ``n_cols`` (default: the same) are sizes, ``k`` is the diagonal, counted to

@@ -35,7 +35,7 @@ from eagerflow.ops.elementwise.rounding import floor
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import FLOAT8
 from eagerflow.ops.shapes.reshaping import reshape, sized
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["arange", "linspace"]
@@ -181,13 +181,13 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     dtypes=NUMERIC | FLOAT8,
 )
 def arange(
-    xp: Any,
+    xp: Namespace,
     start: NumberLike | Size,
     stop: NumberLike | Size = None,
     step: NumberLike = 1,
     dtype: DTypeLike = None,
     device: DeviceName = None,
-) -> Any:
+) -> Array:
     """Numbers from ``start`` up to and without ``stop``, ``step`` apart.
 
     With one number that is ``stop``, and ``start`` is 0. Integers give int64, others
@@ -263,14 +263,14 @@ def _line_dtype(start: Any, stop: Any) -> Any:
     dtypes=INEXACT,
 )
 def linspace(
-    xp: Any,
+    xp: Namespace,
     start: NumberLike,
     stop: NumberLike,
     num: Size = 50,
     dtype: DTypeLike = None,
     device: DeviceName = None,
     endpoint: bool = True,
-) -> Any:
+) -> Array:
     """Evenly spaced numbers from ``start`` to ``stop``.
 
     ``num`` is how many; ``stop`` is the last of them, or with ``endpoint=False`` the one

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import REAL
+from eagerflow.dtypes import REAL, DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs
@@ -34,7 +34,7 @@ _KINKS = (-3.0, 0.0, 3.0, 6.0)
 def _off_kinks(low: float, high: float, **attributes: Any) -> Any:
     """Samples that keep clear of the points where pieces meet."""
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = values(rng, dtype, low, high)
         if np.dtype(dtype).kind == "f":
             for kink in _KINKS:
@@ -49,7 +49,7 @@ def _moved(x: Any, kink: float) -> Any:
     return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
 
 
-def _off_kinks_pairs(rng: Any, dtype: Any) -> list[Sample]:
+def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [s._replace(args=(_moved(s.args[0], 0.0), s.args[1])) for s in pairs(-2, 2)(rng, dtype)]
 
 

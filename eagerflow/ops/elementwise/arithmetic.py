@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import REAL, is_complex
+from eagerflow.dtypes import REAL, DType, is_complex
 from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.family import (
     FLOATS,
@@ -20,6 +20,7 @@ from eagerflow.ops.family import (
     ufunc,
 )
 from eagerflow.ops.samples import Sample, each, pairs, reals
+from eagerflow.spec import Array, Namespace
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -49,7 +50,7 @@ __all__ = [
     samples=pairs(),
     reference=each(lambda a, b: a or b if isinstance(a, bool) else a + b),
 )
-def add(xp: Any, x1: Any, x2: Any, /) -> Any:
+def add(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Sum of two tensors, element by element.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; the result
@@ -69,7 +70,7 @@ def add(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: a - b),
 )
-def subtract(xp: Any, x1: Any, x2: Any, /) -> Any:
+def subtract(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Difference of two tensors, element by element.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
@@ -90,7 +91,7 @@ def subtract(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: a * b),
 )
-def multiply(xp: Any, x1: Any, x2: Any, /) -> Any:
+def multiply(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Product of two tensors, element by element.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Two bools
@@ -102,7 +103,7 @@ def multiply(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.multiply(x1, x2)
 
 
-def _multiply_no_nan_numpy(xp: Any, x1: Any, x2: Any) -> Any:
+def _multiply_no_nan_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
     # NaN is the exception, and this runs all the way back from any division or root: the
     # product of a vector with itself finds NaN in one pass that allocates nothing.
     product = np.multiply(x1, x2)
@@ -127,7 +128,7 @@ def _multiply_no_nan_numpy(xp: Any, x1: Any, x2: Any) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: 0 if a == 0 or b == 0 else a * b),
 )
-def multiply_no_nan(xp: Any, x1: Any, x2: Any, /) -> Any:
+def multiply_no_nan(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Product of two tensors in which 0 wins over infinity and NaN.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
@@ -149,7 +150,7 @@ def multiply_no_nan(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=reals(),
     reference=each(lambda x: -x),
 )
-def negative(xp: Any, x: Any, /) -> Any:
+def negative(xp: Namespace, x: Array, /) -> Array:
     """The numbers with the opposite sign.
 
     ``x`` is a numeric tensor of any shape; unsigned integers wrap around. Raises DTypeError
@@ -170,7 +171,7 @@ def negative(xp: Any, x: Any, /) -> Any:
     samples=reals(),
     reference=each(lambda x: +x),
 )
-def positive(xp: Any, x: Any, /) -> Any:
+def positive(xp: Namespace, x: Array, /) -> Array:
     """The numbers themselves, as ``+x`` says.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
@@ -198,7 +199,7 @@ def over(x: Any) -> Any:
     samples=pairs(-2, 2, 0.5, 3),
     reference=each(lambda a, b: a / b),
 )
-def divide(xp: Any, x1: Any, x2: Any, /) -> Any:
+def divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Quotient of two tensors, element by element.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Integers and
@@ -211,7 +212,7 @@ def divide(xp: Any, x1: Any, x2: Any, /) -> Any:
     return xp.divide(x1, x2)
 
 
-def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
+def _off_steps(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """Quotients that stay between the same integers, with their neighbourhood."""
     if np.dtype(dtype).kind in "iu":
         return pairs(-9, 9, 1, 3)(rng, dtype)
@@ -226,7 +227,7 @@ def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
     samples=_off_steps,
     reference=each(lambda a, b: a // b),
 )
-def floor_divide(xp: Any, x1: Any, x2: Any, /) -> Any:
+def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Quotient of two tensors, rounded down.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Integers
@@ -249,7 +250,7 @@ def floor_divide(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_off_steps,
     reference=each(lambda a, b: a % b),
 )
-def remainder(xp: Any, x1: Any, x2: Any, /) -> Any:
+def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """What is left of a division rounded down; it has the sign of the divisor.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. The
@@ -271,7 +272,7 @@ def remainder(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=reals(0.5, 3),
     reference=each(lambda x: 1 / x),
 )
-def reciprocal(xp: Any, x: Any, /) -> Any:
+def reciprocal(xp: Namespace, x: Array, /) -> Array:
     """One divided by each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. The reciprocal of 0 is
@@ -295,7 +296,7 @@ def reciprocal(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 3),
     reference=each(lambda x: (x * x.conjugate()).real ** 0.5 if x.imag else max(x.real, -x.real)),
 )
-def abs(xp: Any, x: Any, /) -> Any:
+def abs(xp: Namespace, x: Array, /) -> Array:
     """Absolute value of each element; the modulus of complex numbers.
 
     ``x`` is a numeric tensor of any shape; the result is real. The gradient is the sign of
@@ -332,7 +333,7 @@ def _turned(g: Any, y: Any, x: Any) -> Any:
     samples=reals(0.2, 3),
     reference=each(lambda x: x / (x * x.conjugate()).real ** 0.5 if x else x),
 )
-def sign(xp: Any, x: Any, /) -> Any:
+def sign(xp: Namespace, x: Array, /) -> Array:
     """-1, 0 or 1 for each element; ``x / abs(x)`` for complex numbers.
 
     ``x`` is a numeric tensor of any shape. The gradient with respect to real numbers is 0.
@@ -352,7 +353,7 @@ def sign(xp: Any, x: Any, /) -> Any:
     samples=pairs(0.2, 3, -3, -0.2),
     reference=each(math.copysign),
 )
-def copysign(xp: Any, x1: Any, x2: Any, /) -> Any:
+def copysign(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The size of each element of one tensor with the sign of another.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
@@ -373,7 +374,7 @@ def copysign(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=lambda x1, x2: _neighbour(*np.broadcast_arrays(x1, x2)),
 )
-def nextafter(xp: Any, x1: Any, x2: Any, /) -> Any:
+def nextafter(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The next representable number after each element of one tensor, towards another.
 
     ``x1`` and ``x2`` are tensors of float16, float32 or float64 of shapes that broadcast;
@@ -407,7 +408,7 @@ def _neighbour(a: Any, b: Any) -> Any:
     samples=reals(),
     reference=each(lambda x: math.copysign(1, x) < 0),
 )
-def signbit(xp: Any, x: Any, /) -> Any:
+def signbit(xp: Namespace, x: Array, /) -> Array:
     """Whether the sign of each element is set, which tells -0 from 0.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for

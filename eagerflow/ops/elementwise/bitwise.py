@@ -17,6 +17,7 @@ from eagerflow.ops.family import (
     ufunc,
 )
 from eagerflow.ops.samples import each, pairs, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = [
     "bitwise_and",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 
-def _errors(rng: Any) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     whole = rng.integers(0, 9, (2, 3))
     return [
         *refused_objects(rng, whole),
@@ -50,7 +51,7 @@ def _on_bits(**facts: Any) -> Any:
     samples=pairs(0, 100),
     reference=each(lambda a, b: a & b),
 )
-def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
+def bitwise_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in both of two tensors.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
@@ -68,7 +69,7 @@ def bitwise_and(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(0, 100),
     reference=each(lambda a, b: a | b),
 )
-def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
+def bitwise_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in at least one of two tensors.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
@@ -86,7 +87,7 @@ def bitwise_or(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(0, 100),
     reference=each(lambda a, b: a ^ b),
 )
-def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
+def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in exactly one of two tensors.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers or bools, of shapes that
@@ -108,7 +109,7 @@ def bitwise_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
     ],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),
 )
-def bitwise_invert(xp: Any, x: Any, /) -> Any:
+def bitwise_invert(xp: Namespace, x: Array, /) -> Array:
     """Each integer with all of its bits flipped; not, for bools.
 
     ``x`` is a tensor of integers or bools of any shape. Raises DTypeError for other dtypes.
@@ -131,7 +132,7 @@ def _flipped(x: Any) -> Any:
     samples=pairs(0, 9, 0, 3),
     reference=each(lambda a, b: a << b),
 )
-def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
+def bitwise_left_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each integer with its bits moved up by a number of places; zeros follow.
 
     ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Bits that are
@@ -150,7 +151,7 @@ def bitwise_left_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(0, 99, 0, 3),
     reference=each(lambda a, b: a >> b),
 )
-def bitwise_right_shift(xp: Any, x1: Any, x2: Any, /) -> Any:
+def bitwise_right_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each integer with its bits moved down by a number of places; the sign stays.
 
     ``x1`` holds integers, ``x2`` the places, from 0 on; the shapes broadcast. Raises

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import REAL
+from eagerflow.dtypes import REAL, DType
 from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
+from eagerflow.spec import Array, Namespace
 
 __all__ = [
     "equal",
@@ -30,13 +31,13 @@ __all__ = [
 _ORDERED = BOOL | REAL
 
 
-def _with_ties(rng: Any, dtype: Any) -> list[Sample]:
+def _with_ties(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = pairs()(rng, dtype)
     x = make(rng, dtype, (3, 4))
     return [*found, Sample((x, np.where(x > 0, x, make(rng, dtype, (4,)))))]
 
 
-def _with_special(rng: Any, dtype: Any) -> list[Sample]:
+def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [Sample((x,)) for x in values(rng, dtype)]
     if np.dtype(dtype).kind in "fc":
         special = np.array([0.0, -0.0, math.inf, -math.inf, math.nan, 1.0])
@@ -56,7 +57,7 @@ def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a == b),
 )
-def equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors are equal; NaN equals nothing.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. ``x == None``
@@ -74,7 +75,7 @@ def equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a != b),
 )
-def not_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors differ; NaN differs from everything.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
@@ -93,7 +94,7 @@ def not_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a < b),
 )
-def less(xp: Any, x1: Any, x2: Any, /) -> Any:
+def less(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is smaller than that of another.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; Python
@@ -113,7 +114,7 @@ def less(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a <= b),
 )
-def less_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+def less_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at most that of another.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
@@ -132,7 +133,7 @@ def less_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a > b),
 )
-def greater(xp: Any, x1: Any, x2: Any, /) -> Any:
+def greater(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is larger than that of another.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
@@ -151,7 +152,7 @@ def greater(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_ties,
     reference=each(lambda a, b: a >= b),
 )
-def greater_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
+def greater_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at least that of another.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Raises
@@ -168,7 +169,7 @@ def greater_equal(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: bool(a) and bool(b)),
 )
-def logical_and(xp: Any, x1: Any, x2: Any, /) -> Any:
+def logical_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of both tensors are true; numbers other than 0 are.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
@@ -185,7 +186,7 @@ def logical_and(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: bool(a) or bool(b)),
 )
-def logical_or(xp: Any, x1: Any, x2: Any, /) -> Any:
+def logical_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of at least one of two tensors is true; numbers other than 0 are.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
@@ -202,7 +203,7 @@ def logical_or(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=pairs(),
     reference=each(lambda a, b: bool(a) is not bool(b)),
 )
-def logical_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
+def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of exactly one of two tensors is true; numbers other than 0 are.
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast. Raises
@@ -219,7 +220,7 @@ def logical_xor(xp: Any, x1: Any, x2: Any, /) -> Any:
     samples=_with_special,
     reference=each(lambda x: not x),
 )
-def logical_not(xp: Any, x: Any, /) -> Any:
+def logical_not(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is false; the number 0 is.
 
     ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
@@ -235,7 +236,7 @@ def logical_not(xp: Any, x: Any, /) -> Any:
     samples=_with_special,
     reference=each(lambda x: math.isfinite(x.real) and math.isfinite(x.imag)),
 )
-def isfinite(xp: Any, x: Any, /) -> Any:
+def isfinite(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
     ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
@@ -251,7 +252,7 @@ def isfinite(xp: Any, x: Any, /) -> Any:
     samples=_with_special,
     reference=each(lambda x: math.isinf(x.real) or math.isinf(x.imag)),
 )
-def isinf(xp: Any, x: Any, /) -> Any:
+def isinf(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is infinite.
 
     ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.
@@ -267,7 +268,7 @@ def isinf(xp: Any, x: Any, /) -> Any:
     samples=_with_special,
     reference=each(lambda x: x != x),
 )
-def isnan(xp: Any, x: Any, /) -> Any:
+def isnan(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is NaN (not a number).
 
     ``x`` is a tensor of any shape and dtype. Raises DTypeError for what is not a number.

@@ -9,6 +9,7 @@ from eagerflow.dtypes import is_complex
 from eagerflow.op import Missing
 from eagerflow.ops.family import INEXACT, elementwise
 from eagerflow.ops.samples import each, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = ["angle", "conj", "imag", "real"]
 
@@ -25,7 +26,7 @@ _NO_COMPLEX = Missing("ONNX has no complex numbers")
     samples=reals(),
     reference=each(lambda x: x.conjugate()),
 )
-def conj(xp: Any, x: Any, /) -> Any:
+def conj(xp: Namespace, x: Array, /) -> Array:
     """Complex conjugate; a real number is its own.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
@@ -53,7 +54,7 @@ def _complex(g: Any, x: Any) -> Any:
     samples=reals(),
     reference=each(lambda x: x.real),
 )
-def real(xp: Any, x: Any, /) -> Any:
+def real(xp: Namespace, x: Array, /) -> Array:
     """Real part of each element; a real number is its own.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
@@ -76,7 +77,7 @@ def real(xp: Any, x: Any, /) -> Any:
     samples=reals(),
     reference=each(lambda x: x.imag),
 )
-def imag(xp: Any, x: Any, /) -> Any:
+def imag(xp: Namespace, x: Array, /) -> Array:
     """Imaginary part of each element; 0 for real numbers.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
@@ -106,7 +107,7 @@ def _turn(g: Any, x: Any) -> Any:
     samples=reals(0.2, 2),
     reference=each(lambda x: math.atan2(x.imag, x.real)),
 )
-def angle(xp: Any, x: Any, /) -> Any:
+def angle(xp: Namespace, x: Array, /) -> Array:
     """Angle of each complex number to the positive real axis, in radians from -π to π.
 
     ``x`` is a tensor of any shape; real numbers have the angle 0, or π if negative. Raises

@@ -12,6 +12,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, ufunc
 from eagerflow.ops.samples import each, pairs, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = ["exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
 
@@ -29,7 +30,7 @@ def plain(real: Any, of_complex: Any) -> Any:
     samples=reals(-3, 3),
     reference=plain(math.exp, cmath.exp),
 )
-def exp(xp: Any, x: Any, /) -> Any:
+def exp(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
@@ -49,7 +50,7 @@ def exp(xp: Any, x: Any, /) -> Any:
     samples=reals(-3, 3),
     reference=each(lambda x: 2.0**x),
 )
-def exp2(xp: Any, x: Any, /) -> Any:
+def exp2(xp: Namespace, x: Array, /) -> Array:
     """2 to the power of each element.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -69,7 +70,7 @@ def exp2(xp: Any, x: Any, /) -> Any:
     samples=reals(-2, 2),
     reference=plain(math.expm1, lambda x: cmath.exp(x) - 1),
 )
-def expm1(xp: Any, x: Any, /) -> Any:
+def expm1(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element, minus 1, exact also where the power is close to 1.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
@@ -90,7 +91,7 @@ def expm1(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 4),
     reference=plain(math.log, cmath.log),
 )
-def log(xp: Any, x: Any, /) -> Any:
+def log(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
@@ -111,7 +112,7 @@ def log(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.7, 3),
     reference=plain(math.log1p, lambda x: cmath.log(1 + x)),
 )
-def log1p(xp: Any, x: Any, /) -> Any:
+def log1p(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of 1 + each element, exact also close to 0.
 
     ``x`` is a tensor of any shape; integers are taken as float32. -1 gives -infinity. Raises
@@ -132,7 +133,7 @@ def log1p(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 4),
     reference=plain(math.log2, lambda x: cmath.log(x) / math.log(2)),
 )
-def log2(xp: Any, x: Any, /) -> Any:
+def log2(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 2 of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
@@ -153,7 +154,7 @@ def log2(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 4),
     reference=plain(math.log10, cmath.log10),
 )
-def log10(xp: Any, x: Any, /) -> Any:
+def log10(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 10 of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives -infinity, negative
@@ -185,7 +186,7 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
     samples=pairs(0, 3),
     reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),
 )
-def logaddexp(xp: Any, x1: Any, x2: Any, /) -> Any:
+def logaddexp(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Logarithm of the sum of two exponentials, without overflow on the way.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers

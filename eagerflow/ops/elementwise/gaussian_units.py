@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from eagerflow.codegen.functions.parts import at_least, at_most, horner, two_product
+from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
@@ -85,7 +88,7 @@ def _derivative(s: Any, x: Any, approximate: bool) -> Any:
     return s.multiply(share, s.fma(slope, s.subtract(1, share), 1))
 
 
-def _both_forms(rng: Any, dtype: Any, low: float = -3) -> list[Sample]:
+def _both_forms(rng: np.random.Generator, dtype: DType, low: float = -3) -> list[Sample]:
     found = [
         Sample((x,), {"approximate": a}) for x in values(rng, dtype, low, 3) for a in (True, False)
     ]
@@ -102,7 +105,7 @@ def _gelu_spec(x: TensorSpec, approximate: Any) -> TensorSpec:
     return x
 
 
-def _gelu_errors(rng: Any) -> list[ErrorSample]:
+def _gelu_errors(rng: np.random.Generator) -> list[ErrorSample]:
     named = ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
     return [*refused_objects(rng), named]
 

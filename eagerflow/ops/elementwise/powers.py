@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import is_complex
+from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.elementwise.comparison import equal, greater_equal, logical_and
 from eagerflow.ops.elementwise.exponential import log
@@ -25,6 +25,7 @@ from eagerflow.ops.family import (
     ufunc,
 )
 from eagerflow.ops.samples import each, make, pairs, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
 
@@ -36,7 +37,7 @@ __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
     samples=reals(),
     reference=each(lambda x: x * x),
 )
-def square(xp: Any, x: Any, /) -> Any:
+def square(xp: Namespace, x: Array, /) -> Array:
     """Each element times itself.
 
     ``x`` is a numeric tensor of any shape. Raises DTypeError for bools.
@@ -56,7 +57,7 @@ def square(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 4),
     reference=each(lambda x: x**0.5),
 )
-def sqrt(xp: Any, x: Any, /) -> Any:
+def sqrt(xp: Namespace, x: Array, /) -> Array:
     """Square root of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Negative real numbers give
@@ -77,7 +78,7 @@ def sqrt(xp: Any, x: Any, /) -> Any:
     samples=reals(0.2, 4),
     reference=each(lambda x: 1 / x**0.5),
 )
-def rsqrt(xp: Any, x: Any, /) -> Any:
+def rsqrt(xp: Namespace, x: Array, /) -> Array:
     """One divided by the square root of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. 0 gives infinity, negative
@@ -125,7 +126,7 @@ def _refuse_negative(exponent: Any) -> None:
     )
 
 
-def _power_numpy(xp: Any, x1: Any, x2: Any) -> Any:
+def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
     if x2.__class__ is int and x2 == 2:
         return np.square(x1)
     try:
@@ -136,7 +137,7 @@ def _power_numpy(xp: Any, x1: Any, x2: Any) -> Any:
         raise
 
 
-def _bases_and_exponents(rng: Any, dtype: Any) -> list[Sample]:
+def _bases_and_exponents(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     kind = np.dtype(dtype).kind
     found = pairs(0, 3)(rng, dtype) if kind in "iu" else pairs(0.3, 2, -2, 2)(rng, dtype)
     x = make(rng, dtype, (2, 3), 0.5, 2)
@@ -160,7 +161,7 @@ def _bases_and_exponents(rng: Any, dtype: Any) -> list[Sample]:
     ],
     reference=each(lambda a, b: a**b),
 )
-def power(xp: Any, x1: Any, x2: Any, /) -> Any:
+def power(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Each element of one tensor to the power of that of another.
 
     ``x1`` and ``x2`` are numeric tensors, arrays or numbers of shapes that broadcast.
@@ -197,7 +198,7 @@ def _cosine(leg: Any, y: Any) -> Any:
     samples=pairs(0.2, 3),
     reference=each(lambda a, b: math.sqrt(a * a + b * b)),
 )
-def hypot(xp: Any, x1: Any, x2: Any, /) -> Any:
+def hypot(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Square root of the sum of two squares, without overflow on the way.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers

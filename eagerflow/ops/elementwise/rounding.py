@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import REAL
+from eagerflow.dtypes import REAL, DType
 from eagerflow.ops.family import NUMERIC, Missing, Onnx, elementwise
 from eagerflow.ops.samples import Sample, each, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = ["ceil", "floor", "round", "trunc"]
 
 
-def _off_steps(rng: Any, dtype: Any) -> list[Sample]:
+def _off_steps(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """Values that stay on one side of every step, with their neighbourhood."""
     whole = np.dtype(dtype).kind in "iu"
     return reals(-9, 9)(rng, dtype) if whole else reals(1.1, 1.4)(rng, dtype)
@@ -30,7 +31,7 @@ def _kept(x: Any) -> bool:
 
 
 @_rounding(onnx=Onnx("Floor"), reference=each(math.floor))
-def floor(xp: Any, x: Any, /) -> Any:
+def floor(xp: Namespace, x: Array, /) -> Array:
     """The largest integer that is not above each element.
 
     ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
@@ -43,7 +44,7 @@ def floor(xp: Any, x: Any, /) -> Any:
 
 
 @_rounding(onnx=Onnx("Ceil"), reference=each(math.ceil))
-def ceil(xp: Any, x: Any, /) -> Any:
+def ceil(xp: Namespace, x: Array, /) -> Array:
     """The smallest integer that is not below each element.
 
     ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
@@ -56,7 +57,7 @@ def ceil(xp: Any, x: Any, /) -> Any:
 
 
 @_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"), reference=each(math.trunc))
-def trunc(xp: Any, x: Any, /) -> Any:
+def trunc(xp: Namespace, x: Array, /) -> Array:
     """Each element without its fraction: the next integer towards 0.
 
     ``x`` is a real tensor of any shape. The gradient is 0. Raises DTypeError for bools and
@@ -73,7 +74,7 @@ def trunc(xp: Any, x: Any, /) -> Any:
     onnx=Onnx("Round"),
     reference=each(lambda x: complex(_even(x.real), _even(x.imag)) if x.imag else _even(x.real)),
 )
-def round(xp: Any, x: Any, /) -> Any:
+def round(xp: Namespace, x: Array, /) -> Array:
     """The nearest integer to each element; halves go to the even one.
 
     ``x`` is a numeric tensor of any shape; both parts of complex numbers are rounded. The

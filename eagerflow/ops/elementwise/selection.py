@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.codegen.numpy.tiling import TILE_ELEMENTS, filled, scratch, tiled, tiled_together
 from eagerflow.convert import SCALARS
-from eagerflow.dtypes import REAL, default_dtype, join_scalar
+from eagerflow.dtypes import REAL, DType, default_dtype, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.comparison import (
@@ -32,7 +32,7 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.samples import each, make, pairs, values
 from eagerflow.runtime import buffers
-from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Tensor
 
 __all__ = ["clip", "maximum", "minimum", "where"]
@@ -60,7 +60,7 @@ def _as_mask(condition: Any) -> Any:
     return astype(condition, "int8")
 
 
-def _choices(rng: Any, dtype: Any) -> list[Sample]:
+def _choices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for sample in pairs()(rng, dtype):
         a, b = sample.args
@@ -90,7 +90,7 @@ def _blend_into(condition: Any, x1: Any, x2: Any, out: Any) -> None:
     np.bitwise_xor(bits, bits2, bits)
 
 
-def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
+def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
     dtype = _chosen_dtype(x1, x2)
     if x1.__class__ in SCALARS:
         x1 = np.array(x1, dtype)
@@ -125,7 +125,7 @@ def _where_numpy(xp: Any, condition: Any, x1: Any, x2: Any) -> Any:
     ],
     reference=each(lambda condition, x1, x2: x1 if condition else x2),
 )
-def where(xp: Any, condition: Any, x1: Any, x2: Any, /) -> Any:
+def where(xp: Namespace, condition: Array, x1: Array, x2: Array, /) -> Array:
     """Elements of one tensor where a condition holds, and of another elsewhere.
 
     ``condition`` is a tensor of bools, ``x1`` and ``x2`` are tensors, arrays or numbers; the
@@ -167,7 +167,7 @@ def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
 
 
 @_choosing(greater, less, onnx=Onnx("Max"), reference=each(lambda a, b: a if a > b else b))
-def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
+def maximum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The larger of two elements; NaN where one of them is.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
@@ -181,7 +181,7 @@ def maximum(xp: Any, x1: Any, x2: Any, /) -> Any:
 
 
 @_choosing(less, greater, onnx=Onnx("Min"), reference=each(lambda a, b: a if a < b else b))
-def minimum(xp: Any, x1: Any, x2: Any, /) -> Any:
+def minimum(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The smaller of two elements; NaN where one of them is.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Where
@@ -218,7 +218,7 @@ def _above(y: Any, x: Any, low: Any, high: Any) -> Any:
     return _as_mask(above)
 
 
-def _limited(xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
+def _limited(xp: Namespace, x: Any, low: Any = None, high: Any = None) -> Any:
     """The formula of ``clip``, for arrays of a namespace and in scalar instructions alike."""
     y = x if low is None else xp.maximum(x, low)
     return y if high is None else xp.minimum(y, high)
@@ -228,7 +228,7 @@ def _clip_into(x: Any, out: Any, low: Any, high: Any) -> None:
     np.minimum(np.maximum(x, low[: x.size], out=out), high[: x.size], out=out)
 
 
-def _clip_fast(xp: Any) -> Any:
+def _clip_fast(xp: Namespace) -> Any:
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
         if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
             raise TypeError("bounds that need conversion")
@@ -242,7 +242,7 @@ def _clip_fast(xp: Any) -> Any:
 _PLAIN = {int, float, type(None)}
 
 
-def _bounds(rng: Any, dtype: Any) -> list[Sample]:
+def _bounds(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     # Bounds and values come from different grids, so that none is at a kink.
     low, high = (np.array(v).astype(dtype) for v in (0.95, 1.85))
     found = [Sample((x, low, high)) for x in values(rng, dtype, 0, 3)]
@@ -283,7 +283,7 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
     ],
     reference=_clipped,
 )
-def clip(xp: Any, x: Any, min: Any = None, max: Any = None, /) -> Any:
+def clip(xp: Namespace, x: Array, min: Array = None, max: Array = None, /) -> Array:
     """The values limited to an interval.
 
     ``x`` is a real tensor; ``min`` and ``max`` are numbers or tensors that broadcast with

@@ -15,7 +15,7 @@ from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import FLOATS, Missing, Onnx, Sample, elementwise, refused_objects
 from eagerflow.ops.samples import each, reals, values
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["digamma", "erf", "erfc", "erfinv", "lgamma", "polygamma"]
 
@@ -77,7 +77,7 @@ def _erf_into(x: Any, out: Any) -> None:
     samples=reals(-3, 3),
     reference=each(math.erf),
 )
-def erf(xp: Any, x: Any, /) -> Any:
+def erf(xp: Namespace, x: Array, /) -> Array:
     """Error function of each element: 2/√π times the integral of exp(-t²) from 0 to x.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64
@@ -97,7 +97,7 @@ def erf(xp: Any, x: Any, /) -> Any:
     ulp=6,
     reference=each(math.erfc),
 )
-def erfc(xp: Any, x: Any, /) -> Any:
+def erfc(xp: Namespace, x: Array, /) -> Array:
     """Complementary error function of each element, 1 - erf(x), exact also where it is tiny.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64
@@ -127,7 +127,7 @@ def _bisected(x: float) -> float:
     ulp=6,
     reference=each(_bisected),
 )
-def erfinv(xp: Any, x: Any, /) -> Any:
+def erfinv(xp: Namespace, x: Array, /) -> Array:
     """The number whose error function each element is.
 
     ``x`` is a real tensor of values from -1 to 1, where the result is infinite; beyond, it is
@@ -149,7 +149,7 @@ def erfinv(xp: Any, x: Any, /) -> Any:
     ulp=6,
     reference=each(math.lgamma),
 )
-def lgamma(xp: Any, x: Any, /) -> Any:
+def lgamma(xp: Namespace, x: Array, /) -> Array:
     """Logarithm of the absolute value of the gamma function of each element.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Infinite at 0, -1,
@@ -178,7 +178,7 @@ def _digamma_of_number(x: float) -> float:
     ulp=6,
     reference=each(_digamma_of_number),
 )
-def digamma(xp: Any, x: Any, /) -> Any:
+def digamma(xp: Namespace, x: Array, /) -> Array:
     """Derivative of the logarithm of the gamma function at each element.
 
     ``x`` is a real tensor of any shape; integers are taken as float32. -infinity at 0, infinity
@@ -226,7 +226,7 @@ def _polygamma_of_number(x: float, n: int) -> float:
     ulp=8,
     reference=each(_polygamma_of_number),
 )
-def polygamma(xp: Any, x: Any, /, n: int) -> Any:
+def polygamma(xp: Namespace, x: Array, /, n: int) -> Array:
     """The n-th derivative of digamma at each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 (digamma itself) to 30.

@@ -14,6 +14,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, pointwise, ufunc
 from eagerflow.ops.samples import each, pairs, reals
+from eagerflow.spec import Array, Namespace
 
 __all__ = [
     "acos",
@@ -40,7 +41,7 @@ __all__ = [
     samples=reals(-3, 3),
     reference=plain(math.sin, cmath.sin),
 )
-def sin(xp: Any, x: Any, /) -> Any:
+def sin(xp: Namespace, x: Array, /) -> Array:
     """Sine of each element, in radians.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -60,7 +61,7 @@ def sin(xp: Any, x: Any, /) -> Any:
     samples=reals(-3, 3),
     reference=plain(math.cos, cmath.cos),
 )
-def cos(xp: Any, x: Any, /) -> Any:
+def cos(xp: Namespace, x: Array, /) -> Array:
     """Cosine of each element, in radians.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -80,7 +81,7 @@ def cos(xp: Any, x: Any, /) -> Any:
     samples=reals(-1.2, 1.2),
     reference=plain(math.tan, cmath.tan),
 )
-def tan(xp: Any, x: Any, /) -> Any:
+def tan(xp: Namespace, x: Array, /) -> Array:
     """Tangent of each element, in radians.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -101,7 +102,7 @@ def tan(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.9, 0.9),
     reference=plain(math.asin, cmath.asin),
 )
-def asin(xp: Any, x: Any, /) -> Any:
+def asin(xp: Namespace, x: Array, /) -> Array:
     """Arc sine of each element, in radians from -π/2 to π/2.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
@@ -123,7 +124,7 @@ def asin(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.9, 0.9),
     reference=plain(math.acos, cmath.acos),
 )
-def acos(xp: Any, x: Any, /) -> Any:
+def acos(xp: Namespace, x: Array, /) -> Array:
     """Arc cosine of each element, in radians from 0 to π.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
@@ -144,7 +145,7 @@ def acos(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.9, 0.9),
     reference=plain(math.atan, cmath.atan),
 )
-def atan(xp: Any, x: Any, /) -> Any:
+def atan(xp: Namespace, x: Array, /) -> Array:
     """Arc tangent of each element, in radians from -π/2 to π/2.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -164,7 +165,7 @@ def atan(xp: Any, x: Any, /) -> Any:
     samples=reals(-2, 2),
     reference=plain(math.sinh, cmath.sinh),
 )
-def sinh(xp: Any, x: Any, /) -> Any:
+def sinh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic sine of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -184,7 +185,7 @@ def sinh(xp: Any, x: Any, /) -> Any:
     samples=reals(-2, 2),
     reference=plain(math.cosh, cmath.cosh),
 )
-def cosh(xp: Any, x: Any, /) -> Any:
+def cosh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic cosine of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -223,7 +224,7 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
     samples=reals(-1.4, 1.4),
     reference=plain(math.tanh, cmath.tanh),
 )
-def tanh(xp: Any, x: Any, /) -> Any:
+def tanh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic tangent of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -243,7 +244,7 @@ def tanh(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.9, 0.9),
     reference=plain(math.asinh, cmath.asinh),
 )
-def asinh(xp: Any, x: Any, /) -> Any:
+def asinh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic sine of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for
@@ -264,7 +265,7 @@ def asinh(xp: Any, x: Any, /) -> Any:
     samples=reals(1.2, 4),
     reference=plain(math.acosh, cmath.acosh),
 )
-def acosh(xp: Any, x: Any, /) -> Any:
+def acosh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic cosine of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers below 1 give
@@ -285,7 +286,7 @@ def acosh(xp: Any, x: Any, /) -> Any:
     samples=reals(-0.8, 0.8),
     reference=plain(math.atanh, cmath.atanh),
 )
-def atanh(xp: Any, x: Any, /) -> Any:
+def atanh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic tangent of each element.
 
     ``x`` is a tensor of any shape; integers are taken as float32. Real numbers outside of
@@ -315,7 +316,7 @@ def _per_square(leg: Any, a: Any, b: Any) -> Any:
     samples=pairs(0.3, 3, 0.3, 3),
     reference=each(math.atan2),
 )
-def atan2(xp: Any, x1: Any, x2: Any, /) -> Any:
+def atan2(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Angle of the points (x2, x1) to the positive x axis, in radians from -π to π.
 
     ``x1`` (the ordinates) and ``x2`` (the abscissas) are real tensors, arrays or numbers of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import INTEGERS
+from eagerflow.dtypes import INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, Sizes
@@ -24,7 +24,7 @@ from eagerflow.ops.shapes.reshaping import (
     sized,
     unbroadcast,
 )
-from eagerflow.spec import TensorSpec, broadcast, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axis
 from eagerflow.tensor import Tensor
 
 __all__ = ["gather", "take", "take_along_axis"]
@@ -33,7 +33,7 @@ __all__ = ["gather", "take", "take_along_axis"]
 def _index_errors(name: str) -> Any:
     """Indices that no op of this module takes, for a tensor of shape (2, 3) and axis 1."""
 
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
             ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
@@ -85,7 +85,7 @@ def _quick_take(array: Any, indices: Any, axis: Any = None) -> Any:
     return array.take(indices._array, axis)
 
 
-def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     x = make(rng, dtype, (3, 4))
     found = [
         Sample((make(rng, dtype, shape), np.array(indices, kind)), {"axis": axis})
@@ -127,7 +127,7 @@ def _take_samples(rng: Any, dtype: Any) -> list[Sample]:
     method=True,
     fails=True,
 )
-def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
+def take(xp: Namespace, x: Array, indices: Array, /, axis: Axis = None) -> Array:
     """The elements, or slices, of a tensor at given places along an axis.
 
     ``indices`` is an integer or a tensor of integers of any shape, which takes the place of
@@ -154,7 +154,7 @@ def take(xp: Any, x: Any, indices: Any, /, axis: Axis = None) -> Any:
         raise
 
 
-def _along_axis(xp: Any, indices: Any, shape: Any, axis: int) -> tuple[Any, ...]:
+def _along_axis(xp: Namespace, indices: Any, shape: Any, axis: int) -> tuple[Any, ...]:
     """The index of which ``take_along_axis`` is the value, for a tensor of a shape."""
     places = []
     for i, size in enumerate(shape):
@@ -195,7 +195,7 @@ def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
     return take_along_axis(x, indices, normalize_axis(axis, x.ndim - 1) + 1)
 
 
-def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]:
     def of(shape: Any, places: Any, axis: int) -> Sample:
         size = shape[axis]
         indices = rng.integers(-size, size, places) if size else np.zeros(places, np.int64)
@@ -246,7 +246,7 @@ def _along_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
     fails=True,
 )
-def take_along_axis(xp: Any, x: Any, indices: Any, /, axis: int = -1) -> Any:
+def take_along_axis(xp: Namespace, x: Array, indices: Array, /, axis: int = -1) -> Array:
     """One element for each index, along an axis, with all other axes in step.
 
     ``indices`` is a tensor of integers with as many axes as ``x``; the other axes broadcast.
@@ -308,7 +308,7 @@ def _scatter_along_reference(updates: Any, indices: Any, shape: Any, axis: int) 
     return out
 
 
-def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for x, indices in (s.args for s in _along_samples(rng, "float64")):
         axis = 1 if indices.shape[:1] == x.shape[:1] and x.ndim > 1 else 0
@@ -364,7 +364,9 @@ def _scatter_along_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=_scatter_along_reference,
     fails=True,
 )
-def scatter_along_axis(xp: Any, updates: Any, indices: Any, /, shape: Sizes, axis: int = -1) -> Any:
+def scatter_along_axis(
+    xp: Namespace, updates: Array, indices: Array, /, shape: Sizes, axis: int = -1
+) -> Array:
     """Zeros of a shape with each update added at its index along an axis.
 
     It is the transpose of ``take_along_axis``: ``updates`` has the shape of that result.
@@ -454,7 +456,7 @@ def _gather_reference(x: Any, indices: Any, axis: Any, batch_dims: int) -> Any:
     return np.array(rows, x.dtype).reshape(shape)
 
 
-def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     def of(shape: Any, places: Any, axis: Any, batch_dims: int = 0) -> Sample:
         size = shape[batch_dims if axis is None else axis]
         indices = rng.integers(0, size, places)
@@ -503,7 +505,9 @@ def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=_gather_reference,
     fails=True,
 )
-def gather(xp: Any, x: Any, indices: Any, /, axis: Axis = None, batch_dims: int = 0) -> Any:
+def gather(
+    xp: Namespace, x: Array, indices: Array, /, axis: Axis = None, batch_dims: int = 0
+) -> Array:
     """The slices of a tensor at given places along an axis, as ``tf.gather`` has it.
 
     ``indices`` is a tensor of integers from 0, of any shape, which takes the place of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dispatch import record
-from eagerflow.dtypes import BOOL, INTEGERS, STANDARD
+from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
@@ -30,7 +30,7 @@ from eagerflow.ops.indexing.positions import native, one_by_one, positions, summ
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process, recorder_state
-from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["getitem", "index_scatter"]
@@ -156,7 +156,7 @@ def _batched_getitem(args: Any, batched: Any, size: Any, index: Any) -> Any:
     return ordered(getitem(x, *lined, index=items), order)
 
 
-def index_samples(rng: Any) -> list[tuple[tuple[int, ...], tuple[Any, ...], Any]]:
+def index_samples(rng: np.random.Generator) -> list[tuple[tuple[int, ...], tuple[Any, ...], Any]]:
     """Shapes of tensors with indices for them: (shape, index arrays, recorded index).
 
     There are no masks among them: what these select has no shape that is known beforehand.
@@ -181,7 +181,7 @@ def index_samples(rng: Any) -> list[tuple[tuple[int, ...], tuple[Any, ...], Any]
     ]
 
 
-def _getitem_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _getitem_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, arrays, index in index_samples(rng):
         found.append(Sample((make(rng, dtype, shape), *arrays), {"index": index}))
@@ -191,7 +191,7 @@ def _getitem_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _getitem_errors(rng: Any) -> list[ErrorSample]:
+def _getitem_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     mask = np.array([True, False, True])
     return [
@@ -230,7 +230,7 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     reference=lambda x, *indices, index: _select(x, index, indices),
     fails=True,
 )
-def getitem(xp: Any, x: Any, /, *indices: Any, index: Index) -> Any:
+def getitem(xp: Namespace, x: Array, /, *indices: Array, index: Index) -> Array:
     """The part of a tensor that an index selects: ``x[index]``.
 
     ``index`` is what Python puts between the brackets: integers, slices, ``None``, ``...``,
@@ -358,7 +358,7 @@ def written(x: Any, index: Any, arrays: Any, value: Any, combine: Any = None) ->
     return np.array(out, x.dtype).reshape(x.shape)
 
 
-def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, arrays, index in index_samples(rng):
         part = np.zeros(shape)[filled(index, arrays)]
@@ -387,7 +387,9 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     ),
     fails=True,
 )
-def index_scatter(xp: Any, updates: Any, /, *indices: Any, shape: Sizes, index: Index) -> Any:
+def index_scatter(
+    xp: Namespace, updates: Array, /, *indices: Array, shape: Sizes, index: Index
+) -> Array:
     """Zeros of a shape with ``updates`` added at an index: the transpose of ``getitem``.
 
     ``updates`` broadcasts to the part that ``index`` selects of a tensor of shape ``shape``;

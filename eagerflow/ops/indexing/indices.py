@@ -20,7 +20,7 @@ from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, IndexRangeError, ShapeError
 from eagerflow.ops.family import define
 from eagerflow.recorder import recorder_state
-from eagerflow.spec import broadcast
+from eagerflow.spec import Namespace, broadcast
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
@@ -442,7 +442,7 @@ def out_of_range(value: Any, axis: int, size: Any, low: Any = None) -> IndexRang
     )
 
 
-def check_values(xp: Any, indices: Any, axis: int, size: int, low: int | None = None) -> None:
+def check_values(xp: Namespace, indices: Any, axis: int, size: int, low: int | None = None) -> None:
     """IndexRangeError if an integer array holds what is no index of an axis.
 
     ``low`` is the least index allowed: 0, or None for ``-size``.
@@ -456,7 +456,7 @@ def check_values(xp: Any, indices: Any, axis: int, size: int, low: int | None = 
 
 
 def located(
-    xp: Any, error: IndexError, index: Any, shape: Sequence[int], arrays: Sequence[Any]
+    xp: Namespace, error: IndexError, index: Any, shape: Sequence[int], arrays: Sequence[Any]
 ) -> IndexRangeError:
     """What is behind NumPy's complaint about an index: the value, the axis and its length."""
     try:
@@ -467,7 +467,7 @@ def located(
     return IndexRangeError(str(error), argument="index")
 
 
-def check_arrays(xp: Any, index: Any, shape: Sequence[int], arrays: Sequence[Any]) -> None:
+def check_arrays(xp: Namespace, index: Any, shape: Sequence[int], arrays: Sequence[Any]) -> None:
     """IndexRangeError if an index array holds a value that its axis does not have."""
     rest = iter(arrays)
     axis = 0

@@ -14,6 +14,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
 from eagerflow.ops.indexing.indices import ALL, Layout, expanded, layout, unmasked
+from eagerflow.spec import Namespace
 
 __all__ = [
     "add_at",
@@ -30,7 +31,7 @@ MAX_DIRECT_UPDATES = 500
 """Number of updates up to which finding their flat positions takes longer than it saves."""
 
 
-def native(xp: Any) -> bool:
+def native(xp: Namespace) -> bool:
     """Whether arrays of the namespace take all of NumPy's indices, and ufuncs have ``at``."""
     return xp is np or hasattr(xp, "ufunc")
 
@@ -38,7 +39,7 @@ def native(xp: Any) -> bool:
 # With ufunc.at ------------------------------------------------------------------------------------
 
 
-def add_at(xp: Any, out: Any, index: Any, updates: Any) -> Any:
+def add_at(xp: Namespace, out: Any, index: Any, updates: Any) -> Any:
     """``out`` with ``updates`` added at an index that may repeat positions; changes ``out``.
 
     ``out`` is contiguous. Where there is much to add, leading index arrays are turned into
@@ -66,12 +67,12 @@ def _flattens(items: Sequence[Any], lead: int) -> bool:
     ) and all(i.__class__ is slice and i == ALL for i in items[lead:])
 
 
-def combine_at(xp: Any, ufunc: Any, out: Any, index: Any, values: Any) -> None:
+def combine_at(xp: Namespace, ufunc: Any, out: Any, index: Any, values: Any) -> None:
     """``ufunc.at``, which must not be given values of another shape: NumPy 2.4 may crash."""
     ufunc.at(out, index, stretched(xp, values, out[index].shape))
 
 
-def stretched(xp: Any, values: Any, shape: Any) -> Any:
+def stretched(xp: Namespace, values: Any, shape: Any) -> Any:
     """``values`` broadcast to a shape; as in assignments, leading axes of size 1 may go."""
     extra = values.ndim - len(shape)
     if extra > 0:
@@ -79,7 +80,7 @@ def stretched(xp: Any, values: Any, shape: Any) -> Any:
     return xp.broadcast_to(values, tuple(shape))
 
 
-def summed_at(xp: Any, shape: Any, index: Any, updates: Any) -> Any:
+def summed_at(xp: Namespace, shape: Any, index: Any, updates: Any) -> Any:
     """Zeros of a shape with ``updates`` added at an index; 16-bit floats are added in float32."""
     dtype = updates.dtype
     if dtype not in NARROW:
@@ -91,7 +92,7 @@ def summed_at(xp: Any, shape: Any, index: Any, updates: Any) -> Any:
 # Flat positions -----------------------------------------------------------------------------------
 
 
-def flat_positions(xp: Any, lead: Any, shape: Any) -> Any:
+def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
     """Flat positions of rows: one for each place of the arrays, and of a row as last axis."""
     rows = xp.zeros((), dtype=xp.int64)
     for axis, item in enumerate(lead):
@@ -108,7 +109,7 @@ def flat_positions(xp: Any, lead: Any, shape: Any) -> Any:
     return rows[..., None] * width + xp.arange(width)
 
 
-def positions(xp: Any, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
+def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
     """Flat positions, in a tensor of a shape, of all that an index in recorded form selects.
 
     ``arrays`` are within their ranges.
@@ -138,12 +139,12 @@ def positions(xp: Any, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
     return xp.broadcast_to(found, plan.shape)
 
 
-def _line(xp: Any, places: range) -> Any:
+def _line(xp: Namespace, places: range) -> Any:
     first = places.start if len(places) else 0
     return xp.arange(len(places), dtype=xp.int64) * places.step + first
 
 
-def _met(xp: Any, array: Any, size: int, plan: Layout, rank: int) -> Any:
+def _met(xp: Namespace, array: Any, size: int, plan: Layout, rank: int) -> Any:
     """An index array with its axes where the result has them."""
     ids = xp.astype(xp.where(array < 0, array + size, array), xp.int64)
     missing = plan.rank - ids.ndim
@@ -151,7 +152,7 @@ def _met(xp: Any, array: Any, size: int, plan: Layout, rank: int) -> Any:
     return xp.reshape(ids, (1,) * (plan.at + missing) + tuple(ids.shape) + (1,) * behind)
 
 
-def taken_at(xp: Any, x: Any, places: Any) -> Any:
+def taken_at(xp: Namespace, x: Any, places: Any) -> Any:
     """The elements of ``x`` at flat positions."""
     flat = xp.take(xp.reshape(x, (-1,)), xp.reshape(places, (-1,)), axis=0)
     return xp.reshape(flat, places.shape)

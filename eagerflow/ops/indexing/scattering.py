@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import INTEGERS, as_dtype, default_dtype
+from eagerflow.dtypes import INTEGERS, DType, as_dtype, default_dtype
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
@@ -20,7 +20,7 @@ from eagerflow.ops.indexing.positions import summed_at
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape, sized
-from eagerflow.spec import TensorSpec, as_shape, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, normalize_axis
 
 __all__ = [
     "embedding_lookup",
@@ -79,7 +79,7 @@ def _scatter_reference(indices: Any, updates: Any, shape: Any) -> Any:
     return out
 
 
-def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, places in (
         ((4,), (3, 1)),
@@ -132,7 +132,7 @@ def _scatter_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=_scatter_reference,
     fails=True,
 )
-def scatter(xp: Any, indices: Any, updates: Any, /, shape: Sizes) -> Any:
+def scatter(xp: Namespace, indices: Array, updates: Array, /, shape: Sizes) -> Array:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
 
     Each row of ``indices`` (its last axis) holds the integers, from 0, of one position in the
@@ -217,7 +217,7 @@ def _segment_reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
     return out
 
 
-def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _segment_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample(
             (make(rng, dtype, shape), rng.integers(0, max(count, 1), shape[:rank])),
@@ -268,7 +268,7 @@ def _segment_samples(rng: Any, dtype: Any) -> list[Sample]:
     reference=_segment_reference,
     fails=True,
 )
-def segment_sum(xp: Any, x: Any, segment_ids: Any, /, num_segments: Size) -> Any:
+def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Size) -> Array:
     """Sums of the rows of a tensor that have the same number.
 
     ``segment_ids`` is a tensor of integers from 0, in any order, with the sizes of the first
@@ -338,7 +338,9 @@ def _batched_one_hot(
     ),
     fails=True,
 )
-def one_hot(xp: Any, x: Any, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None) -> Any:
+def one_hot(
+    xp: Namespace, x: Array, /, num_classes: Size, axis: int = -1, dtype: DTypeLike = None
+) -> Array:
     """Class numbers as rows of zeros with a one at the place of the class.
 
     ``x`` holds integers from 0 to ``num_classes - 1``; the new axis of size ``num_classes``
@@ -395,7 +397,7 @@ def _nonzero_spec(x: TensorSpec) -> Any:
         for i in range(x.ndim)
     ),
 )
-def nonzero(xp: Any, x: Any, /) -> Any:
+def nonzero(xp: Namespace, x: Array, /) -> Array:
     """The positions of all elements that are not 0: a tuple of one tensor of integers per axis.
 
     ``x`` is a tensor with at least one axis. Raises ShapeError if it has none, CaptureError

@@ -8,7 +8,17 @@ import numpy as np
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, COMPLEX, INTEGERS, NARROW, NUMERIC, REAL, STANDARD, default_dtype
+from eagerflow.dtypes import (
+    BOOL,
+    COMPLEX,
+    INTEGERS,
+    NARROW,
+    NUMERIC,
+    REAL,
+    STANDARD,
+    DType,
+    default_dtype,
+)
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, ops
 from eagerflow.ops.attributes import Index
@@ -37,7 +47,7 @@ from eagerflow.ops.indexing.indices import (
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["index_add", "index_max", "index_min", "index_multiply", "index_set"]
@@ -101,7 +111,7 @@ def _batched_write(call: Any, args: Any, batched: Any, size: Any, index: Any) ->
     return call(whole, aligned(value, batched[1], size, order), *lined, index=items)
 
 
-def _write_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _write_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, arrays, index in index_samples(rng):
         part = np.zeros(shape)[filled(index, arrays)]
@@ -113,7 +123,7 @@ def _write_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _write_errors(rng: Any) -> list[ErrorSample]:
+def _write_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, one = rng.standard_normal((2, 3)), np.ones(())
     return [
         ErrorSample((x, one), {"index": 2}, IndexRangeError, "index 2 is out of range for axis 0"),
@@ -142,7 +152,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
     return define("indexing", **own)
 
 
-def _write(xp: Any, x: Any, value: Any, indices: Any, index: Any, function: str = "") -> Any:
+def _write(xp: Namespace, x: Any, value: Any, indices: Any, index: Any, function: str = "") -> Any:
     """A copy of x with ``function(part, value)``, or the value alone, at an index."""
     combine = getattr(xp, function) if function else (lambda part, value: value)
     try:
@@ -202,7 +212,7 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
     ),
     fails=True,
 )
-def index_set(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
+def index_set(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x`` with a value at an index: ``x.at[index].set(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Where
@@ -229,7 +239,7 @@ def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> 
     ),
     fails=True,
 )
-def index_add(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
+def index_add(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x`` with a value added at an index: ``x.at[index].add(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -279,7 +289,9 @@ def _multiply_back(
     saves="x value indices",
     fails=True,
 )
-def index_multiply(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
+def index_multiply(
+    xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index
+) -> Array:
     """A copy of ``x`` multiplied by a value at an index: ``x.at[index].multiply(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``; where
@@ -311,7 +323,7 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     saves="x value indices y",
     fails=True,
 )
-def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
+def index_min(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that
@@ -332,7 +344,7 @@ def index_min(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> An
     saves="x value indices y",
     fails=True,
 )
-def index_max(xp: Any, x: Any, value: Any, /, *indices: Any, index: Index) -> Any:
+def index_max(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.
 
     ``value`` broadcasts to the selected part and is cast to the dtype of ``x``. Values that

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import is_complex
+from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
@@ -29,7 +29,7 @@ from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.runtime import threads
-from eagerflow.spec import TensorSpec, broadcast, normalize_axes
+from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axes
 
 __all__ = ["matmul", "outer", "tensordot", "vecdot"]
 
@@ -93,7 +93,7 @@ LARGE_MULTIPLICATIONS = 256**3
 STACK_PARTS = 8
 
 
-def _matmul_numpy(xp: Any, a: Any, b: Any) -> Any:
+def _matmul_numpy(xp: Namespace, a: Any, b: Any) -> Any:
     if a.ndim == 2 == b.ndim:
         return matrix_product(a, b)
     if not a.ndim or not b.ndim:
@@ -282,7 +282,7 @@ _PRODUCTS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
 )
 
 
-def _matmul_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _matmul_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in _PRODUCTS]
     x, stack = make(rng, dtype, (4, 6)), make(rng, dtype, (2, 20, 18))
     found.append(Sample((x.T, x)))
@@ -293,7 +293,7 @@ def _matmul_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _matmul_errors(rng: Any) -> list[ErrorSample]:
+def _matmul_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng, x),
@@ -362,7 +362,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     ulp=16,
     operator="matmul",
 )
-def matmul(xp: Any, x1: Any, x2: Any, /) -> Any:
+def matmul(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Matrix product.
 
     ``x1`` is a numeric tensor of shape (..., m, k) or (k,), ``x2`` one of shape (..., k, n)
@@ -439,7 +439,7 @@ def _vecdot_split(x1: TensorSpec, x2: TensorSpec, axis: int = -1) -> list[Split]
     ]
 
 
-def _vecdot_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _vecdot_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     shapes: Any = (
         ((3,), (3,), -1),
         ((2, 3), (3,), -1),
@@ -465,7 +465,7 @@ def _vecdot_samples(rng: Any, dtype: Any) -> list[Sample]:
     ]
 
 
-def _vecdot_numpy(xp: Any, a: Any, b: Any, axis: int) -> Any:
+def _vecdot_numpy(xp: Namespace, a: Any, b: Any, axis: int) -> Any:
     along = max(a.shape[axis], b.shape[axis])
     return _product_of(lambda a, b, out: xp.vecdot(a, b, axis=axis), along, a, b, True)
 
@@ -509,7 +509,7 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
     reference=_vecdot_reference,
     ulp=16,
 )
-def vecdot(xp: Any, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def vecdot(xp: Namespace, x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """Dot products of the vectors along one axis of two tensors.
 
     ``x1`` and ``x2`` are numeric tensors of shapes that broadcast and agree along ``axis``,

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from eagerflow.dtypes import is_complex, real_dtype
+from eagerflow.dtypes import DType, is_complex, real_dtype
 from eagerflow.errors import EagerflowError, GradientError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.cast import astype
@@ -43,7 +43,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
 
@@ -63,7 +63,7 @@ def symmetric(x: Any) -> Any:
     return multiply(add(x, adjoint(x)), 0.5)
 
 
-def hermitian(xp: Any, x: Any) -> Any:
+def hermitian(xp: Namespace, x: Any) -> Any:
     """The part of ``x`` that equals its own adjoint, so that both triangles count."""
     star = xp.conj(x).mT if x.dtype.kind == "c" else x.mT
     return (x + star) / 2
@@ -75,7 +75,7 @@ def safe_reciprocal(x: Any) -> Any:
     return where(zero, 0, divide(1, where(zero, 1, x)))
 
 
-def with_positive_tops(xp: Any, x: Any) -> tuple[Any, Any]:
+def with_positive_tops(xp: Namespace, x: Any) -> tuple[Any, Any]:
     """``x`` with the largest element of each column real and positive, and the factors."""
     if x.size == 0:
         return x, xp.ones((*x.shape[:-2], 1, x.shape[-1]), dtype=x.dtype)
@@ -113,13 +113,13 @@ def _cholesky_vjp(g: Any, y: Any, x: Any, upper: bool) -> Any:
     return multiply(adjoint(solve(star, adjoint(solve(star, add(half, adjoint(half)))))), 0.5)
 
 
-def positive_definite(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def positive_definite(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     """Random Hermitian matrices with positive eigenvalues."""
     a = make(rng, "complex128" if np.dtype(dtype).kind == "c" else "float64", shape, -1, 1)
     return (a @ np.conj(a.swapaxes(-1, -2)) + np.eye(shape[-1])).astype(dtype)
 
 
-def _cholesky_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _cholesky_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = square_samples(rng, dtype, positive_definite)
     found += square_samples(rng, dtype, positive_definite, upper=True)[1:5]
     return found
@@ -153,7 +153,7 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     ulp=256,
     fails=True,
 )
-def cholesky(xp: Any, x: Any, /, *, upper: bool = False) -> Any:
+def cholesky(xp: Namespace, x: Array, /, *, upper: bool = False) -> Array:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
@@ -221,7 +221,7 @@ def _qr_tall(g_q: Any, g_r: Any, q: Any, r: Any) -> Any:
     return adjoint(solve(r, adjoint(moved)))
 
 
-def _qr_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _qr_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = square_samples(rng, dtype)
     for shape in ((4, 2), (2, 3), (2, 3, 2), (2, 2, 4), (0, 3), (3, 0), (1, 4)):
         found.append(Sample((full_rank(rng, dtype, shape),)))
@@ -229,7 +229,7 @@ def _qr_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def full_rank(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def full_rank(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-2], shape[-1])).astype(dtype)
 
 
@@ -268,7 +268,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     ulp=256,
     split=Missing("the whole input is needed"),
 )
-def _qr(xp: Any, x: Any, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Any:
+def _qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
     """Orthonormal columns and an upper triangle whose product is the matrix."""
     return tuple(xp.linalg.qr(x, mode=mode))
 
@@ -324,18 +324,18 @@ def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (symmetric(matmul(matmul(vectors, add(inner, diagonal)), adjoint(vectors))),)
 
 
-def separated(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def separated(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     """Random Hermitian matrices whose eigenvalues are about one apart."""
     kind = "complex128" if np.dtype(dtype).kind == "c" else "float64"
     a = make(rng, kind, shape, -0.3, 0.3)
     return (a + np.conj(a.swapaxes(-1, -2)) + np.diag(np.arange(shape[-1]) + 0.5)).astype(dtype)
 
 
-def _eigenvalue_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _eigenvalue_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return square_samples(rng, dtype, separated)
 
 
-def _eigenvalue_errors(rng: Any) -> list[ErrorSample]:
+def _eigenvalue_errors(rng: np.random.Generator) -> list[ErrorSample]:
     unknown = ErrorSample((np.full((2, 2), np.nan),), {}, EagerflowError, "did not converge")
     return [*square_errors(rng), unknown]
 
@@ -372,13 +372,13 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     split=Missing("the whole input is needed"),
     fails=True,
 )
-def _eigh(xp: Any, x: Any, /) -> Any:
+def _eigh(xp: Namespace, x: Array, /) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
     values, vectors = _finite(xp, xp.linalg.eigh, x)
     return values, with_positive_tops(xp, vectors)[0]
 
 
-def _finite(xp: Any, solve: Any, x: Any) -> Any:
+def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
     """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
     try:
         found = solve(hermitian(xp, square(x)))
@@ -446,7 +446,7 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     ulp=512,
     fails=True,
 )
-def eigvalsh(xp: Any, x: Any, /) -> Any:
+def eigvalsh(xp: Namespace, x: Array, /) -> Array:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
@@ -522,13 +522,13 @@ def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
     return (total,)
 
 
-def _spread(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def _spread(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     """Random matrices of full rank whose singular values are about one apart."""
     slope = np.eye(shape[-2], shape[-1]) * (np.arange(shape[-1]) + 1)
     return (full_rank(rng, dtype, shape) * 0.3 + slope).astype(dtype)
 
 
-def _svd_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _svd_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     shapes: Any = (
         (1, 1),
         (2, 2),
@@ -557,7 +557,7 @@ def _values(rows: list[list[Any]]) -> list[float]:
     return [math.sqrt(max(value, 0)) for value in reversed(rotated(gram.tolist()))]
 
 
-def _svd_errors(rng: Any) -> list[ErrorSample]:
+def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
@@ -578,7 +578,7 @@ def _svd_errors(rng: Any) -> list[ErrorSample]:
     split=Missing("the whole input is needed"),
     fails=True,
 )
-def _svd(xp: Any, x: Any, /, *, full_matrices: bool = True) -> Any:
+def _svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     """Singular vectors and values of matrices."""
     try:
         u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
@@ -633,7 +633,7 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
     ulp=512,
     fails=True,
 )
-def svdvals(xp: Any, x: Any, /) -> Any:
+def svdvals(xp: Namespace, x: Array, /) -> Array:
     """Singular values of matrices, in descending order.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result is real, of

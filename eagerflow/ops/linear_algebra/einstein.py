@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
+from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
@@ -24,7 +25,7 @@ from eagerflow.ops.linear_algebra.contraction import complex_sum, matmul
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["einsum"]
 
@@ -431,7 +432,7 @@ _CALLS: tuple[tuple[Any, ...], ...] = (
 )
 
 
-def _samples(rng: Any, dtype: Any) -> list[Sample]:
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample(tuple(make(rng, dtype, shape) for shape in shapes), {"subscripts": text})
         for text, *shapes in _CALLS
@@ -443,7 +444,7 @@ def _samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _errors(rng: Any) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = np.ones((2, 3))
 
     def refused(words: str, text: str, *args: Any, error: Any = ShapeError) -> ErrorSample:
@@ -500,7 +501,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     reference=_reference,
     ulp=32,
 )
-def einsum(xp: Any, /, *operands: Any, subscripts: str) -> Any:
+def einsum(xp: Namespace, /, *operands: Array, subscripts: str) -> Array:
     """Sum of products of tensors over axes that are named by letters.
 
     ``subscripts`` comes first in a call: the labels of each operand's axes, separated by

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import real_dtype
+from eagerflow.dtypes import DType, real_dtype
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
@@ -24,7 +24,7 @@ from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, met, trans
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
-from eagerflow.spec import TensorSpec, broadcast
+from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 
 __all__ = ["det", "inv", "pinv", "slogdet", "solve"]
 
@@ -127,7 +127,7 @@ def on_each(function: Any) -> Any:
     return reference
 
 
-def regular(rng: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def regular(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     """Random square matrices that are far from singular."""
     return (make(rng, dtype, shape, -1, 1) + 2 * np.eye(shape[-1])).astype(dtype)
 
@@ -145,7 +145,9 @@ STACKS: tuple[tuple[int, ...], ...] = (
 )
 
 
-def square_samples(rng: Any, dtype: Any, draw: Any = regular, **attributes: Any) -> list[Sample]:
+def square_samples(
+    rng: np.random.Generator, dtype: DType, draw: Any = regular, **attributes: Any
+) -> list[Sample]:
     """Square matrices alone and in stacks, also transposed, strided and repeated ones."""
     found = [Sample((draw(rng, dtype, shape),), dict(attributes)) for shape in STACKS]
     wide = np.zeros((6, 6), dtype)
@@ -156,7 +158,7 @@ def square_samples(rng: Any, dtype: Any, draw: Any = regular, **attributes: Any)
     return found
 
 
-def square_errors(rng: Any, *rest: Any) -> list[ErrorSample]:
+def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
     """What an op on square matrices refuses, beside further arguments."""
     return [
         *refused_objects(rng, *rest),
@@ -231,7 +233,7 @@ def _solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
     return [*found, Split((None, x2.ndim - 1), len(_solve_shape(x1, x2)) - 1)]
 
 
-def _solve_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _solve_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     shapes: Any = (
         ((2, 2), (2,)),
         ((3, 3), (3, 2)),
@@ -295,7 +297,7 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
     ulp=256,
     fails=True,
 )
-def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
+def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The ``x`` for which ``x1 @ x`` is ``x2``.
 
     ``x1`` is a tensor of square matrices, shape (..., n, n), ``x2`` one of shape (n,) or
@@ -333,7 +335,7 @@ def solve(xp: Any, x1: Any, x2: Any, /) -> Any:
     ulp=256,
     fails=True,
 )
-def inv(xp: Any, x: Any, /) -> Any:
+def inv(xp: Namespace, x: Array, /) -> Array:
     """Inverse of square matrices.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n). ``solve`` is faster and
@@ -367,7 +369,7 @@ def _pinv_spec(x: TensorSpec, rtol: Any = None) -> TensorSpec:
     return x.like((*stack, columns, rows))
 
 
-def _pinv_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _pinv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = square_samples(rng, dtype)
     for shape in ((3, 2), (2, 3), (2, 4, 2), (1, 3)):
         found.append(Sample((make(rng, dtype, shape, -1, 1) + np.eye(*shape[-2:], dtype=dtype),)))
@@ -405,7 +407,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     ulp=1024,
     fails=True,
 )
-def pinv(xp: Any, x: Any, /, *, rtol: float | None = None) -> Any:
+def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape
@@ -453,7 +455,7 @@ def _det_vjp(g: Any, y: Any, x: Any) -> Any:
     reference=on_each(_expanded),
     ulp=256,
 )
-def det(xp: Any, x: Any, /) -> Any:
+def det(xp: Namespace, x: Array, /) -> Array:
     """Determinant of square matrices.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n); the result has shape
@@ -502,7 +504,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     ulp=256,
     split=Missing("the whole input is needed"),
 )
-def _slogdet(xp: Any, x: Any, /) -> Any:
+def _slogdet(xp: Namespace, x: Array, /) -> Array:
     """Sign, and logarithm of the absolute value, of the determinant of square matrices."""
     return tuple(xp.linalg.slogdet(square(x)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import BOOL, FLOATS
+from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.creation.cast import astype
@@ -27,7 +27,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
 from eagerflow.runtime import threads
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["dot_product_attention"]
 
@@ -125,7 +125,7 @@ def _scale(q: Any, scale: float | None) -> float:
 # The kernels -------------------------------------------------------------------------------------
 
 
-def _biases(xp: Any, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
+def _biases(xp: Namespace, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
     """What is added to the scores: the mask, with -inf where a key is hidden; None if nothing."""
     found = None
     hidden = xp.asarray(-math.inf, dtype=q.dtype)
@@ -145,7 +145,13 @@ TILE_SCORES = 2**16
 
 
 def _attention_numpy(
-    xp: Any, q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False, scale: Any = None
+    xp: Namespace,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    is_causal: bool = False,
+    scale: Any = None,
 ) -> Any:
     """Tile by tile: the scores of all queries and keys are never in memory together."""
     _check(q, k, v, mask)
@@ -313,7 +319,7 @@ def _attention_cost(q: TensorSpec, k: TensorSpec, v: TensorSpec, *_: Any, **more
     return Cost(flops, (2 * q.size + k.size + v.size) * q.dtype.itemsize)
 
 
-def _attention_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _attention_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     def of(q: Any, k: Any, width: int, mask: Any = None, **attributes: Any) -> Sample:
         arrays = [make(rng, dtype, shape, -1, 1) for shape in (q, k, (*k[:3], width))]
         return Sample((*arrays, mask), attributes)
@@ -344,7 +350,7 @@ def _attention_samples(rng: Any, dtype: Any) -> list[Sample]:
     return [*found, Sample((moved, moved[:, :, ::-1], moved[..., ::2], None))]
 
 
-def _attention_errors(rng: Any) -> list[ErrorSample]:
+def _attention_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, wide = np.ones((2, 4, 3, 2)), np.ones((2, 4, 3, 5))
     ints = np.ones((3, 3), int)
     return [
@@ -405,15 +411,15 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
     ulp=64,
 )
 def dot_product_attention(
-    xp: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any = None,
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array = None,
     /,
     is_causal: bool = False,
     scale: float | None = None,
-) -> Any:
+) -> Array:
     """Averages of values, weighted by the softmax of the products of queries and keys.
 
     ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS
+from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
 from eagerflow.library import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
@@ -19,7 +19,7 @@ from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]
 
@@ -145,7 +145,7 @@ def _training_rules(
 
 
 def _samples(parameters: int) -> Any:
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = []
         for shape, axis in (
             ((4, 3), -1),
@@ -170,7 +170,7 @@ def _samples(parameters: int) -> Any:
     return samples
 
 
-def _errors(rng: Any) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -265,10 +265,10 @@ def _batched(whole: int) -> Any:
     reference=_training_reference,
 )
 def batch_norm_training(
-    xp: Any,
-    x: Any,
-    scale: Any = None,
-    offset: Any = None,
+    xp: Namespace,
+    x: Array,
+    scale: Array = None,
+    offset: Array = None,
     /,
     *,
     axis: int = -1,
@@ -338,7 +338,7 @@ def _gradient_rules(
     )
 
 
-def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _gradient_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for args, attributes in _samples(1)(rng, dtype):
         x, *scale = args
@@ -394,12 +394,12 @@ def _gradient_reference(
     reference=_gradient_reference,
 )
 def batch_norm_gradient(
-    xp: Any,
-    x: Any,
-    g: Any,
-    g_mean: Any,
-    g_variance: Any,
-    scale: Any = None,
+    xp: Namespace,
+    x: Array,
+    g: Array,
+    g_mean: Array,
+    g_variance: Array,
+    scale: Array = None,
     /,
     *,
     axis: int = -1,

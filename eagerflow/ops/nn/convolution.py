@@ -17,6 +17,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.display import summary
+from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.library.convolution import filter_gradient, forward, input_gradient
 from eagerflow.library.windows import (
@@ -34,7 +35,7 @@ from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]
 
@@ -251,7 +252,9 @@ _CASES: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 _DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "same", "dilation": 1, "groups": 1}
 
 
-def _case(rng: Any, dtype: Any, case: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
+def _case(
+    rng: np.random.Generator, dtype: DType, case: Any
+) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Arrays x, w and g of a case, and its attributes."""
     x, w = (make(rng, dtype, shape) for shape in case[:2])
     specs = [TensorSpec(shape, "float32") for shape in case[:2]]
@@ -259,7 +262,7 @@ def _case(rng: Any, dtype: Any, case: Any) -> tuple[Any, Any, Any, dict[str, Any
     return x, w, g, dict(case[2])
 
 
-def conv_samples(rng: Any, dtype: Any) -> list[Sample]:
+def conv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """Calls of ``conv``: ranks, strides, padding, dilation, groups, nothing to do."""
     found = [Sample((x, w), more) for x, w, _, more in (_case(rng, dtype, c) for c in _CASES)]
     x, w = make(rng, dtype, (5, 4, 3, 2)), make(rng, dtype, (2, 3, 2, 3))
@@ -268,7 +271,7 @@ def conv_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def input_samples(rng: Any, dtype: Any) -> list[Sample]:
+def input_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """The same for ``conv_input_gradient``."""
     found = []
     for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
@@ -276,7 +279,7 @@ def input_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def filter_samples(rng: Any, dtype: Any) -> list[Sample]:
+def filter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """The same for ``conv_filter_gradient``."""
     found = []
     for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
@@ -284,7 +287,7 @@ def filter_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def conv_errors(rng: Any) -> list[ErrorSample]:
+def conv_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv`` that are refused."""
     x, w = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((3, 3, 4, 2))
     bad: list[tuple[dict[str, Any], str]] = [
@@ -310,7 +313,7 @@ def conv_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-def input_errors(rng: Any) -> list[ErrorSample]:
+def input_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv_input_gradient`` that are refused."""
     g, w = rng.standard_normal((2, 5, 5, 2)), rng.standard_normal((3, 3, 4, 2))
     return [
@@ -322,7 +325,7 @@ def input_errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-def filter_errors(rng: Any) -> list[ErrorSample]:
+def filter_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv_filter_gradient`` that are refused."""
     x, g = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((2, 5, 5, 2))
     return [
@@ -476,7 +479,7 @@ def _op(**facts: Any) -> Any:
 
 
 def _conv_numpy(
-    xp: Any, x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int
+    xp: Namespace, x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
     windows = conv_windows(x.shape, w.shape, strides, padding, dilation, groups=groups)
     return forward(x, w, windows, groups)
@@ -486,7 +489,14 @@ def _gradient_numpy(find: Any, kernel: Any) -> Any:
     """The NumPy kernel of one of the two gradients."""
 
     def on_numpy(
-        xp: Any, a: Any, b: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+        xp: Namespace,
+        a: Any,
+        b: Any,
+        size: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
     ) -> Any:
         windows = find(a.shape, b.shape, size, strides, padding, dilation, groups=groups)
         return kernel(a, b, windows, groups)
@@ -494,13 +504,13 @@ def _gradient_numpy(find: Any, kernel: Any) -> Any:
     return on_numpy
 
 
-def _grouped(xp: Any, x: Any, groups: int) -> Any:
+def _grouped(xp: Namespace, x: Any, groups: int) -> Any:
     """(..., channels) as (groups, ..., channels / groups) with the axes between in one."""
     flat = xp.reshape(x, (prod(x.shape[:-1]), groups, x.shape[-1] // groups))
     return xp.permute_dims(flat, (1, 0, 2))
 
 
-def _ungrouped(xp: Any, y: Any, shape: Any) -> Any:
+def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     return xp.reshape(xp.permute_dims(y, (1, 0, 2)), shape)
 
 
@@ -525,15 +535,15 @@ def _ungrouped(xp: Any, y: Any, shape: Any) -> Any:
     overrides={"numpy": _conv_numpy},
 )
 def conv(
-    xp: Any,
-    x: Any,
-    w: Any,
+    xp: Namespace,
+    x: Array,
+    w: Array,
     /,
     strides: Sizes = 1,
     padding: Padding = "same",
     dilation: Sizes = 1,
     groups: int = 1,
-) -> Any:
+) -> Array:
     """Convolution of channels-last images, or of signals or volumes, with a bank of filters.
 
     ``x`` is (batch, *spatial, channels) with one or more spatial axes, ``w`` is
@@ -580,16 +590,16 @@ def conv(
     overrides={"numpy": _gradient_numpy(input_windows, input_gradient)},
 )
 def conv_input_gradient(
-    xp: Any,
-    g: Any,
-    w: Any,
+    xp: Namespace,
+    g: Array,
+    w: Array,
     /,
     size: Sizes,
     strides: Sizes = 1,
     padding: Padding = "same",
     dilation: Sizes = 1,
     groups: int = 1,
-) -> Any:
+) -> Array:
     """Gradient of ``conv`` with respect to its images.
 
     ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where ``x``
@@ -631,16 +641,16 @@ def conv_input_gradient(
     overrides={"numpy": _gradient_numpy(filter_windows, filter_gradient)},
 )
 def conv_filter_gradient(
-    xp: Any,
-    x: Any,
-    g: Any,
+    xp: Namespace,
+    x: Array,
+    g: Array,
     /,
     size: Sizes,
     strides: Sizes = 1,
     padding: Padding = "same",
     dilation: Sizes = 1,
     groups: int = 1,
-) -> Any:
+) -> Array:
     """Gradient of ``conv`` with respect to its filters.
 
     ``g`` (batch, *positions, filters) weighs the results of ``conv(x, w, ...)``, where the

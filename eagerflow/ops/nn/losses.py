@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, INTEGERS
+from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.library import cross_entropy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
@@ -19,7 +19,7 @@ from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make, pairs, rows
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]
 
@@ -58,7 +58,7 @@ def _dense_spec(
 def _on_numpy(kernel: Any, check: Any = None) -> Any:
     """The NumPy kernel of a loss, or of the gradient of one."""
 
-    def on_numpy(xp: Any, logits: Any, labels: Any, *g: Any, axis: int) -> Any:
+    def on_numpy(xp: Namespace, logits: Any, labels: Any, *g: Any, axis: int) -> Any:
         at = normalize_axis(axis, logits.ndim)
         if check is not None:
             check(np, labels, logits.shape[at])
@@ -84,12 +84,12 @@ def _loss(**facts: Any) -> Any:
     return define("rows", cost=exponentials, batch=batch_along_axis, split=_split, **facts)
 
 
-def _probabilities(rng: Any, dtype: Any, shape: Any, axis: int) -> Any:
+def _probabilities(rng: np.random.Generator, dtype: DType, shape: Any, axis: int) -> Any:
     values = rng.uniform(0.1, 1, shape)
     return (values / values.sum(axis, keepdims=True)).astype(dtype)
 
 
-def _dense_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _dense_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, axis in rows(dtype, empty=False):
         args = make(rng, dtype, shape), _probabilities(rng, dtype, shape, axis)
@@ -102,7 +102,7 @@ def _dense_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _dense_errors(rng: Any) -> list[ErrorSample]:
+def _dense_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample(("a string", x), {}, DTypeError, "str"),
@@ -146,7 +146,7 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
     errors=_dense_errors,
     reference=_dense_reference,
 )
-def softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
+def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: int = -1) -> Array:
     """Cross-entropy between probabilities and the softmax of logits, for each example.
 
     ``logits`` is a real tensor with the classes along ``axis``, ``labels`` holds a probability
@@ -215,8 +215,8 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     reference=_dense_gradient_reference,
 )
 def softmax_cross_entropy_gradient(
-    xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
-) -> Any:
+    xp: Namespace, logits: Array, labels: Array, g: Array, /, *, axis: int = -1
+) -> Array:
     """The gradient of softmax_cross_entropy with respect to its logits.
 
     ``g`` holds the gradient of each loss. The result is
@@ -250,7 +250,7 @@ def _sparse_spec(logits: TensorSpec, labels: TensorSpec, axis: int = -1) -> Tens
     return labels.like(dtype=logits.dtype)
 
 
-def _check_labels(xp: Any, labels: Any, classes: int) -> None:
+def _check_labels(xp: Namespace, labels: Any, classes: int) -> None:
     if math.prod(labels.shape) == 0:
         return
     low, high = int(xp.min(labels)), int(xp.max(labels))
@@ -262,7 +262,7 @@ def _check_labels(xp: Any, labels: Any, classes: int) -> None:
         )
 
 
-def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _sparse_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, axis in rows(dtype, empty=False):
         labels = np.asarray(rng.integers(0, shape[axis], _without(shape, axis % len(shape))))
@@ -274,7 +274,7 @@ def _sparse_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _sparse_errors(rng: Any) -> list[ErrorSample]:
+def _sparse_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample(("a string", np.array([0, 1])), {}, DTypeError, "str"),
@@ -319,7 +319,9 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
     ),
     fails=True,
 )
-def sparse_softmax_cross_entropy(xp: Any, logits: Any, labels: Any, /, axis: int = -1) -> Any:
+def sparse_softmax_cross_entropy(
+    xp: Namespace, logits: Array, labels: Array, /, axis: int = -1
+) -> Array:
     """Cross-entropy between classes and the softmax of logits, for each example.
 
     ``logits`` is a real tensor with the classes along ``axis``, ``labels`` an integer tensor
@@ -372,8 +374,8 @@ def _sparse_gradient_rules(
     fails=True,
 )
 def sparse_softmax_cross_entropy_gradient(
-    xp: Any, logits: Any, labels: Any, g: Any, /, *, axis: int = -1
-) -> Any:
+    xp: Namespace, logits: Array, labels: Array, g: Array, /, *, axis: int = -1
+) -> Array:
     """The gradient of sparse_softmax_cross_entropy with respect to its logits.
 
     ``g`` holds the gradient of each loss. The result is g (softmax(logits) - one_hot(labels)).

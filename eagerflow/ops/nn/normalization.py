@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import FLOATS
+from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
 from eagerflow.library.normalization import gradient_body, norm, norm_body
 from eagerflow.library.normalization import norm_gradient as gradient_on_numpy
@@ -29,7 +29,7 @@ from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims
-from eagerflow.spec import TensorSpec, normalize_axes
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]
 
@@ -155,7 +155,7 @@ def _kept_split(*specs: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
 
 
 def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = []
         for shape, axis in (
             ((4,), 0),
@@ -181,7 +181,7 @@ def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
     return samples
 
 
-def _norm_errors(rng: Any) -> list[ErrorSample]:
+def _norm_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -233,7 +233,7 @@ def _batched_norm(call: Any, args: Any, batched: Any, size: int, **attributes: A
 
 def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
     def on_numpy(
-        xp: Any, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
+        xp: Namespace, x: Any, scale: Any, offset: Any = None, *, axis: Any, epsilon: float
     ) -> Any:
         return norm(x, scale, offset, normalize_axes(axis, x.ndim), epsilon, center)
 
@@ -261,7 +261,9 @@ def _norm_op(center: bool, parameters: int, **facts: Any) -> Any:
     return define("rows", **own)
 
 
-def _norm(xp: Any, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool) -> Any:
+def _norm(
+    xp: Namespace, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool
+) -> Any:
     axes = normalize_axes(axis, x.ndim)
     if center:
         x = x - xp.mean(x, axis=axes, keepdims=True)
@@ -271,7 +273,7 @@ def _norm(xp: Any, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, c
     return y if offset is None else y + _placed(xp, offset, x, axes)
 
 
-def _placed(xp: Any, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def _placed(xp: Namespace, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
     order = sorted(range(len(axes)), key=axes.__getitem__)
     moved = xp.permute_dims(parameter, tuple(order))
     return xp.reshape(moved, tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
@@ -286,15 +288,15 @@ def _placed(xp: Any, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
     onnx=Missing("exported as LayerNormalization over the last axes, else as its steps"),
 )
 def layer_norm(
-    xp: Any,
-    x: Any,
-    scale: Any = None,
-    offset: Any = None,
+    xp: Namespace,
+    x: Array,
+    scale: Array = None,
+    offset: Array = None,
     /,
     *,
     axis: Axes = -1,
     epsilon: float = 1e-5,
-) -> Any:
+) -> Array:
     """Each example brought to mean 0 and variance 1 over axes, then scaled and shifted.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -315,8 +317,8 @@ def layer_norm(
     onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
 def rms_norm(
-    xp: Any, x: Any, scale: Any = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
-) -> Any:
+    xp: Namespace, x: Array, scale: Array = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
+) -> Array:
     """Each example divided by the root of its mean square over axes, then scaled.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -388,7 +390,7 @@ def _gradient_spec(
 
 
 def _numpy_gradient(
-    xp: Any, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
+    xp: Namespace, x: Any, g: Any, scale: Any, *, axis: Any, epsilon: float, center: bool
 ) -> tuple[Any, Any, Any]:
     return gradient_on_numpy(x, g, scale, normalize_axes(axis, x.ndim), epsilon, center)
 
@@ -439,7 +441,7 @@ def row_reference(row: Any, epsilon: float, center: bool) -> tuple[Any, Any]:
     return middle / spread, (ones - np.outer(middle, middle) / (row.size * spread**2)) / spread
 
 
-def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _gradient_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for i, (args, attributes) in enumerate(_norm_samples(1)(rng, dtype)):
         g = make(rng, dtype, args[0].shape)
@@ -489,10 +491,10 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
     reference=_gradient_reference,
 )
 def norm_gradient(
-    xp: Any,
-    x: Any,
-    g: Any,
-    scale: Any = None,
+    xp: Namespace,
+    x: Array,
+    g: Array,
+    scale: Array = None,
     /,
     *,
     axis: Axes = -1,

@@ -16,14 +16,14 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.pointwise import whole
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS
+from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.runtime import buffers, threads
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["adam_update", "momentum_update"]
 
@@ -218,7 +218,7 @@ def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], An
     return define("update", **own)
 
 
-def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator, arrays: int, numbers: int) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     rest = (x,) * (arrays - 1) + (0.1,) * numbers
     return [
@@ -232,7 +232,7 @@ def _errors(rng: Any, arrays: int, numbers: int) -> list[ErrorSample]:
 def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
     shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (PIECE_ELEMENTS + 3,))
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         scalars = tuple(np.asarray(n, dtype) for n in numbers)
         found = []
         for i, shape in enumerate(shapes):
@@ -308,17 +308,17 @@ def _row_by_row(one: Callable[..., Any], outputs: int, *arrays: Any) -> Any:
     reference=_momentum_reference,
 )
 def momentum_update(
-    xp: Any,
-    parameter: Any,
-    gradient: Any,
-    velocity: Any,
-    learning_rate: Any,
+    xp: Namespace,
+    parameter: Array,
+    gradient: Array,
+    velocity: Array,
+    learning_rate: Array,
     /,
     *,
     momentum: float = 0.9,
     nesterov: bool = False,
     weight_decay: float = 0.0,
-) -> Any:
+) -> Array:
     """One step of gradient descent with momentum, as ``(parameter, velocity)``.
 
     ``parameter``, ``gradient`` and ``velocity`` are float tensors of one shape,
@@ -435,20 +435,20 @@ def _adam_reference(
     ulp=16,
 )
 def adam_update(
-    xp: Any,
-    parameter: Any,
-    gradient: Any,
-    mean: Any,
-    square: Any,
-    learning_rate: Any,
-    step: Any,
+    xp: Namespace,
+    parameter: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    learning_rate: Array,
+    step: Array,
     /,
     *,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
     weight_decay: float = 0.0,
-) -> Any:
+) -> Array:
     """One step of Adam, as ``(parameter, mean, square)``.
 
     ``parameter``, ``gradient``, ``mean`` and ``square`` (the running means of the gradient and
@@ -501,7 +501,9 @@ def _joined_cost(*specs: Any, **options: Any) -> Cost:
     return Cost(sum(flops), sum(moved))
 
 
-def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **options: Any) -> Any:
+def _joined_numpy(
+    xp: Namespace, learning_rate: Array, step: Array, /, *arrays: Any, **options: Any
+) -> Any:
     groups = _each((learning_rate, step, *arrays))
     for group in groups:
         _check(group[:4], _ADAM.arrays)
@@ -518,7 +520,7 @@ def _joined_numpy(xp: Any, learning_rate: Any, step: Any, /, *arrays: Any, **opt
     return tuple(found)
 
 
-def _by_group(xp: Any, groups: list[tuple[Any, ...]], **options: Any) -> tuple[Any, ...]:
+def _by_group(xp: Namespace, groups: list[tuple[Any, ...]], **options: Any) -> tuple[Any, ...]:
     return tuple(y for group in groups for y in _ADAM.on_arrays(xp, *group, **options))
 
 
@@ -529,7 +531,7 @@ def _joined_batch(args: Any, batched: Any, size: int, **attributes: Any) -> Any:
     return tuple(found)
 
 
-def _joined_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _joined_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     numbers = (np.asarray(0.1, dtype), np.asarray(3, dtype))
     base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in _ADAM.arrays]
     found = []
@@ -544,7 +546,7 @@ def _joined_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _joined_errors(rng: Any) -> list[ErrorSample]:
+def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample((0.1, 1.0, x, x, x), {}, ShapeError, "3 arrays came"),
@@ -574,16 +576,16 @@ def _joined_errors(rng: Any) -> list[ErrorSample]:
     ulp=16,
 )
 def adam_updates(
-    xp: Any,
-    learning_rate: Any,
-    step: Any,
+    xp: Namespace,
+    learning_rate: Array,
+    step: Array,
     /,
-    *arrays: Any,
+    *arrays: Array,
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
     weight_decay: float = 0.0,
-) -> Any:
+) -> Array:
     """One step of Adam for several parameters at once: as many calls of ``adam_update``.
 
     ``arrays`` are parameter, gradient, mean and square of the first one, then those of the

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.library import pooling as kernels
 from eagerflow.library.windows import (
@@ -30,7 +31,7 @@ from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define
 from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]
 
@@ -129,7 +130,7 @@ def _pair_windows(spec: Any, x: Any, other: Any, *where: Any) -> tuple[Window, .
 def _on_numpy(spec: Any, kernel: Any) -> Any:
     """The NumPy kernel of an op on an input and something of its shape, or of the result's."""
 
-    def on_numpy(xp: Any, x: Any, other: Any, window: Any, strides: Any, padding: Any) -> Any:
+    def on_numpy(xp: Namespace, x: Any, other: Any, window: Any, strides: Any, padding: Any) -> Any:
         return kernel(x, other, _pair_windows(spec, x.shape, other.shape, window, strides, padding))
 
     return on_numpy
@@ -193,45 +194,45 @@ _CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
 )
 
 
-def _spread(rng: Any, dtype: Any, shape: Any) -> Any:
+def _spread(rng: np.random.Generator, dtype: DType, shape: Any) -> Any:
     """Values that differ from each other by more than a finite difference."""
     values = rng.permutation(int(np.prod(shape))) * 0.25 - 2
     return values.reshape(shape).astype(dtype)
 
 
-def _samples(rng: Any, dtype: Any) -> list[Sample]:
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [Sample((_spread(rng, dtype, shape),), dict(more)) for shape, more in _CASES]
     x = _spread(rng, dtype, (3, 4, 5, 2))
     return [*found, Sample((x.T,), {"window": 2}), Sample((x[:, ::-1, ::2],), {"window": 2})]
 
 
-def _pooled(rng: Any, dtype: Any, shape: Any, more: Any) -> Any:
+def _pooled(rng: np.random.Generator, dtype: DType, shape: Any, more: Any) -> Any:
     spec = _pool_spec(TensorSpec(shape, dtype), **{"strides": None, "padding": "valid"} | more)
     return make(rng, dtype, spec.shape)
 
 
-def _gradient_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _gradient_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [
         Sample((_spread(rng, dtype, shape), _pooled(rng, dtype, shape, more)), dict(more))
         for shape, more in _CASES
     ]
 
 
-def _gather_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [
         Sample((_spread(rng, dtype, shape), make(rng, dtype, shape)), dict(more))
         for shape, more in _CASES
     ]
 
 
-def _transpose_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _transpose_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [
         Sample((_pooled(rng, dtype, shape, more),), {"size": shape[1:-1], **more})
         for shape, more in _CASES
     ]
 
 
-def _errors(rng: Any) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 5, 5, 4))
     bad: list[tuple[dict[str, Any], str]] = [
         ({"window": 6}, "does not fit"),
@@ -249,7 +250,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
     ]
 
 
-def _pair_errors(rng: Any, words: str) -> list[ErrorSample]:
+def _pair_errors(rng: np.random.Generator, words: str) -> list[ErrorSample]:
     x = rng.standard_normal((2, 4, 4, 3))
     return [
         ErrorSample((x, x[:, :3]), {"window": 2}, ShapeError, words),
@@ -259,7 +260,7 @@ def _pair_errors(rng: Any, words: str) -> list[ErrorSample]:
     ]
 
 
-def _transpose_errors(rng: Any) -> list[ErrorSample]:
+def _transpose_errors(rng: np.random.Generator) -> list[ErrorSample]:
     g = rng.standard_normal((2, 2, 2, 3))
     return [
         ErrorSample((g,), {"size": 6, "window": 2}, ShapeError, "pooling gives"),
@@ -344,8 +345,8 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     overrides={"numpy": lambda xp, x, **where: kernels.max_pool(x, _windows(x.shape, **where))},
 )
 def max_pool(
-    xp: Any, x: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
-) -> Any:
+    xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+) -> Array:
     """Largest element of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
@@ -374,8 +375,14 @@ def max_pool(
     overrides={"numpy": _on_numpy(_gradient_spec, kernels.scatter_to_maxima)},
 )
 def max_pool_gradient(
-    xp: Any, x: Any, g: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    g: Array,
+    /,
+    window: Sizes,
+    strides: Sizes = None,
+    padding: Padding = "valid",
+) -> Array:
     """Gradient of ``max_pool``: for each window its element of ``g``, where the maximum is.
 
     ``x`` is what was pooled; ``g`` has the shape of ``max_pool(x, window, ...)`` and the
@@ -403,8 +410,14 @@ def max_pool_gradient(
     overrides={"numpy": _on_numpy(_gather_spec, kernels.gather_from_maxima)},
 )
 def max_pool_gather(
-    xp: Any, x: Any, t: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    t: Array,
+    /,
+    window: Sizes,
+    strides: Sizes = None,
+    padding: Padding = "valid",
+) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum.
 
     ``t`` has the shape of ``x`` and the result that of ``max_pool(x, window, ...)``; with
@@ -429,8 +442,8 @@ def max_pool_gather(
     overrides={"numpy": lambda xp, x, **where: kernels.avg_pool(x, _windows(x.shape, **where))},
 )
 def avg_pool(
-    xp: Any, x: Any, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
-) -> Any:
+    xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+) -> Array:
     """Mean of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
@@ -455,14 +468,14 @@ def avg_pool(
     reference=_transpose_reference,
 )
 def avg_pool_gradient(
-    xp: Any,
-    g: Any,
+    xp: Namespace,
+    g: Array,
     /,
     size: Sizes,
     window: Sizes,
     strides: Sizes = None,
     padding: Padding = "valid",
-) -> Any:
+) -> Array:
     """Gradient of ``avg_pool``: each element of ``g``, shared by the elements of its window.
 
     ``size`` gives the spatial sizes of what was pooled (an integer or one for each axis);

@@ -11,7 +11,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INEXACT, STANDARD
+from eagerflow.dtypes import BOOL, INEXACT, STANDARD, DType
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axis, DTypeLike
@@ -37,7 +37,7 @@ from eagerflow.ops.reductions.accumulation import (
 from eagerflow.ops.samples import make, rows
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff", "linear_recurrence"]
 
@@ -68,7 +68,9 @@ def _scan_spec(
 def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
     """A kernel that also goes backwards and puts ``first`` in front."""
 
-    def kernel(xp: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any) -> Any:
+    def kernel(
+        xp: Namespace, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+    ) -> Any:
         at = _scan_axis(x.ndim, axis)
         there = (slice(None),) * at
         backwards = (*there, slice(None, None, -1))
@@ -121,7 +123,7 @@ _wide = {dtype: wide_dtype(dtype) for dtype in STANDARD}
 
 
 def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         x = make(rng, dtype, (2, 3, 4), low, high)
         wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
         found = [
@@ -141,7 +143,7 @@ def _scan_samples(low: float, high: float) -> Callable[..., list[Sample]]:
     return samples
 
 
-def _scan_errors(rng: Any) -> list[ErrorSample]:
+def _scan_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -221,15 +223,15 @@ def _sum_rule(
     onnx=Onnx("CumSum"),
 )
 def cumulative_sum(
-    xp: Any,
-    x: Any,
+    xp: Namespace,
+    x: Array,
     /,
     *,
     axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
     dtype: DTypeLike = None,
-) -> Any:
+) -> Array:
     """Sums of all elements up to each one, along an axis.
 
     ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
@@ -277,15 +279,15 @@ def _delayed(x: Any, axis: int) -> Any:
     onnx=Missing("ONNX has no running product"),
 )
 def cumulative_prod(
-    xp: Any,
-    x: Any,
+    xp: Namespace,
+    x: Array,
     /,
     *,
     axis: Axis = None,
     include_initial: bool = False,
     reverse: bool = False,
     dtype: DTypeLike = None,
-) -> Any:
+) -> Array:
     """Products of all elements up to each one, along an axis.
 
     ``x`` is a tensor with at least one axis, ``axis`` an integer that may be left out where
@@ -312,7 +314,7 @@ def _recurrence_spec(
     return b
 
 
-def _by_doubling(xp: Any, a: Any, b: Any) -> Any:
+def _by_doubling(xp: Namespace, a: Any, b: Any) -> Any:
     """Along axis 0: spans of doubled length joined in each pass (Blelloch 1990)."""
     span = 1
     while span < b.shape[0]:
@@ -322,7 +324,7 @@ def _by_doubling(xp: Any, a: Any, b: Any) -> Any:
     return b
 
 
-def _step_by_step(xp: Any, a: Any, b: Any) -> Any:
+def _step_by_step(xp: Namespace, a: Any, b: Any) -> Any:
     """Along axis 0: one step after the other, which costs least where each step is long."""
     if b[:1].size < 32:  # then the calls would cost more than the passes of doubling
         return _by_doubling(xp, a, b)
@@ -365,7 +367,7 @@ def _recurrence_reference(a: Any, b: Any, axis: int, reverse: bool) -> Any:
     return out
 
 
-def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _recurrence_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, axis in (*rows(dtype, empty=True), ((4, 40), 0), ((2, 0, 3), 2)):
         a, b = (make(rng, dtype, shape, -1, 1) for _ in range(2))
@@ -395,7 +397,9 @@ def _recurrence_samples(rng: Any, dtype: Any) -> list[Sample]:
     ],
     reference=_recurrence_reference,
 )
-def linear_recurrence(xp: Any, a: Any, b: Any, /, *, axis: int = -1, reverse: bool = False) -> Any:
+def linear_recurrence(
+    xp: Namespace, a: Array, b: Array, /, *, axis: int = -1, reverse: bool = False
+) -> Array:
     """The sequence y[t] = a[t] y[t-1] + b[t] along an axis, starting from 0.
 
     ``a`` and ``b`` are floating-point tensors of one shape, ``axis`` is the axis of time.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import is_complex
+from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
@@ -27,7 +29,7 @@ from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
-from eagerflow.spec import normalize_axes
+from eagerflow.spec import Array, Namespace, normalize_axes
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
@@ -65,7 +67,7 @@ def _vector_norm_vjp(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, ord: Any
     return multiply(part, where(zero, 0, power(where(zero, 1, ratio), ord - 1)))
 
 
-def _vector_norm_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _vector_norm_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = reduced()(rng, dtype)
     x = make(rng, dtype, (3, 4), 0.5, 2)
     orders: tuple[Any, ...] = (1, 0, 3, 2.5, 0.5, -1, math.inf, -math.inf)
@@ -102,8 +104,8 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     threaded=True,
 )
 def vector_norm(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: NumberLike = 2
-) -> Any:
+    xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False, ord: NumberLike = 2
+) -> Array:
     """Norm of the vectors along axes.
 
     ``x`` is a tensor of floats or complex numbers, ``axis`` an integer, a tuple of integers or

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.dtypes import FLOATS, NARROW, float32
+from eagerflow.dtypes import FLOATS, NARROW, DType, float32
 from eagerflow.errors import ShapeError
 from eagerflow.library.cross_entropy import softmax_body
 from eagerflow.library.rows import add_up, along_rows, maximum_of
@@ -36,7 +36,7 @@ from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced, rows
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -69,7 +69,7 @@ def exponentials(*specs: Any, **attributes: Any) -> Cost:
 def row_samples(count: int) -> Callable[..., list[Sample]]:
     """Samples of ``count`` arrays of one shape and an axis."""
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = []
         for shape, axis in rows(dtype, empty=True):
             arrays = tuple(make(rng, dtype, shape) for _ in range(count))
@@ -84,7 +84,7 @@ def row_samples(count: int) -> Callable[..., list[Sample]]:
 def row_errors(count: int) -> Callable[[Any], list[ErrorSample]]:
     """What an op along one axis refuses."""
 
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
         args = tuple(rng.standard_normal((2, 3)) for _ in range(count))
         found = [
             *refused_objects(rng, *args[1:]),
@@ -159,7 +159,7 @@ def _softmax_of(row: list[float]) -> list[float]:
     onnx=Onnx("Softmax"),
     reference=by_row(_softmax_of),
 )
-def softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
+def softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     """Positive numbers that sum to 1 along an axis, in proportion to exp(x).
 
     ``x`` is a real tensor of any shape with at least one axis. The largest element is
@@ -208,7 +208,7 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
         ]
     ),
 )
-def softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
+def softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
     """The gradient with respect to x of a softmax with result ``y``: y (g - sum(g y)).
 
     ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
@@ -250,7 +250,7 @@ def _log_softmax_of(row: list[float]) -> list[float]:
     onnx=Onnx("LogSoftmax"),
     reference=by_row(_log_softmax_of),
 )
-def log_softmax(xp: Any, x: Any, /, axis: int = -1) -> Any:
+def log_softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     """The logarithm of softmax along an axis: x - logsumexp(x).
 
     ``x`` is a real tensor of any shape with at least one axis. It neither overflows nor
@@ -291,7 +291,7 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
         lambda y, g: [b - math.exp(a) * math.fsum(g) for a, b in zip(y, g, strict=True)]
     ),
 )
-def log_softmax_gradient(xp: Any, y: Any, g: Any, /, *, axis: int = -1) -> Any:
+def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
     """The gradient with respect to x of a log_softmax with result ``y``: g - exp(y) sum(g).
 
     ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
@@ -353,7 +353,7 @@ def _logsumexp_of(row: list[float]) -> float:
     samples=reduced(),
     reference=along(_logsumexp_of),
 )
-def logsumexp(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for

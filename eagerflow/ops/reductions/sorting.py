@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eagerflow.dims import Dim
-from eagerflow.dtypes import BOOL, INTEGERS, REAL
+from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
@@ -17,7 +17,7 @@ from eagerflow.ops.family import batch_along_axis, define, refused_objects, spli
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
 from eagerflow.ops.samples import distinct, make
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]
 
@@ -36,7 +36,7 @@ def _distinguishable(x: Any) -> bool:
     return x.dtype.kind == "f" and bool(np.any(np.signbit(x) & (x == 0)))
 
 
-def _argsort_kernel(xp: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+def _argsort_kernel(xp: Namespace, x: Any, axis: int, descending: bool, stable: bool) -> Any:
     at = normalize_axis(axis, x.ndim)
     if xp is not np:
         return xp.argsort(x, axis=at, descending=descending, stable=stable)
@@ -62,7 +62,7 @@ def _unsorted(g: Any, y: Any, x: Any, axis: int, descending: bool, stable: bool)
     return scatter_along_axis(g, places, x.shape, axis)
 
 
-def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _sort_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for shape, axis in (
         ((5,), 0),
@@ -83,7 +83,7 @@ def _sort_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _sort_errors(rng: Any) -> list[ErrorSample]:
+def _sort_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -128,8 +128,8 @@ _SORT: dict[str, Any] = {
     reference=_by_row(lambda row, descending: sorted(row, reverse=descending)),
 )
 def sort(
-    xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> Any:
+    xp: Namespace, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The elements in order along an axis.
 
     ``x`` is a real tensor with at least one axis; ``descending`` puts the largest first;
@@ -160,8 +160,8 @@ def sort(
     reference=_by_row(_places),
 )
 def argsort(
-    xp: Any, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
-) -> Any:
+    xp: Namespace, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+) -> Array:
     """The indices that bring the elements into order along an axis.
 
     ``x`` is a real tensor with at least one axis; ``descending`` puts the largest first;
@@ -192,7 +192,7 @@ def _top_spec(x: TensorSpec, k: int, axis: int = -1) -> tuple[TensorSpec, Tensor
     return found, found.like(dtype="int64")
 
 
-def _top_numpy(xp: Any, x: Any, k: int, axis: int) -> tuple[Any, Any]:
+def _top_numpy(xp: Namespace, x: Any, k: int, axis: int) -> tuple[Any, Any]:
     at = normalize_axis(axis, x.ndim)
     rows = np.moveaxis(x, at, -1)
     places = _top_places(rows, k) if 0 < k < rows.shape[-1] else _descending(rows)[..., :k]
@@ -232,7 +232,7 @@ def _top_tangent(tangents: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any,
     return take_along_axis(tangents[0], y[1], axis), None
 
 
-def _top_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _top_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample((distinct(rng, dtype, shape),), {"k": k, "axis": axis})
         for shape, k, axis in (
@@ -284,7 +284,7 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     ],
     reference=_top_reference,
 )
-def top_k(xp: Any, x: Any, /, k: int, axis: int = -1) -> Any:
+def top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
     """The ``k`` largest elements along an axis, largest first, and their indices.
 
     ``x`` is a real tensor with at least ``k`` elements along ``axis``. The results are
@@ -331,7 +331,7 @@ def _batched_places(args: Any, batched: Any, size: int, side: str) -> Any:
     return sum(values < points if side == "left" else values <= points, axis=-1)
 
 
-def _places_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _places_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for n, shape in ((5, (3,)), (5, ()), (1, (2, 2)), (0, (2,)), (4, (0, 2)), (6, (2, 3))):
         for side in ("left", "right"):
@@ -351,7 +351,7 @@ def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any
     return np.array(found, np.int64).reshape(x2.shape)
 
 
-def _check_sorter(xp: Any, sorter: Any) -> None:
+def _check_sorter(xp: Namespace, sorter: Any) -> None:
     size = sorter.shape[0]
     if size and (int(xp.min(sorter)) < 0 or int(xp.max(sorter)) >= size):
         raise ShapeError(
@@ -380,8 +380,14 @@ def _check_sorter(xp: Any, sorter: Any) -> None:
     fails=True,
 )
 def searchsorted(
-    xp: Any, x1: Any, x2: Any, sorter: Any = None, /, *, side: Literal["left", "right"] = "left"
-) -> Any:
+    xp: Namespace,
+    x1: Array,
+    x2: Array,
+    sorter: Array = None,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+) -> Array:
     """Where values would have to be put to keep sorted values in order.
 
     ``x1`` is a tensor with one axis in ascending order, or brought into it by the indices in

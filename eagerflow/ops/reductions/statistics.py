@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, INEXACT
+from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
@@ -20,7 +20,7 @@ from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.spec import normalize_axes
+from eagerflow.spec import Array, Namespace, normalize_axes
 
 __all__ = ["mean", "std", "var"]
 
@@ -64,7 +64,7 @@ def _mean_of(row: list[Any]) -> Any:
     samples=reduced(),
     reference=along(_mean_of),
 )
-def mean(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def mean(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Arithmetic mean of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -96,7 +96,7 @@ def _fast_std(array: Any, axis: Any = None, keepdims: bool = False, correction: 
     return np.sqrt(_fast_var(array, axis, keepdims, correction))
 
 
-def _var(xp: Any, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+def _var(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
     _check_correction(correction)
     center = xp.mean(x, axis=axis, keepdims=True)
     deviation = x - center
@@ -142,7 +142,7 @@ def _std_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, correction: flo
     return (x - mean(x, axis=axis, keepdims=True)) * (g / divisor)
 
 
-def _spread_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _spread_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         s
         for s in reduced(empty=False)(rng, dtype)
@@ -167,7 +167,7 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     def reference(x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
         return along(lambda row: of_row(row, correction))(x, axis, keepdims)
 
-    def errors(rng: Any) -> list[ErrorSample]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
             ErrorSample(("a string",), {}, DTypeError, "str"),
@@ -195,8 +195,14 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    axis: Axes = None,
+    keepdims: bool = False,
+    correction: float = 0.0,
+) -> Array:
     """Variance of the elements over axes.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
@@ -218,8 +224,14 @@ def var(
     onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, correction: float = 0.0
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    axis: Axes = None,
+    keepdims: bool = False,
+    correction: float = 0.0,
+) -> Array:
     """Standard deviation of the elements over axes: the square root of their variance.
 
     ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import product
-from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD
+from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
 from eagerflow.errors import ShapeError
 from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
@@ -34,7 +34,7 @@ from eagerflow.ops.reductions.accumulation import (
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 
 __all__ = [
     "all",
@@ -60,7 +60,7 @@ def reduce_with(name: str) -> Callable[[Any], Any]:
     256. The TypeError sends such calls the long way, through ``cast_first``.
     """
 
-    def direct(xp: Any) -> Any:
+    def direct(xp: Namespace) -> Any:
         reduce = getattr(xp, name).reduce
 
         def reduce_array(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -97,7 +97,7 @@ def along(function: Any, dtype: Any = None) -> Any:
 def reduced_with_dtype(low: float = -2, high: float = 2) -> Any:
     """Samples of a reduction that has ``dtype``."""
 
-    def samples(rng: Any, dtype: Any) -> list[Sample]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = reduced(low, high)(rng, dtype)
         wide = {"f": "float64", "c": "complex128", "V": "float32"}.get(dtype.kind, "int32")
         x = make(rng, dtype, (2, 3), low, high)
@@ -138,8 +138,14 @@ def _product_body(s: Any, x: Any, dtype: Any = None) -> Any:
     reference=along(builtins.sum),
 )
 def sum(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    axis: Axes = None,
+    keepdims: bool = False,
+    dtype: DTypeLike = None,
+) -> Array:
     """Sum of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -189,8 +195,14 @@ def _product_of_others(x: Any, axis: int) -> Any:
     reference=along(math.prod),
 )
 def prod(
-    xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike = None
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    axis: Axes = None,
+    keepdims: bool = False,
+    dtype: DTypeLike = None,
+) -> Array:
     """Product of the elements over axes.
 
     ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all
@@ -233,14 +245,14 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
     )
 
 
-def _extreme_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _extreme_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = reduced(empty=False)(rng, dtype)
     if dtype.kind in "biu":
         return found
     return [Sample((distinct(rng, dtype, s.args[0].shape),), s.attributes) for s in found]
 
 
-def _extreme_errors(rng: Any) -> list[ErrorSample]:
+def _extreme_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -251,7 +263,7 @@ def _extreme_errors(rng: Any) -> list[ErrorSample]:
 
 
 @_extreme("maximum", "ReduceMax", builtins.max)
-def max(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def max(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The largest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -265,7 +277,7 @@ def max(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any
 
 
 @_extreme("minimum", "ReduceMin", builtins.min)
-def min(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def min(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; NaN where there is one.
 
     ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
@@ -301,7 +313,7 @@ def _logical(ufunc: str, reference: Any) -> Any:
 
 
 @_logical("logical_or", builtins.any)
-def any(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def any(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Whether any element over axes is true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -315,7 +327,7 @@ def any(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any
 
 
 @_logical("logical_and", builtins.all)
-def all(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def all(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """Whether all elements over axes are true, which is: not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -344,7 +356,9 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     samples=reduced(-1, 1),
     reference=along(lambda row: len(row) - row.count(0), "int64"),
 )
-def count_nonzero(xp: Any, x: Any, /, *, axis: Axes = None, keepdims: bool = False) -> Any:
+def count_nonzero(
+    xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False
+) -> Array:
     """Number of elements over axes that are not zero.
 
     ``x`` is a tensor of any dtype, ``axis`` an integer, a tuple of integers or None for all
@@ -378,11 +392,11 @@ def _batched_index(call: Any, args: Any, batched: Any, size: Any, axis: Any, kee
     return rows.reshape((x.shape[0], *(1,) * (x.ndim - 1))) if keepdims else rows
 
 
-def _index_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _index_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [s for s in _extreme_samples(rng, dtype) if type(s.attributes.get("axis")) is not tuple]
 
 
-def _index_errors(rng: Any) -> list[ErrorSample]:
+def _index_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         *refused_objects(rng),
@@ -408,7 +422,7 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
 
 
 @_arg_extreme("argmax", "ArgMax", builtins.max)
-def argmax(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def argmax(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Index of the largest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in
@@ -422,7 +436,7 @@ def argmax(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> 
 
 
 @_arg_extreme("argmin", "ArgMin", builtins.min)
-def argmin(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+def argmin(xp: Namespace, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """Index of the smallest element along an axis, the first of equal ones.
 
     ``x`` is a real tensor, ``axis`` an integer, or None for the index into all elements in

@@ -16,7 +16,7 @@ from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, shape_op
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["diag", "diagonal", "tri", "tril", "triu"]
 
@@ -91,7 +91,7 @@ def _offset(k: int, x: Any) -> int:
 
 
 @_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k))
-def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
+def tril(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros above a diagonal.
 
     ``x`` has at least two axes, the last two of which are rows and columns; ``k`` counts the
@@ -105,7 +105,7 @@ def tril(xp: Any, x: Any, /, k: int = 0) -> Any:
 
 
 @_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k))
-def triu(xp: Any, x: Any, /, k: int = 0) -> Any:
+def triu(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros below a diagonal.
 
     ``x`` has at least two axes, the last two of which are rows and columns; ``k`` counts the

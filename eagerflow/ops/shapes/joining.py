@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import Dim
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
@@ -21,7 +22,7 @@ from eagerflow.ops.family import (
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.samples import make, shaped
 from eagerflow.ops.shapes.reshaping import no_work, reshape, shape_op, sized
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
 
@@ -49,7 +50,7 @@ def _at_least_one(arrays: Any) -> None:
         )
 
 
-def _list_errors(rng: Any) -> list[ErrorSample]:
+def _list_errors(rng: np.random.Generator) -> list[ErrorSample]:
     a, b = rng.standard_normal((2, 3)), rng.standard_normal((2, 4))
     return [
         ErrorSample(([],), {}, ShapeError, "nothing to join"),
@@ -102,7 +103,7 @@ def _joined(*arrays: Any, axis: Any) -> Any:
     return np.moveaxis(whole, 0, axis)
 
 
-def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _concat_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     def of(axis: Any, *shapes: Any) -> Sample:
         return Sample(tuple(make(rng, dtype, shape) for shape in shapes), {"axis": axis})
 
@@ -135,7 +136,7 @@ def _concat_samples(rng: Any, dtype: Any) -> list[Sample]:
     errors=_list_errors,
     reference=_joined,
 )
-def concat(xp: Any, /, *arrays: Any, axis: Axis = 0) -> Any:
+def concat(xp: Namespace, /, *arrays: Array, axis: Axis = 0) -> Array:
     """Tensors one after another along an axis that they have.
 
     ``arrays`` is a list or tuple of tensors whose shapes agree in all other axes; dtypes are
@@ -173,7 +174,7 @@ def _stack_split(*arrays: TensorSpec, axis: int) -> list[Split]:
     return [Split((i,) * len(arrays), i + (i >= at)) for i in range(arrays[0].ndim)]
 
 
-def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _stack_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample(tuple(make(rng, dtype, shape) for _ in range(count)), {"axis": axis})
         for shape, count, axis in (
@@ -213,7 +214,7 @@ def _stack_samples(rng: Any, dtype: Any) -> list[Sample]:
         axis,
     ),
 )
-def stack(xp: Any, /, *arrays: Any, axis: int = 0) -> Any:
+def stack(xp: Namespace, /, *arrays: Array, axis: int = 0) -> Array:
     """Tensors of one shape along a new axis.
 
     ``arrays`` is a list or tuple of tensors, ``axis`` the place of the new axis in the
@@ -282,7 +283,7 @@ _unstack_samples = shaped(
         x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
     ),
 )
-def unstack(xp: Any, x: Any, /, axis: int = 0) -> Any:
+def unstack(xp: Namespace, x: Array, /, axis: int = 0) -> Array:
     """The tensor cut along an axis into a tuple of tensors that lack it.
 
     ``axis`` is an integer. Raises ShapeError for an axis that does not exist, CaptureError
@@ -373,7 +374,7 @@ _split_samples = shaped(
     ],
     reference=lambda x, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
 )
-def split(xp: Any, x: Any, /, indices_or_sections: Sizes, axis: int = 0) -> Any:
+def split(xp: Namespace, x: Array, /, indices_or_sections: Sizes, axis: int = 0) -> Array:
     """The tensor cut along an axis into a tuple of parts.
 
     ``indices_or_sections`` is a number of equal parts, or a tuple of the positions to cut at

@@ -27,7 +27,7 @@ from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped, values
 from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
-from eagerflow.spec import TensorSpec, normalize_axes, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["flip", "pad", "roll"]
@@ -204,8 +204,13 @@ _pad_samples = shaped(
     ),
 )
 def _pad(
-    xp: Any, x: Any, /, pad_width: Widths, mode: str = "constant", constant_values: NumberLike = 0
-) -> Any:
+    xp: Namespace,
+    x: Array,
+    /,
+    pad_width: Widths,
+    mode: str = "constant",
+    constant_values: NumberLike = 0,
+) -> Array:
     """The tensor with elements added before and behind its axes."""
     widths = _widths(pad_width, x.ndim)
     if mode == "constant":
@@ -277,7 +282,7 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
     reference=lambda x, axis: np.flip(x, axis),
     method=True,
 )
-def flip(xp: Any, x: Any, /, axis: Axes = None) -> Any:
+def flip(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
     """The tensor with the order along axes reversed.
 
     ``axis`` is an integer, a tuple of integers, or None for all axes. Raises ShapeError for
@@ -363,7 +368,7 @@ _roll_samples = shaped(
     ],
     reference=lambda x, shift, axis: np.roll(x, shift, axis),
 )
-def roll(xp: Any, x: Any, /, shift: Sizes, axis: Axes = None) -> Any:
+def roll(xp: Namespace, x: Array, /, shift: Sizes, axis: Axes = None) -> Array:
     """The tensor shifted along axes; what leaves at one end comes in at the other.
 
     ``shift`` is an integer, or one for each axis; ``axis`` an integer or a tuple. Without it

@@ -15,7 +15,7 @@ from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
-from eagerflow.spec import TensorSpec, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 from eagerflow.tensor import Operators
 
 __all__ = ["meshgrid", "repeat", "tile"]
@@ -77,7 +77,7 @@ _tile_samples = shaped(
     reference=lambda x, repetitions: np.tile(x, repetitions),
     method=True,
 )
-def tile(xp: Any, x: Any, /, repetitions: Sizes) -> Any:
+def tile(xp: Namespace, x: Array, /, repetitions: Sizes) -> Array:
     """The tensor laid out several times along its axes.
 
     ``repetitions`` is an integer or a tuple, counted from the last axis. Raises ShapeError
@@ -192,7 +192,7 @@ _repeat_samples = shaped(
     reference=_repeat_reference,
     method=True,
 )
-def repeat(xp: Any, x: Any, /, repeats: Sizes, axis: Axis = None) -> Any:
+def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Array:
     """Each element repeated, next to itself.
 
     ``repeats`` is an integer, or one integer for each element along ``axis`` (a tuple, or an

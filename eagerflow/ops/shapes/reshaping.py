@@ -8,13 +8,22 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define, refused_objects
 from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
-from eagerflow.spec import TensorSpec, as_shape, broadcast, normalize_axes, normalize_axis
+from eagerflow.spec import (
+    Array,
+    Namespace,
+    TensorSpec,
+    as_shape,
+    broadcast,
+    normalize_axes,
+    normalize_axis,
+)
 from eagerflow.tensor import Operators
 
 __all__ = [
@@ -77,7 +86,7 @@ def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
     return wanted
 
 
-def _reshape_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _reshape_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     x = make(rng, dtype, (2, 3, 4))
     shapes = ((24,), (4, 6), (-1,), (2, -1), (1, 2, 3, 4), (2, 3, 4), 24)
     found = [Sample((x,), {"shape": shape}) for shape in shapes]
@@ -89,7 +98,7 @@ def _reshape_samples(rng: Any, dtype: Any) -> list[Sample]:
     return found
 
 
-def _reshape_errors(rng: Any) -> list[ErrorSample]:
+def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample((x,), {"shape": (4, 2)}, ShapeError, "6 elements do not fit"),
@@ -116,7 +125,7 @@ def _batched_reshape(call: Any, args: Any, batched: Any, size: int, shape: Any) 
     reference=lambda x, shape: x.ravel().reshape(shape),
     method=False,
 )
-def reshape(xp: Any, x: Any, /, shape: Sizes) -> Any:
+def reshape(xp: Namespace, x: Array, /, shape: Sizes) -> Array:
     """The same values, in row-major order, in another shape.
 
     ``shape`` is a tuple of sizes whose product is ``x.size``; one size may be -1 and is
@@ -160,7 +169,7 @@ def _permuted(x: TensorSpec, axes: Any = None) -> TensorSpec:
     return x.like(tuple(x.shape[i] for i in _order(axes, x.ndim)))
 
 
-def _permuted_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _permuted_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     orders = ((), (0,), (1, 0), (-1, -2), (2, 0, 1), (0, 1, 2), (1, -3, 2), (-2, -1, 0))
     found = [Sample((make(rng, dtype, (2, 3, 4)[: len(a)]),), {"axes": a}) for a in orders]
     found.append(Sample((make(rng, dtype, (2, 3, 4)),)))
@@ -194,7 +203,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     ],
     reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
 )
-def permute_dims(xp: Any, x: Any, /, axes: Axes = None) -> Any:
+def permute_dims(xp: Namespace, x: Array, /, axes: Axes = None) -> Array:
     """The axes in another order.
 
     ``axes`` is a tuple that names each axis once; without it the order is reversed. Raises
@@ -226,7 +235,7 @@ def unbroadcast(g: Any, shape: Any) -> Any:
     return reshape(g.sum(axis=axes) if axes else g, shape)
 
 
-def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
+def _broadcast_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample((make(rng, dtype, a),), {"shape": b})
         for a, b in (
@@ -269,7 +278,7 @@ def _broadcast_samples(rng: Any, dtype: Any) -> list[Sample]:
     ],
     reference=lambda x, shape: x + np.zeros(shape, x.dtype),
 )
-def broadcast_to(xp: Any, x: Any, /, shape: Sizes) -> Any:
+def broadcast_to(xp: Namespace, x: Array, /, shape: Sizes) -> Array:
     """The values repeated along axes of size 1, and along new axes in front.
 
     ``shape`` is a tuple of sizes. Raises ShapeError where ``x.shape`` does not broadcast to it.
@@ -347,7 +356,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     ],
     reference=lambda x, axis: np.expand_dims(x, axis),
 )
-def expand_dims(xp: Any, x: Any, /, axis: Axes = 0) -> Any:
+def expand_dims(xp: Namespace, x: Array, /, axis: Axes = 0) -> Array:
     """The tensor with new axes of size 1.
 
     ``axis`` says where the new axis stands in the result: an integer, or a tuple of them.
@@ -430,7 +439,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         ]
     ),
 )
-def squeeze(xp: Any, x: Any, /, axis: Axes = None) -> Any:
+def squeeze(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
     """The tensor without axes of size 1.
 
     ``axis`` is an integer or a tuple of integers; None removes all axes of size 1. Raises
