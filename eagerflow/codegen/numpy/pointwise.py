@@ -50,7 +50,7 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
         if more and not _alike(x, more):
             x, *rest = _together((x, *more))
-            x, more = np.ascontiguousarray(x), tuple(rest)  # repeated axes have no order
+            x, more = np.asarray(x, order="C"), tuple(rest)  # repeated axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
         small = x.size < MIN_TILED_ELEMENTS
