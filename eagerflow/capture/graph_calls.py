@@ -15,7 +15,7 @@ from eagerflow.graph.cache import Slot, kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.walk import substituted
+from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.plan.replay import Replay, replay_of
 from eagerflow.recorder import custom_call, recorder_state, scope
 from eagerflow.tape import GradientTape
@@ -156,11 +156,12 @@ def _as_graph(graph: Graph, made: Any, alone: bool) -> Backward:
     places = [
         (True, entries.index(v)) if v in entries else (False, results.index(v)) for v in needed
     ]
+    replaced = {} if alone else as_inputs(needed)
     backward = Graph(
         f"gradient_of_{graph.name}",
-        Values([*needed, *weights]),
-        nodes,
-        Values(values, _numbered(values)),
+        Values([*needed, *weights]).replaced(replaced),
+        substituted(nodes, replaced),
+        Values(values, _numbered(values)).replaced(replaced),
     )
     return Backward(backward, tuple(sources), tuple(places))
 

@@ -14,6 +14,7 @@ from eagerflow.errors import SessionError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import values_by_name
+from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import Replay, check_inputs
 from eagerflow.variable import Variable
@@ -304,7 +305,14 @@ class Session:
             )
         names = [tables.inputs.get(v, v.name) for v in fed]
         outputs = Values([*wanted, *(g for g in goals if g not in effects)])
-        graph = Graph("Session.run", Values(fed, names), nodes, outputs, cells)
+        new = as_inputs(fed)
+        graph = Graph(
+            "Session.run",
+            Values(fed, names).replaced(new),
+            substituted(nodes, new),
+            outputs.replaced(new),
+            [cell.replaced(new) for cell in cells],
+        )
         runner = Replay(graph) if self.devices is None else partition(graph, self.devices)
         return Part(runner, graph, any(c.assigned is not None for c in cells))
 

@@ -105,6 +105,11 @@ def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
     return found[::-1]
 
 
+def as_inputs(values: Iterable[Value]) -> dict[Value, Value]:
+    """Values that no node makes, for those that one makes and that a graph is to be given."""
+    return {v: v.like() for v in values if v.node is not None}
+
+
 def substituted(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
     """The nodes, made anew where they read what ``new`` has a substitute for; it learns results."""
     found = []

@@ -114,7 +114,7 @@ class _ExactSweep(Sweep):
 
     def _dense(self, x: Input) -> bool:
         """Whether ``x`` fills its memory without gaps, so that a copy is laid out alike."""
-        while type(x) is Value and x.node is not None and x not in self._given:
+        while type(x) is Value and x.node is not None:
             op, size = x.node.op, x.size
             if op.family == "elementwise":
                 return op.call not in _STRIDED

@@ -83,13 +83,12 @@ class Sweep:
         self._counts: Counter[Value] | None = None
         self._uniform: dict[Value, Any] = {}
         self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
-        self._given = {v for v in graph.all_inputs() if v.node is not None}
 
     # What rules ask ----------------------------------------------------------------------------
 
     def maker(self, x: Input, *functions: OpFunction) -> Node | None:
         """The node that makes ``x``, if its op is one of these and it runs where the root does."""
-        if type(x) is not Value or x.node is None or x in self._given:
+        if type(x) is not Value or x.node is None:
             return None
         node = x.node
         if node.op.call in functions and node.device == self.root.device:
@@ -123,7 +122,7 @@ class Sweep:
             if x.constant is not None:
                 return _element(x.constant)
             node = x.node
-            if node is None or x in self._given:
+            if node is None:
                 return None
             if not node.op.views:
                 return _held_number(fill_value(node), x.dtype) if node.op.fills else None
