@@ -17,7 +17,7 @@ LEVELS = {
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],
             ["codegen"],
-            ["library", "backends"],
+            ["primitives", "backends"],
             ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["kernels", "ops"],
             ["batching", "debugging", "forward", "provenance", "tape", "transforms"],

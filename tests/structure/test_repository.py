@@ -9,9 +9,7 @@ import pytest
 from tests.structure.sources import PACKAGE, ROOT, readme_block
 
 # Put together from pieces, so that this file does not name what it looks for.
-MACHINE = re.compile(
-    r"/(?:" + "|".join(["work", "root", "home/[a-z]+"]) + r")/|(?<![a-z])\." + "library"
-)
+MACHINE = re.compile(r"/(?:" + "|".join(["work", "root", "home/[a-z]+"]) + r")/|\." + "library")
 
 # Loaded when first needed, if at all: each costs time or may not be installed.
 OPTIONAL = "scipy sklearn matplotlib tqdm cupy torch jax llvmlite safetensors".split()

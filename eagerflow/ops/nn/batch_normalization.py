@@ -9,7 +9,6 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.library import batch_normalization as kernels
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
@@ -19,6 +18,7 @@ from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.primitives import batch_normalization as kernels
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]

@@ -19,8 +19,13 @@ from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.library.convolution import filter_gradient, forward, input_gradient
-from eagerflow.library.windows import (
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.attributes import Padding, Sizes
+from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import permute_dims, reshape
+from eagerflow.primitives.convolution import filter_gradient, forward, input_gradient
+from eagerflow.primitives.windows import (
     Window,
     check_kernel,
     known,
@@ -30,11 +35,6 @@ from eagerflow.library.windows import (
     taps,
     window_of,
 )
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
-from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]

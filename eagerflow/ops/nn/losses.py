@@ -9,7 +9,6 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.library import cross_entropy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import negative
@@ -19,6 +18,7 @@ from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make, pairs, rows
+from eagerflow.primitives import cross_entropy
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["sigmoid_cross_entropy", "softmax_cross_entropy", "sparse_softmax_cross_entropy"]

@@ -11,8 +11,6 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.library.normalization import gradient_body, norm, norm_body
-from eagerflow.library.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
@@ -29,6 +27,8 @@ from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims
+from eagerflow.primitives.normalization import gradient_body, norm, norm_body
+from eagerflow.primitives.normalization import norm_gradient as gradient_on_numpy
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes
 
 __all__ = ["group_norm", "layer_norm", "rms_norm"]

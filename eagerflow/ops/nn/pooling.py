@@ -15,8 +15,14 @@ import numpy as np
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.library import pooling as kernels
-from eagerflow.library.windows import (
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import Padding, Sizes
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
+from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.primitives import pooling as kernels
+from eagerflow.primitives.windows import (
     Window,
     check_kernel,
     known,
@@ -25,12 +31,6 @@ from eagerflow.library.windows import (
     per_axis,
     window_of,
 )
-from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
-from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]

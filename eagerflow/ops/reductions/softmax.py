@@ -11,8 +11,6 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.dtypes import FLOATS, NARROW, DType, float32
 from eagerflow.errors import ShapeError
-from eagerflow.library.cross_entropy import softmax_body
-from eagerflow.library.rows import add_up, along_rows, maximum_of
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
@@ -34,6 +32,8 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced, rows
+from eagerflow.primitives.cross_entropy import softmax_body
+from eagerflow.primitives.rows import add_up, along_rows, maximum_of
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis

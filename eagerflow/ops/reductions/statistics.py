@@ -11,7 +11,6 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
@@ -20,6 +19,7 @@ from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, normalize_axes
 
 __all__ = ["mean", "std", "var"]

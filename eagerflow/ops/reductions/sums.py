@@ -12,7 +12,6 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
 from eagerflow.errors import ShapeError
-from eagerflow.library.rows import add_up
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
@@ -34,6 +33,7 @@ from eagerflow.ops.reductions.accumulation import (
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 
 __all__ = [

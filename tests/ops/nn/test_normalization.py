@@ -5,9 +5,9 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
-from eagerflow.library.llvm.staged_kernel import StagedKernel
 from eagerflow.ops.nn.batch_normalization import batch_norm_gradient, batch_norm_training
 from eagerflow.ops.nn.normalization import norm_gradient
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel
 
 pytestmark = pytest.mark.parametrize("compiled", [True, False], ids=["generated", "numpy"])
 

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from eagerflow.codegen import generated, llvm
-from eagerflow.library.llvm.stage_writer import StageWriter
+from eagerflow.primitives.llvm.stage_writer import StageWriter
 from eagerflow.runtime import machine_code, threads
 
 Writer = TypeVar("Writer", bound=StageWriter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.library.llvm.stage_writer import StageWriter
+from eagerflow.primitives.llvm.stage_writer import StageWriter
 
 
 class MaxPoolConfig(NamedTuple):

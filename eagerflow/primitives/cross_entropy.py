@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.rows import add_up, along_rows, maximum_of
+from eagerflow.primitives.rows import add_up, along_rows, maximum_of
 from eagerflow.runtime.threads import scratch
 
 

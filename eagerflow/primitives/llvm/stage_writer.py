@@ -1,4 +1,4 @@
-"""Functions of pieces of work, as LLVM's code: what all kernels of the library are written with."""
+"""Functions of pieces of work, as LLVM's code: what all primitives are written with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from eagerflow.library.llvm.vectors import RegisterBlock, VectorWriter, splat
+from eagerflow.primitives.llvm.vectors import RegisterBlock, VectorWriter, splat
 
 CACHE_LINE_BYTES = 64
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.blocks import ranges_of_sums
-from eagerflow.library.llvm.convolution_writer import ConvolutionConfig
-from eagerflow.library.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
-from eagerflow.library.llvm.staged_kernel import StagedKernel, aligned, kept, processor
-from eagerflow.library.windows import Window
+from eagerflow.primitives.blocks import ranges_of_sums
+from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig
+from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.windows import Window
 from eagerflow.runtime import buffers
 
 Windows = tuple[Window, ...]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.rows import add_up, each_tile, tile_height
+from eagerflow.primitives.rows import add_up, each_tile, tile_height
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 

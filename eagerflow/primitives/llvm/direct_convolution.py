@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
-from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
-from eagerflow.library.llvm.vectors import RegisterBlock, register_block, round_up
+from eagerflow.primitives.llvm.convolution_writer import ConvolutionWriter
+from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES
+from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block, round_up
 
 
 class _DirectWriter(ConvolutionWriter):

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.blocks import each_image_block
-from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
-from eagerflow.library.llvm.staged_kernel import StagedKernel, kept, processor
-from eagerflow.library.windows import Window, taps
+from eagerflow.primitives.blocks import each_image_block
+from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
+from eagerflow.primitives.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 from eagerflow.spec import Namespace

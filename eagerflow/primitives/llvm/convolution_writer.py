@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.library.llvm.stage_writer import StageWriter
-from eagerflow.library.llvm.vectors import round_up
-from eagerflow.library.windows import Window
+from eagerflow.primitives.llvm.stage_writer import StageWriter
+from eagerflow.primitives.llvm.vectors import round_up
+from eagerflow.primitives.windows import Window
 
 
 class ConvolutionConfig(NamedTuple):

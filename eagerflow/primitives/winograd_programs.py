@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.library.blocks import Block, ranges_of_sums
-from eagerflow.library.llvm.convolution_writer import ConvolutionConfig
-from eagerflow.library.llvm.staged_kernel import StagedKernel, aligned, kept, processor
-from eagerflow.library.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
-from eagerflow.library.windows import Window
+from eagerflow.primitives.blocks import Block, ranges_of_sums
+from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
+from eagerflow.primitives.windows import Window
 from eagerflow.runtime import buffers
 
 Windows = tuple[Window, ...]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.library.llvm.stage_writer import StageWriter
-from eagerflow.library.llvm.vectors import VectorWriter
+from eagerflow.primitives.llvm.stage_writer import StageWriter
+from eagerflow.primitives.llvm.vectors import VectorWriter
 
 ROWS_PER_SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
 MAX_BLOCK_VECTORS = 4  # of channels that are worked on together

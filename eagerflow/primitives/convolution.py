@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.library import direct_convolution, winograd, winograd_programs
-from eagerflow.library.blocks import Block, cut, lanes, load, pieces, strided, total
-from eagerflow.library.windows import Window, taps
+from eagerflow.primitives import direct_convolution, winograd, winograd_programs
+from eagerflow.primitives.blocks import Block, cut, lanes, load, pieces, strided, total
+from eagerflow.primitives.windows import Window, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
 

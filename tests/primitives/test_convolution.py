@@ -9,17 +9,17 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
-from eagerflow.library import (
+from eagerflow.ops.nn.convolution import conv_windows
+from eagerflow.primitives import (
     batch_normalization,
     convolution,
     direct_convolution,
     pooling,
     winograd_programs,
 )
-from eagerflow.library.llvm import staged_kernel
-from eagerflow.library.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
-from eagerflow.library.windows import window_of
-from eagerflow.ops.nn.convolution import conv_windows
+from eagerflow.primitives.llvm import staged_kernel
+from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
+from eagerflow.primitives.windows import window_of
 from eagerflow.runtime import threads
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
@@ -300,7 +300,7 @@ def test_statistics_of_numbers_far_from_zero(channels):
 
 
 def test_objects_of_other_writers_are_not_used(monkeypatch, tmp_path):
-    """The key of an object changes with the code of the library's writers."""
+    """The key of an object changes with the code of the primitives' writers."""
     launch, keys = staged_kernel.machine().launch, []
     compiled = launch.compiled
     monkeypatch.setattr(
@@ -319,7 +319,7 @@ def test_objects_of_other_writers_are_not_used(monkeypatch, tmp_path):
 # Other processors ---------------------------------------------------------------------------------
 
 CHECKS = """
-from tests.library import test_convolution as own
+from tests.primitives import test_convolution as own
 for case in own.WINOGRAD[:3]:
     own.test_winograd(case)
 for case in own.DIRECT[1:5] + own.DIRECT[7:]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.library.blocks import (
+from eagerflow.primitives.blocks import (
     UNPACKED_PRODUCTS,
     Block,
     cut,
@@ -25,14 +25,14 @@ from eagerflow.library.blocks import (
     strided,
     total,
 )
-from eagerflow.library.llvm.winograd import (
+from eagerflow.primitives.llvm.winograd import (
     FORWARD_FILTERS,
     FORWARD_RESULT,
     GRADIENT_GIVEN,
     GRADIENT_RESULT,
     INPUT,
 )
-from eagerflow.library.windows import Window
+from eagerflow.primitives.windows import Window
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
 
 Windows = tuple[Window, ...]

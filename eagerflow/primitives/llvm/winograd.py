@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from eagerflow.library.llvm.convolution_writer import ConvolutionWriter
-from eagerflow.library.llvm.stage_writer import CACHE_LINE_BYTES
-from eagerflow.library.llvm.vectors import register_block, round_up
+from eagerflow.primitives.llvm.convolution_writer import ConvolutionWriter
+from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES
+from eagerflow.primitives.llvm.vectors import register_block, round_up
 
 # Polynomials at the points 0, 1, -1 and infinity; for each result the factors of its terms.
 INPUT = ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1))

@@ -1,1 +1,0 @@
-"""Machine code of the library, written by hand as LLVM's intermediate code."""

@@ -1,0 +1,1 @@
+"""Machine code of the primitives, written by hand as LLVM's intermediate code."""
