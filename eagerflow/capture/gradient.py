@@ -115,7 +115,6 @@ def summed_gradients(
 def show_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]) -> None:
     """Let the tape see the graph's nodes, as if they were called now."""
     tensors = extension.tensors
-
     for value in (*graph.all_inputs(), *graph.constants):
         if value in wanted:
             tape.watch(tensors[value])
@@ -123,9 +122,9 @@ def show_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: s
         args = tuple([tensors[x] if type(x) is Value else x for x in node.inputs])
         found = tuple([tensors[v] for v in node.outputs])
         out = found if node.op.outputs != 1 or len(found) != 1 else found[0]
-        here = (
-            (node.origin, None) if node.origin and isinstance(node.origin[0], str) else node.origin
-        )
+        here = node.origin
+        if here and isinstance(here[0], str):
+            here = here, None
         record(tape._entries.append, node.op, args, node.attributes, out, here)
         for value in node.outputs:
             if value in wanted:

@@ -107,7 +107,7 @@ class FusionGroup:
         A ``sibling`` reads what the group reads, and has all of its axes.
         """
         node, access, position, uniform, _ = candidate
-        if node.op.call in _MEMORY_INPUTS and _memory_input(node) in self.made:
+        if _memory_input(node) in self.made:
             return None
         axes = self._axes(node, access)
         if axes is None or (sibling and access.space != self.sizes):
@@ -246,8 +246,9 @@ class FusionGroup:
                 self.read_across.add(x)
                 self.read[x] = own
             varying |= frozenset(real_axes(own))
-        if node.op.call in _MEMORY_INPUTS:
-            self.in_memory.add(node.inputs[_MEMORY_INPUTS[node.op.call]])
+        memory_input = _memory_input(node)
+        if memory_input is not None:
+            self.in_memory.add(memory_input)
         rule = node.op.scalar
         for value, lies in zip(node.outputs, access.outputs, strict=True):
             own = self.made[value] = composed(lies, axes)

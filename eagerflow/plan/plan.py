@@ -30,7 +30,6 @@ from eagerflow.runtime.allocation import told
 from eagerflow.runtime.python_code import compiled
 
 _numbers = itertools.count()
-PAGE = 64  # bytes; where arrays in a buffer begin
 
 
 class Frame:

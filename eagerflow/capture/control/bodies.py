@@ -247,9 +247,7 @@ def results_of(
 
 
 def fitted(graph: Graph, tensors: Sequence[Any]) -> Graph:
-    """The graph for the sizes of these inputs."""
-    if not has_names(graph):
-        return graph
+    """A graph with named dimensions for the sizes of these inputs."""
     found: Graph = with_sizes(graph, sizes_of(graph, tensors, lambda i: f"input {i}"))
     return found
 
@@ -269,7 +267,8 @@ def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph, in its named scopes, for whoever watches now."""
-    return interpret(fitted(graph, tensors), tensors, _call_in_scope)
+    graph = fitted(graph, tensors) if has_names(graph) else graph
+    return interpret(graph, tensors, _call_in_scope)
 
 
 def _call_in_scope(node: Node, args: list[Any]) -> Any:
