@@ -14,6 +14,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device
 from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.guard import without_collections
 from eagerflow.locks import writing
 from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, recorder_state
@@ -233,9 +234,10 @@ def replace_values(
     for variable, tensor in values.items():
         if variable.trainable:
             tensor._key = next_key()
-    held = [v._current for v in values]  # no old value dies, and nobody's finalizer runs, inside
+    held = [v._current for v in values]  # no old value dies inside, and so no finalizer of it runs
     put = map(_put, values.keys(), values.values())
-    refused = any(chain(map(call, (writing.now, *before)), put, map(call, after)))  # type: ignore[arg-type]
+    calls = chain(map(call, (writing.now, *before)), put, map(call, after))
+    refused: bool = without_collections(partial(any, calls))
     del held
     return refused
 

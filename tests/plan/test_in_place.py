@@ -1,6 +1,7 @@
 """Steps change Variables in one moment: whoever looks, whenever, sees all old values or all new."""
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -98,6 +99,29 @@ def test_an_exception_at_any_bytecode_leaves_no_half_step(way):
         assert at_every_bytecode(step, check, step=3) > 100
     finally:
         threads.set_thread_count(None)
+
+
+def test_collections_of_garbage_see_whole_steps(way):
+    """Where every object that is made starts one, and somebody is told of it."""
+    counters, step = _warmed(way)
+    wrong = []
+
+    def look(phase, info):
+        if writing.thread:
+            wrong.append(phase)  # and reading would wait for ever
+
+    threshold = gc.get_threshold()
+    gc.callbacks.append(look)
+    gc.set_threshold(1)
+    try:
+        for _ in range(20):
+            step()
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(look)
+    assert not wrong
+    assert gc.isenabled()
+    counters.seen()
 
 
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
