@@ -236,7 +236,8 @@ def replace_values(
             tensor._key = next_key()
     held = [v._current for v in values]  # no old value dies inside, and so no finalizer of it runs
     put = map(_put, values.keys(), values.values())
-    calls = chain(map(call, (writing.now, *before)), put, map(call, after))
+    begin: Iterable[Callable[[], Any]] = (writing.now, *before)
+    calls = chain(map(call, begin), put, map(call, after))
     refused: bool = without_collections(partial(any, calls))
     del held
     return refused

@@ -7,7 +7,7 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from math import prod
@@ -96,12 +96,8 @@ def _programs() -> Any:
     return in_place
 
 
-def program(
-    body: Body, arrays: Iterable[Any], attributes: dict[str, Any], tile: bool
-) -> Callable[..., None]:
-    """``fill(*arrays, out)`` by steps of NumPy's; see ``in_place.program_of``."""
-    operands = tuple([(a.dtype.name, "n") for a in arrays])
-    found = region(body, "n", operands, tuple(attributes.items()))
+def program(found: Any, tile: bool) -> Callable[..., None]:
+    """``fill(*arrays, *outputs)`` by steps of NumPy's, for a region; see ``in_place``."""
     made: Callable[..., None] = _programs().program_of(found, tile)
     return made
 
@@ -158,18 +154,18 @@ def row_views(axis: int, arrays: Sequence[Any]) -> tuple[str, list[tuple[str, st
 
 
 def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
-    """An array like the first one: a body over rows ``n`` that lie along ``axis``.
+    """The outputs of a body over rows ``n`` that lie along ``axis``; one comes without a tuple.
 
-    Arrays that lack the axis have one number for each row.
+    Arrays that lack the axis have one number for each row, as reduced outputs do.
     """
     x = arrays[0]
     axes, operands, views = row_views(axis, arrays)
     found = region(body, axes, tuple(operands), tuple(attributes.items()))
-    if axes == "m n":
-        return run(found, *views).reshape(x.shape)
-    out = empty(x.shape, x.dtype)
-    compute(found, views, row_views(axis, (out,))[2])
-    return out
+    reduced = (*x.shape[:axis], *x.shape[axis + 1 :])
+    shapes = [x.shape if "n" in out.axes else reduced for out in found.outputs]
+    outs = [empty(shape, x.dtype) for shape in shapes]
+    compute(found, views, row_views(axis, (x, *outs))[2][1:])
+    return outs[0] if len(outs) == 1 else tuple(outs)
 
 
 def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: Any) -> Any:
@@ -188,11 +184,13 @@ def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: An
 def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
     """A body of the elements of arrays of one shape, in the first one's order in memory.
 
-    Arrays without axes are numbers that stand beside each element.
+    Arrays without axes are numbers that stand beside each element. One output comes without a
+    tuple.
     """
     x = arrays[0]
     order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
     flat = [a.ravel(order) if a.shape == x.shape else a for a in arrays]
     operands = tuple([(a.dtype.name, "n" if a.ndim else "") for a in flat])
     found = region(body, "n", operands, tuple(attributes.items()))
-    return run(found, *flat).reshape(x.shape, order=order)
+    outs = [out.reshape(x.shape, order=order) for out in _machinery().run(found, flat)]
+    return outs[0] if len(outs) == 1 else tuple(outs)

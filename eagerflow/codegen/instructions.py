@@ -11,6 +11,7 @@ in terms of the other instructions, once for all kinds of generated code.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -128,20 +129,6 @@ class ArrayInstructions:
             raise AttributeError(f"{name!r} is not a scalar instruction that NumPy computes")
         return getattr(self.xp, instruction.numpy)
 
-    # Along rows, which lie along the last axis.
-
-    def max(self, x: Any, axes: str) -> Any:
-        """The largest element of each row."""
-        return self.xp.max(x, axis=-1, keepdims=True, initial=-self.xp.inf)
-
-    def sum(self, x: Any, axes: str) -> Any:
-        """The sum of each row."""
-        return self.xp.sum(x, axis=-1, keepdims=True)
-
-    def mean(self, x: Any, axes: str) -> Any:
-        """The mean of each row."""
-        return self.xp.mean(x, axis=-1, keepdims=True)
-
     # What NumPy lacks.
 
     def fma(self, a: Any, b: Any, c: Any) -> Any:
@@ -184,6 +171,40 @@ class ArrayInstructions:
     def lgamma(self, x: Any) -> Any:
         """The logarithm of |gamma(x)|."""
         return special.lgamma(self.xp, x)
+
+
+_REDUCTIONS = {name: name for name in ("all", "any", "max", "mean", "min", "sum")}
+_REDUCTIONS["product"] = "prod"
+
+
+class RowInstructions(ArrayInstructions):
+    """The instructions on arrays like ``x`` whose rows, "n", lie along some of its axes.
+
+    ``axes`` are counted from the front. Reductions keep these axes, with size 1.
+    """
+
+    def __init__(self, xp: Any, x: Any, axes: tuple[int, ...]) -> None:
+        super().__init__(xp)
+        self.shape = x.shape
+        self.axes = {"n": axes, "m": tuple(i for i in range(x.ndim) if i not in axes)}
+
+    def __getattr__(self, name: str) -> Any:
+        function = _REDUCTIONS.get(name)
+        if function is None:
+            return super().__getattr__(name)
+        reduce = getattr(self.xp, function)
+        return lambda x, axes: reduce(x, axis=self.axes[axes], keepdims=True)
+
+    def extent(self, axes: str, dtype: str) -> int:
+        """How many elements lie along axes."""
+        return math.prod(self.shape[i] for i in self.axes[axes])
+
+    def position(self, axes: str) -> Any:
+        """The index along an axis, for each element of a row."""
+        (axis,) = self.axes[axes]
+        size = self.shape[axis]
+        shape = tuple(size if i == axis else 1 for i in range(len(self.shape)))
+        return self.xp.reshape(self.xp.arange(size), shape)
 
 
 @cache

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
 from eagerflow.primitives.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
-from eagerflow.primitives.rows import add_up, each_tile, tile_height
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 

@@ -1,23 +1,21 @@
 """Layer and RMS normalization of NumPy arrays, and their gradient.
 
-Large arrays take a generated kernel, which reads each row from memory once; others are worked
-through in tiles of rows that stay in the processor's cache. The steps of tiles are written out,
-not made from the bodies of regions: these take more calls of NumPy, which is what counts in small
-arrays.
+Large arrays take a generated kernel, which reads each row from memory once; others the program of
+the same body's steps, in tiles of rows that stay in the processor's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.primitives.rows import add_up, each_tile, tile_height
+from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
+from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
 from eagerflow.runtime import buffers
-from eagerflow.runtime.threads import scratch
 
 Axes = tuple[int, ...]
 
@@ -89,34 +87,38 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
     """
     large = generated.takes(x, MIN_COMPILED_ELEMENTS)
     rows = _Rows(x.shape, axes, side_by_side=large)
-    given = [None if p is None else rows.line(p) for p in (scale, offset)]
+    lines = [rows.line(p) for p in (scale, offset) if p is not None]
+    region = _region(
+        norm_body,
+        rows.axes,
+        (x,),
+        lines,
+        (("center", center), ("scaled", scale is not None), ("shifted", offset is not None)),
+    )
     if large:
-        return rows.back(_generated_norm(rows, x, given, epsilon, center))
+        out = buffers.empty(rows.shape, x.dtype)
+        arrays = rows.matrix(x), np.array(epsilon, x.dtype), *lines
+        generated.compute(region, arrays, (rows.view(out),))
+        return rows.back(out)
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
+    fill = _program(region, x.size >= MIN_TILED_ELEMENTS)
 
     def work(i: int, s: slice) -> None:
-        tile = out[s]
-        _standardize_tile(matrix[s], tile, epsilon, center)
-        for parameter, combine in zip(given, (np.multiply, np.add), strict=True):
-            if parameter is not None:
-                combine(tile, parameter, tile)
+        fill(1, matrix[s], epsilon, *lines, out[s])
 
     each_tile(rows.count, rows.width, work)
     return rows.back(out)
 
 
-def _generated_norm(rows: _Rows, x: Any, given: list[Any], epsilon: float, center: bool) -> Any:
-    kind = x.dtype.name
-    parameters = [p for p in given if p is not None]
-    operands = ((kind, rows.axes), (kind, ""), *((kind, "n") for _ in parameters))
-    scaled, shifted = (p is not None for p in given)
-    more = (("center", center), ("scaled", scaled), ("shifted", shifted))
-    out = buffers.empty(rows.shape, x.dtype)
-    arrays = rows.matrix(x), np.array(epsilon, x.dtype), *parameters
-    region = generated.region(norm_body, rows.axes, operands, more)
-    generated.compute(region, arrays, (rows.view(out),))
-    return out
+def _region(body: generated.Body, axes: str, arrays: Any, lines: Any, attributes: Any) -> Any:
+    """The region of a body of matrices, epsilon, and lines along their rows."""
+    kind = arrays[0].dtype.name
+    operands = (*((kind, axes) for _ in arrays), (kind, ""), *((kind, "n") for _ in lines))
+    return generated.region(body, axes, operands, attributes)
+
+
+_program = cache(generated.program)
 
 
 def norm_body(
@@ -130,21 +132,6 @@ def norm_body(
     return s.add(y, parameters[-1]) if shifted else y
 
 
-def _standardize_tile(x: Any, out: Any, epsilon: float, center: bool) -> Any:
-    """Fill ``out`` with the standardized rows of ``x``; the result is the factor of each."""
-    width = x.shape[1]
-    if center:
-        x = np.subtract(x, add_up(x, 1, None, None, True) / width, out)
-    squares = np.multiply(x, x, scratch("squares", x.shape, x.dtype))
-    factor = add_up(squares, 1, None, None, True)
-    factor /= width
-    factor += epsilon
-    np.sqrt(factor, factor)
-    np.reciprocal(factor, factor)
-    np.multiply(x, factor, out)
-    return factor
-
-
 # The gradient ------------------------------------------------------------------------------------
 
 
@@ -153,21 +140,15 @@ def norm_gradient(
 ) -> tuple[Any, Any, Any]:
     """Gradients of ``norm`` by x, scale and offset, where ``g`` is that of the result."""
     rows = _Rows(x.shape, axes)
-    line = None if scale is None else rows.line(scale)
-    steps: Callable[..., Any] = _tiled_gradient
+    lines = [] if scale is None else [rows.line(scale)]
+    arrays = rows.matrix(x), rows.matrix(g)
+    region = _region(gradient_body, "m n", arrays, lines, (("center", center),))
     if generated.takes(x, MIN_COMPILED_ELEMENTS):
-        steps = _generated_gradient
-    of_x, *of_parameters = steps(rows.matrix(x), rows.matrix(g), line, epsilon, center)
+        of_x, *of_parameters = generated.run(region, *arrays, np.array(epsilon, x.dtype), *lines)
+    else:
+        of_x, *of_parameters = _gradient_in_tiles(region, *arrays, epsilon, *lines)
     of_scale, of_offset = (rows.parameter(p) for p in of_parameters)
     return rows.back(of_x), of_scale, of_offset
-
-
-def _generated_gradient(x: Any, g: Any, scale: Any, epsilon: float, center: bool) -> Any:
-    kind = x.dtype.name
-    given = [] if scale is None else [scale]
-    operands = ((kind, "m n"), (kind, "m n"), (kind, ""), *((kind, "n") for _ in given))
-    region = generated.region(gradient_body, "m n", operands, (("center", center),))
-    return generated.run(region, x, g, np.array(epsilon, x.dtype), *given)
 
 
 def gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool) -> Any:
@@ -184,29 +165,15 @@ def gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: boo
     return s.multiply(rest, factor), s.sum(s.multiply(g, h), "m"), s.sum(g, "m")
 
 
-def _tiled_gradient(x: Any, g: Any, scale: Any, epsilon: float, center: bool) -> Any:
+def _gradient_in_tiles(region: Any, x: Any, g: Any, *more: Any) -> Any:
     x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
     out = np.empty_like(x)
     count, width = x.shape
-    tiles = -(-count // tile_height(width))
-    sums = np.zeros((2, tiles, width), x.dtype)
+    sums = np.zeros((2, -(-count // tile_height(width)), 1, width), x.dtype)
+    fill = _program(region, x.size >= MIN_TILED_ELEMENTS)
 
     def work(i: int, s: slice) -> None:
-        tile, g_tile = out[s], g[s]
-        h = scratch("standardized", tile.shape, tile.dtype)
-        factor = _standardize_tile(x[s], h, epsilon, center)
-        np.multiply(g_tile, h, tile)
-        add_up(tile, 0, None, sums[0, i])
-        add_up(g_tile, 0, None, sums[1, i])
-        u = g_tile
-        if scale is not None:
-            np.multiply(tile, scale, tile)
-            u = np.multiply(g_tile, scale, scratch("squares", tile.shape, tile.dtype))
-        np.multiply(h, add_up(tile, 1, None, None, True) / width, h)
-        np.subtract(u, h, tile)
-        if center:
-            np.subtract(tile, add_up(u, 1, None, None, True) / width, tile)
-        np.multiply(tile, factor, tile)
+        fill(1, x[s], g[s], *more, out[s], sums[0, i], sums[1, i])
 
     each_tile(count, width, work)
     return out, *add_up(sums, 1)

@@ -1,34 +1,75 @@
 """An op states its formula once, in scalar instructions; which ops have another form, and why."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.numpy.pointwise import on_numpy, whole
+from eagerflow.codegen.numpy.pointwise import UpdateKernel, on_numpy, whole
+from eagerflow.codegen.numpy.rows import RowKernel
 from eagerflow.op import ops
+from eagerflow.ops.family import Rows
 from tests.contract.cases import main_dtype, samples, shipped
 
 # Beside the body for regions, these have a kernel that is another algorithm, or NumPy's own.
 TWICE = {
-    "adam_update": "several results, for which NumPy's steps are written one by one",
+    "all": "NumPy has it in one step",
+    "any": "NumPy has it in one step",
     "clip": "either bound may be left out",
-    "log_softmax": "rows, in tiles of rows",
-    "log_softmax_gradient": "rows, in tiles of rows",
+    "count_nonzero": "NumPy has it in two steps",
     "logaddexp": "NumPy has it in one step",
-    "momentum_update": "several results, for which NumPy's steps are written one by one",
+    "logsumexp": "along any axes at once, as NumPy reduces",
+    "max": "NumPy has it in one step",
+    "mean": "NumPy has it in two steps",
+    "min": "NumPy has it in one step",
     "multiply_no_nan": "NumPy's way looks for NaN first, which is hardly ever there",
     "positive": "the argument itself",
-    "softmax": "rows, in tiles of rows",
-    "softmax_gradient": "rows, in tiles of rows",
+    "prod": "NumPy has it in one step",
+    "std": "along any axes at once, as NumPy reduces",
+    "sum": "NumPy has it in one step",
+    "var": "along any axes at once, as NumPy reduces",
 }
 
 POINTWISE = [op for op in shipped() if op.scalar is op.kernel]
+DERIVED = RowKernel, UpdateKernel
+
+
+def reached(function):
+    """All of ours that a function's code names or has taken with it, and what that reaches."""
+    waiting = [function]
+    for value in waiting:  # which grows meanwhile
+        code = getattr(value, "__code__", None)
+        own = getattr(value, "__module__", None) or ""
+        more = [getattr(value, "__self__", None), getattr(value, "__wrapped__", None)]
+        if code is not None and own.startswith(("eagerflow.ops", "eagerflow.primitives")):
+            more += [cell.cell_contents for cell in value.__closure__ or ()]
+            more += [value.__globals__.get(name) for name in code.co_names]
+            modules = filter(inspect.ismodule, more)
+            more += [getattr(v, name, None) for v in list(modules) for name in code.co_names]
+        elif type(value).__module__.startswith("eagerflow.ops") and hasattr(value, "__dict__"):
+            more += vars(value).values()
+        waiting += [v for v in more if not any(v is w for w in waiting)]
+    return waiting
+
+
+def is_derived(op):
+    """Whether NumPy's form is made of the body."""
+    if op.scalar is op.kernel:
+        return True
+    found = reached(op.overrides.get("numpy", op.kernel))
+    return any(isinstance(v, DERIVED) or v is generated.program for v in found)
 
 
 def test_formulas_stand_once():
-    found = {op.name for op in shipped() if callable(op.scalar) and op.scalar is not op.kernel}
-    assert found == TWICE.keys()
+    bodies = {op.name: op for op in shipped() if callable(op.scalar) or isinstance(op.scalar, Rows)}
+    assert {name for name, op in bodies.items() if not is_derived(op)} == TWICE.keys()
     assert len(POINTWISE) >= 26
+
+
+def test_a_kernel_by_hand_is_found():
+    assert not is_derived(ops["var"])
+    assert is_derived(ops["softmax"])
 
 
 def arguments(op):
@@ -47,7 +88,9 @@ def test_programs_compute_what_the_body_says(op, tile):
             flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
             before = [a.copy() for a in flat]
             out = np.full(flat[0].shape, np.nan, flat[0].dtype)
-            generated.program(op.kernel, flat, attributes, tile)(*flat, out)
+            operands = tuple((a.dtype.name, "n") for a in flat)
+            region = generated.region(op.kernel, "n", operands, tuple(attributes.items()))
+            generated.program(region, tile)(*flat, out)
         near = 4 * np.finfo(out.dtype).eps
         np.testing.assert_allclose(out.reshape(wanted.shape), wanted, rtol=near, atol=near)
         assert all(map(np.array_equal, flat, before))
@@ -67,11 +110,11 @@ def test_planted_sharing_of_a_buffer_is_found(monkeypatch):
     """Where the output held what the last step still reads, results would be wrong."""
     from eagerflow.codegen.numpy.in_place import _FunctionWriter
 
-    monkeypatch.setattr(_FunctionWriter, "_may_read_output", lambda self, last: True)
+    monkeypatch.setattr(_FunctionWriter, "_is_free_until", lambda self, place, last: True)
 
     def body(s, x):
         return s.select(s.greater(x, 0), s.exp(x), s.multiply(s.exp(x), x))
 
     x, out = np.array([1.0, -1.0, 2.0]), np.empty(3)
-    generated.program(body, [x], {}, False)(x, out)
+    generated.program(generated.region(body, "n", (("float64", "n"),)), False)(x, out)
     assert not np.allclose(out, np.where(x > 0, np.exp(x), np.exp(x) * x))

@@ -1,9 +1,9 @@
 """NumPy programs of scalar bodies: from the one formula of an op, steps that write into buffers.
 
-A body is written down once, as a region of one axis; each of its statements is a call of NumPy
-that fills an array (``tile_steps``). What is left to find is where results lie: in the output as
-long as it is free, else in buffers, which values share as soon as they are dead. The steps become
-a Python function, as a loop over them would take longer than NumPy does on small arrays.
+A body is written down once, as a region; each of its statements is a call of NumPy that fills an
+array (``tile_steps``). What is left to find is where results lie: in an output as long as it is
+free, else in buffers, which values share as soon as they are dead. The steps become a Python
+function, as a loop over them would take longer than NumPy does on small arrays.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.builder import Builder as Builder  # for ``generated``, which loads this
-from eagerflow.codegen.numpy.tile_steps import Step, needed_steps, select, steps_of
+from eagerflow.codegen.numpy.tile_steps import EXTENT, Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
+from eagerflow.codegen.reductions import ufunc
 from eagerflow.codegen.region import Constant, Region
 from eagerflow.runtime import threads
 from eagerflow.runtime.python_code import compiled
@@ -24,11 +25,13 @@ Fill = Callable[..., None]
 
 
 def program_of(region: Region, tile: bool) -> Fill:
-    """``fill(*arrays, out)`` for a region of one axis and one output; the arrays have one shape.
+    """``fill(*arrays, *outputs)`` for a region; arrays and outputs that it fills have one shape.
 
-    They have at most ``tiling.TILE_ELEMENTS`` elements. With ``tile``, they lie along one axis,
-    buffers are the thread's own and outlast the call, and steps are those that are quick on many
-    elements.
+    With rows, that is, with two axes of the region, it is ``fill(axis, *arrays, *outputs)``: the
+    second axis lies along ``axis`` of the arrays, the first along all others, and arrays that lack
+    one of these have size 1 there. With ``tile``, buffers are the thread's own and outlast the
+    call, steps are those that are quick on many elements, and without rows, arrays lie along one
+    axis and have at most ``tiling.TILE_ELEMENTS`` elements.
 
     >>> from eagerflow.codegen.numpy.in_place import Builder, program_of
     >>> s = Builder("twice_exp", "n")
@@ -57,47 +60,51 @@ def _scratch(name: str, like: Any, dtype: Any) -> Any:
     return threads.scratch(name, like.shape, dtype)
 
 
+def _extent(like: Any, axis: int) -> int:
+    size: int = like.shape[axis]
+    return size
+
+
 class _FunctionWriter:
     """Writes the function of a region's steps."""
 
     def __init__(self, region: Region, tile: bool) -> None:
         self.tile = tile
+        self.axes = region.axes
         self.inputs = [part.name for part in region.inputs]
-        self.result = region.outputs[0].value
-        self.dtype = np.dtype(region.outputs[0].dtype)
-        self.steps = needed_steps(steps_of(region, quick=True), (self.result,))
+        self.outputs = {f"y{i}": out.value for i, out in enumerate(region.outputs)}
+        self.targets = {value: place for place, value in reversed(self.outputs.items())}
+        self.steps = needed_steps(steps_of(region, quick=True), self.targets)
+        self.made = {s.name: i for i, s in enumerate(self.steps)}
         self.last = {
             o: i for i, s in enumerate(self.steps) for o in s.operands if isinstance(o, str)
         }
         self.homes = {name: f"x{i}" for i, name in enumerate(self.inputs)}  # of values
-        self.free: dict[int, list[str]] = {}  # buffers by the bytes of an element
-        self.kinds: dict[str, Any] = {"out": self.dtype}  # the dtypes that buffers were made with
+        self.like = next(self.homes[p.name] for p in region.inputs if p.axes == region.axes)
+        places = [*self.homes.values(), *self.outputs]
+        parts: list[Any] = [*region.inputs, *region.outputs]
+        self.kinds = {  # the axes and dtypes that arrays were made with
+            place: (part.axes, np.dtype(part.dtype))
+            for place, part in zip(places, parts, strict=True)
+        }
+        self.free = [place for value, place in self.targets.items() if value in self.made]
         self.globals: dict[str, Any] = {"empty": np.empty_like, "head": _head, "scratch": _scratch}
-        self.names = {"fill", "out", "where", *self.homes.values()}
-        self.lines = [f"def fill({', '.join(self.homes.values())}, out):"]
-        if self.steps and self._may_read_output(self.steps[-1]):
-            self.free[self.dtype.itemsize] = ["out"]
-
-    def _is_choice(self, step: Step) -> bool:
-        """Whether a step is a selection that is made by copying, as is quickest on few elements."""
-        return step.call is select and not self.tile
-
-    def _may_read_output(self, last: Step) -> bool:
-        """Whether the output may hold what the last step reads while that fills it."""
-        if self._is_choice(last):
-            return isinstance(last.operands[1], Constant) or last.operands[1] in self.inputs
-        return last.in_place
+        parameters = [*["axis"] * (len(self.axes) > 1), *self.homes.values(), *self.outputs]
+        self.names = {"fill", "out", "where", *parameters}
+        self.lines = [f"def fill({', '.join(parameters)}):"]
 
     def write(self) -> None:
         """Write all lines."""
-        if not self.steps:  # the result is an argument
-            self._line(np.copyto, "out", self.homes[self.result])
         for number, step in enumerate(self.steps):
             self._step(number, step)
+        for place, value in self.outputs.items():
+            if self.homes[value] != place:  # an argument, or what another output is too
+                self._line(np.copyto, place, self.homes[value])
 
-    def _line(self, call: Any, *arguments: str) -> None:
-        name = self._global(call)
-        self.lines.append(f"    {name}({', '.join(arguments)})")
+    def _line(self, call: Any, *arguments: str, result: str = "") -> None:
+        self.lines.append(
+            f"    {f'{result} = ' if result else ''}{self._global(call)}({', '.join(arguments)})"
+        )
 
     def _global(self, value: Any) -> str:
         name = f"g{len(self.globals)}"
@@ -105,48 +112,65 @@ class _FunctionWriter:
         return name
 
     def _step(self, number: int, step: Step) -> None:
+        if step.operands == (f"{self.axes[-1]}{EXTENT}",):
+            self.homes[step.name] = self._new()
+            self._line(_extent, self.like, "axis", result=self.homes[step.name])
+            return
         given = [self._operand(o, step) for o in step.operands]
         dead = [
             self.homes[o]
             for o in dict.fromkeys(step.operands)
-            if isinstance(o, str) and self.last[o] == number and o not in self.inputs
+            if o in self.made and self.last[o] == number and self.homes[o] in self.kinds
+            if o not in self.targets
         ]
-        if step.in_place:
-            self._release(dead)
-        last = step.name == self.result
-        if self._is_choice(step):
-            self._choice(step, given, dead, last)
-            return
-        self.homes[step.name] = place = "out" if last else self._buffer(np.dtype(step.dtype))
-        if not step.in_place:
-            self._release(dead)
+        if step.over:
+            self._reduction(step, given)
+        elif self._is_choice(step):
+            self._choice(step, given, dead)
+        else:
+            self._fill(step, given, dead if step.in_place else [])
+        self.free += [place for place in dead if place not in (*self.free, self.homes[step.name])]
+
+    def _fill(self, step: Step, given: list[str], dead: list[str]) -> None:
+        """A call that fills an array, which may be one that is dead after it."""
+        self.free += dead
+        self.homes[step.name] = place = self._place(step)
         # The array to fill is the last argument where that is allowed, which is quicker.
         plain = isinstance(step.call, np.ufunc) and step.call not in (np.maximum, np.minimum)
         self._line(step.call, *given, place if plain else f"out={place}")
 
-    def _choice(self, step: Step, given: list[str], dead: list[str], last: bool) -> None:
+    def _is_choice(self, step: Step) -> bool:
+        """Whether a step is a selection that is made by copying, as is quickest on few elements."""
+        return step.call is select and not self.tile
+
+    def _choice(self, step: Step, given: list[str], dead: list[str]) -> None:
         """One of two values for each element, where the second one lies if that may be changed."""
         condition, x, y = given
-        place = y if y in dead and (not last or y == "out") else ""
+        place = y if y in dead and self.targets.get(step.name, y) == y else ""
         if not place:
-            place = "out" if last else self._buffer(np.dtype(step.dtype))
+            place = self._place(step)
             self._line(np.copyto, place, y)
         self._line(np.copyto, place, x, f"where={condition}")
         self.homes[step.name] = place
-        self._release([name for name in dead if name != place])
 
-    def _release(self, places: list[str]) -> None:
-        for place in places:
-            self.free.setdefault(self.kinds[place].itemsize, []).append(place)
+    def _reduction(self, step: Step, given: list[str]) -> None:
+        """One number for each row in a new array, or one for each column, if rows lie along 1."""
+        target = self.targets.get(step.name)
+        axis = "axis" if step.over == self.axes[-1:] else "0"
+        result = "" if target else self._new()
+        where = (axis, "None", target or "None", "True")
+        self._line(ufunc(step.reduction).reduce, *given, *where, result=result)
+        self.homes[step.name] = place = target or result
+        self.kinds[place] = step.axes, np.dtype(step.dtype)
 
     def _operand(self, operand: Any, step: Step) -> str:
         if not isinstance(operand, Constant):
             return self.homes[operand]
         value = np.array(operand.value, operand.dtype)
-        if self.tile and step.call in (np.maximum, np.minimum):
+        if self.tile and len(self.axes) == 1 and step.call in (np.maximum, np.minimum):
             tile = self._global(filled(value, value))
             name = self._new()
-            self.lines.append(f"    {name} = head({tile}, x0)")
+            self.lines.append(f"    {name} = head({tile}, {self.like})")
             return name
         return self._global(value)
 
@@ -155,16 +179,45 @@ class _FunctionWriter:
         self.names.add(name)
         return name
 
-    def _buffer(self, dtype: Any) -> str:
-        """A free buffer of this dtype; a new one if there is none."""
-        waiting = self.free.setdefault(dtype.itemsize, [])
-        for place in waiting:
-            if self.kinds[place] == dtype:
-                waiting.remove(place)
+    # Places --------------------------------------------------------------------------------------
+
+    def _place(self, step: Step) -> str:
+        """The array that a step fills: an output, one that is free, else a new buffer."""
+        if target := self.targets.get(step.name):
+            return target
+        kind = step.axes, np.dtype(step.dtype)
+        for place in reversed(self.free):  # rather where an operand of this very step lay
+            if self.kinds[place] == kind and self._is_free_until(place, self.last[step.name]):
+                self.free.remove(place)
                 return place
-        name, kind = self._new(), self._global(dtype)
-        self.kinds[name] = dtype
+        name, dtype = self._new(), self._global(kind[1])
+        self.kinds[name] = kind
+        like = self.like if step.axes == self.axes else self._small_operand(step)
         label = self._global(f"in place: {name}")
-        make = f"scratch({label}, x0, {kind})" if self.tile else f"empty(x0, {kind})"
+        make = f"scratch({label}, {like}, {dtype})" if self.tile else f"empty({like}, {dtype})"
         self.lines.append(f"    {name} = {make}")
         return name
+
+    def _small_operand(self, step: Step) -> str:
+        """An operand of the shape of a result that has not all axes."""
+        return next(
+            self.homes[o]
+            for o in step.operands
+            if isinstance(o, str) and self.kinds.get(self.homes[o], ("",))[0] == step.axes
+        )
+
+    def _is_free_until(self, place: str, last: int) -> bool:
+        """Whether no output has to lie in a place before a step, the last to read another value.
+
+        That step itself may write where it reads, if each element is read before it is written.
+        """
+        if place not in self.outputs:
+            return True
+        number = self.made[self.outputs[place]]
+        step = self.steps[number]
+        if self._is_choice(step):
+            second = step.operands[1]
+            reads = isinstance(second, Constant) or second in self.inputs
+        else:
+            reads = step.in_place
+        return last < number or (last == number and reads)

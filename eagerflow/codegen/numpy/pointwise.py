@@ -20,6 +20,7 @@ from eagerflow.runtime import buffers
 
 Call = Callable[..., Any]
 _MAX_PROGRAMS = 256  # programs of one body
+UPDATE_TILE_ELEMENTS = 1 << 14  # seven float32 arrays of this length fit into a cache of 512 kB
 _TYPES: dict[type, tuple[type, ...]] = {bool: (bool,), float: (float, int)}
 """What may come from a user as it is, for each type of a default."""
 
@@ -44,7 +45,9 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
         if key not in known:
             if len(known) > _MAX_PROGRAMS:  # attributes that change with each call
                 known.clear()
-            known[key] = generated.program(body, arrays, attributes, tile)
+            operands = tuple([(a.dtype.name, "n") for a in arrays])
+            region = generated.region(body, "n", operands, tuple(attributes.items()))
+            known[key] = generated.program(region, tile)
         return known[key]
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
@@ -70,7 +73,8 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
             return tiled(program(True, key, arrays, attributes), x)
         flat = all(a.flags.c_contiguous for a in arrays)
         out = buffers.empty(x.shape, x.dtype)
-        return tiled_together(program(flat, key, arrays, attributes), arrays, out)
+        tiled_together(program(flat, key, arrays, attributes), arrays, (out,))
+        return out
 
     return kernel
 
@@ -85,6 +89,46 @@ def _together(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arrays that broadcast, and Python numbers, as arrays of one shape and dtype."""
     dtype = next(a.dtype for a in operands if type(a) is np.ndarray)
     return tuple(np.broadcast_arrays(*(np.asarray(a, dtype) for a in operands)))
+
+
+class UpdateKernel:
+    """Computes a body of several results on NumPy arrays of one shape and Python numbers.
+
+    The body is ``(s, *arrays, *numbers, **attributes)``; the results have the arrays' shape.
+    """
+
+    def __init__(self, body: generated.Body) -> None:
+        self.body = body
+        self._programs: dict[Any, tuple[Call, int]] = {}
+
+    def __call__(self, arrays: Any, numbers: Any, **attributes: Any) -> tuple[Any, ...]:
+        """The results, in new arrays."""
+        x = arrays[0]
+        fixed = tuple([np.array(n, x.dtype) for n in numbers])
+        if generated.takes(x):
+            found: tuple[Any, ...] = generated.elementwise(self.body, *arrays, *fixed, **attributes)
+            return found
+        fill, results = self._program(x.dtype, len(arrays), len(numbers), attributes)
+        if x.size <= UPDATE_TILE_ELEMENTS:
+            outs = tuple([np.empty(x.shape, x.dtype) for _ in range(results)])
+            fill(*arrays, *numbers, *outs)
+        else:
+            outs = tuple([buffers.empty(x.shape, x.dtype) for _ in range(results)])
+            tiled_together(fill, (*arrays, *fixed), outs, UPDATE_TILE_ELEMENTS)
+        return outs
+
+    def _program(
+        self, dtype: Any, arrays: int, numbers: int, attributes: dict[str, Any]
+    ) -> tuple[Call, int]:
+        key = (dtype.char, *attributes.values())
+        found = self._programs.get(key)
+        if found is None:
+            if len(self._programs) > _MAX_PROGRAMS:  # attributes that change with each call
+                self._programs.clear()
+            operands = ((dtype.name, "n"),) * arrays + ((dtype.name, ""),) * numbers
+            region = generated.region(self.body, "n", operands, tuple(attributes.items()))
+            found = self._programs[key] = generated.program(region, False), len(region.outputs)
+        return found
 
 
 def direct(body: generated.Body) -> Call:

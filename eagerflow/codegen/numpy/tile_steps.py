@@ -7,6 +7,7 @@ rest. Where one ufunc computes an instruction, the ufunc is the call.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -338,7 +339,23 @@ def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
             source = first if isinstance(first, Constant) else region.statement(first)
             clamp = _clamp(region, part) if part.instruction == "select" else []
             steps += clamp or _instruction(part, value_type(source.dtype), quick)
-    return {s.name: s for s in steps}
+    found = {s.name: s for s in steps}
+    return _with_divisions(found) if quick else found
+
+
+def _with_divisions(steps: dict[str, Step]) -> dict[str, Step]:
+    """The steps, with divisions for products by reciprocals that nothing else needs."""
+    uses = Counter(o for s in steps.values() for o in s.operands)
+    found = dict(steps)
+    for step in steps.values():
+        if step.call is np.multiply:
+            for x, y in (step.operands, step.operands[::-1]):
+                inverse = steps.get(str(y))
+                if inverse is not None and inverse.call is np.reciprocal and uses[y] == 1:
+                    found[step.name] = replace(
+                        step, call=np.divide, operands=(x, *inverse.operands)
+                    )
+    return found
 
 
 def needed_steps(

@@ -93,17 +93,22 @@ def in_tiles(into: Call) -> Call:
 # Several arrays that broadcast -------------------------------------------------------------------
 
 
-def tiled_together(into: Call, arrays: tuple[Any, ...], out: Any) -> Any:
-    """``out``, contiguous, filled by ``into(*tiles, out_tile)``; arrays without axes stay whole."""
-    wide = [a if a.ndim == 0 else np.broadcast_to(a, out.shape) for a in arrays]
+def tiled_together(
+    into: Call, arrays: tuple[Any, ...], outs: tuple[Any, ...], elements: int = TILE_ELEMENTS
+) -> None:
+    """Fill ``outs``, contiguous and of one shape, by ``into(*tiles, *tiles of outs)``.
+
+    Arrays without axes stay whole; a tile has about as many ``elements``.
+    """
+    shape = outs[0].shape
+    wide = [a if a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
     if all(a.flags.c_contiguous for a in wide):
-        wide, target = [a if a.ndim == 0 else a.reshape(-1) for a in wide], out.reshape(-1)
-    else:
-        target = out
-    shape = target.shape
+        wide = [a if a.ndim == 0 else a.reshape(-1) for a in wide]
+        outs = tuple([out.reshape(-1) for out in outs])
+        shape = outs[0].shape
     # The tiles are runs along one axis; all axes before it are walked one by one.
-    axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= TILE_ELEMENTS)
-    length = max(1, TILE_ELEMENTS // math.prod(shape[axis + 1 :]))
+    axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= elements)
+    length = max(1, elements // math.prod(shape[axis + 1 :]))
     runs = -(-shape[axis] // length)
 
     def work(tile: int) -> None:
@@ -112,8 +117,7 @@ def tiled_together(into: Call, arrays: tuple[Any, ...], out: Any) -> Any:
             *np.unravel_index(before, shape[:axis]),
             slice(run * length, (run + 1) * length),
         )
-        into(*(a if a.ndim == 0 else a[here] for a in wide), target[here])
+        into(*(a if a.ndim == 0 else a[here] for a in wide), *(out[here] for out in outs))
 
     tiles = math.prod(shape[:axis]) * runs
-    threads.run_if(out.size >= MIN_SHARED_ELEMENTS, work, tiles)
-    return out
+    threads.run_if(outs[0].size >= MIN_SHARED_ELEMENTS, work, tiles)

@@ -99,7 +99,9 @@ def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
     if condition.size < TILE_ELEMENTS or dtype.itemsize > 8:
         return np.where(condition, x1, x2)
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
-    return tiled_together(_blend_into, (condition, x1, x2), buffers.empty(shape, dtype))
+    out = buffers.empty(shape, dtype)
+    tiled_together(_blend_into, (condition, x1, x2), (out,))
+    return out
 
 
 @elementwise(

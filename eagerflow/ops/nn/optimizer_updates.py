@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.numpy.pointwise import whole
+from eagerflow.codegen.instructions import NUMPY
+from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS, UpdateKernel, whole
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
@@ -22,14 +24,10 @@ from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["adam_update", "momentum_update"]
 
-PIECE_ELEMENTS = 1 << 14  # seven float32 arrays of this length fit into a cache of 512 kB
-MIN_PARALLEL_ELEMENTS = 1 << 17  # from here on, waking another thread pays
-MAX_PROGRAMS = 256  # of one formula, for dtypes and attributes
 _NO_GRADIENT = Missing(
     "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
 )
@@ -59,39 +57,30 @@ def _check_rates(beta_1: float = 0.0, beta_2: float = 0.0, **others: Any) -> Non
 class _Formula:
     """The formula of a step, and what computes it.
 
-    ``renewals`` gives for each array that changes, by its position, the new value:
-    ``renewal(s, *arrays, *numbers, **options)``, in scalar instructions. Those that come first are
-    renewed already where the later ones read them. The numbers are the length of the step, and
-    what is left of a parameter that decays. ``number(rate, ...)`` is that length of Python numbers
-    that a call gives, and ``scalar(s, rate, ...)`` the same in instructions.
+    ``body(s, *arrays, length, left, decays=..., **attributes)`` gives the new values in scalar
+    instructions, that of the parameter first. ``length(s, rate, ...)`` is the length of the step
+    that comes of the numbers of a call, the learning rate first; ``left`` is what is left of a
+    parameter that ``decays``.
     """
 
     def __init__(
-        self,
-        name: str,
-        arrays: str,
-        renewals: dict[int, generated.Body],
-        number: Callable[..., float],
-        scalar: Callable[..., Any],
+        self, body: generated.Body, arrays: str, results: int, length: generated.Body
     ) -> None:
-        def body(s: Any, *values: Any, **options: Any) -> tuple[Any, ...]:
-            found = list(values)
-            for at, renewal in renewals.items():
-                found[at] = renewal(s, *found, **options)
-            return tuple(found[at] for at in self.results)
-
-        body.__name__ = name
         self.body = body
         self.arrays = tuple(arrays.split())
-        self.renewals = renewals
-        self.results = sorted(renewals)
-        self._number, self._scalar = number, scalar
-        self._programs: dict[Any, list[tuple[int, Callable[..., None]]]] = {}
+        self.results = results
+        self._length = length
+        self._length_of_numbers = lru_cache(64)(self._on_numbers)
+        self._kernel = UpdateKernel(body)
+
+    def _on_numbers(self, *numbers: float, **attributes: Any) -> float:
+        with np.errstate(all="ignore"):
+            return float(self._length(NUMPY, *numbers, **attributes))
 
     def scalar(self, s: Any, *values: Any, weight_decay: float, **attributes: Any) -> Any:
         """The step in scalar instructions."""
         count = len(self.arrays)
-        length = self._scalar(s, *values[count:], **attributes)
+        length = self._length(s, *values[count:], **attributes)
         left = s.subtract(1, s.multiply(values[count], weight_decay)) if weight_decay else None
         decays = weight_decay != 0
         return self.body(s, *values[:count], length, left, decays=decays, **attributes)
@@ -110,72 +99,15 @@ class _Formula:
             attributes["weight_decay"] = weight_decay
             return self.on_arrays(xp, *arrays, *given, **attributes)
         _check(arrays, self.arrays)
+        _check_rates(**attributes)
         rate, *more = [number.item() for number in given]
-        numbers = (self._number(rate, *more, **attributes), 1 - rate * weight_decay)
-        if generated.takes(arrays[0]):
-            return self._by_region(arrays, numbers, weight_decay != 0, attributes)
-        return self._by_steps(arrays, numbers, weight_decay != 0, attributes)
-
-    def _by_region(
-        self, arrays: Any, numbers: Any, decays: bool, attributes: dict[str, Any]
-    ) -> tuple[Any, ...]:
-        kind, shape = arrays[0].dtype, arrays[0].shape
-        operands = ((kind.name, "n"),) * len(arrays) + ((kind.name, ""),) * len(numbers)
-        options = (*attributes.items(), ("decays", decays))
-        region = generated.region(self.body, "n", operands, options)
-        values = [a.ravel() for a in arrays] + [np.array(n, kind) for n in numbers]
-        return tuple(y.reshape(shape) for y in generated.run(region, *values))
-
-    def _by_steps(
-        self, arrays: Any, numbers: Any, decays: bool, attributes: dict[str, Any]
-    ) -> tuple[Any, ...]:
-        x = arrays[0]
-        key = (x.dtype.char, decays, *attributes.values())
-        programs = self._programs.get(key)
-        if programs is None:
-            programs = self._written(key, len(arrays) + len(numbers), attributes)
-        if x.size <= PIECE_ELEMENTS:
-            values = [*arrays, *numbers]
-            for at, program in programs:
-                out = np.empty(x.shape, x.dtype)
-                program(*values, out)
-                values[at] = out
-            return tuple([values[at] for at in self.results])
-        flat = [a.ravel() for a in arrays]
-        new = {at: buffers.empty(x.size, x.dtype) for at, _ in programs}
-
-        def piece(i: int) -> None:
-            here = slice(i * PIECE_ELEMENTS, (i + 1) * PIECE_ELEMENTS)
-            values = [*(a[here] for a in flat), *numbers]
-            for at, program in programs:
-                out = new[at][here]
-                program(*values, out)
-                values[at] = out
-
-        count = -(-x.size // PIECE_ELEMENTS)
-        if x.size >= MIN_PARALLEL_ELEMENTS:
-            threads.run(piece, count)
-        else:
-            for i in range(count):
-                piece(i)
-        return tuple(new[at].reshape(x.shape) for at in self.results)
-
-    def _written(self, key: Any, operands: int, attributes: dict[str, Any]) -> Any:
-        """NumPy's steps of each renewal, kept for later calls."""
-        dtype, decays, *_ = key
-        if len(self._programs) > MAX_PROGRAMS:  # attributes that change with each call
-            self._programs.clear()
-        like, options = [np.empty(0, dtype)] * operands, attributes | {"decays": decays}
-        found = self._programs[key] = [
-            (at, generated.program(renewal, like, options, False))
-            for at, renewal in self.renewals.items()
-        ]
-        return found
+        numbers = self._length_of_numbers(rate, *more, **attributes), 1 - rate * weight_decay
+        return self._kernel(arrays, numbers, decays=weight_decay != 0, **attributes)
 
 
 def _update(formula: _Formula, numbers: int, **facts: Any) -> Callable[[Any], Any]:
     """An op of arrays of one shape, followed by ``numbers`` that broadcast to it."""
-    arrays, outputs = formula.arrays, len(formula.results)
+    arrays, outputs = formula.arrays, formula.results
 
     def infer(*specs: TensorSpec, **attributes: Any) -> tuple[TensorSpec, ...]:
         _check(specs[: len(arrays)], arrays)
@@ -230,7 +162,7 @@ def _errors(rng: np.random.Generator, arrays: int, numbers: int) -> list[ErrorSa
 
 
 def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
-    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (PIECE_ELEMENTS + 3,))
+    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (UPDATE_TILE_ELEMENTS + 3,))
 
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         scalars = tuple(np.asarray(n, dtype) for n in numbers)
@@ -249,13 +181,7 @@ def _samples(arrays: int, numbers: Any, options: list[dict[str, Any]]) -> Any:
 # Gradient descent with momentum ------------------------------------------------------------------
 
 
-def _velocity(
-    s: Any, p: Any, g: Any, v: Any, rate: Any, left: Any, *, momentum: float, **options: Any
-) -> Any:
-    return s.subtract(s.multiply(v, momentum), s.multiply(g, rate))
-
-
-def _moved(
+def _momentum(
     s: Any,
     p: Any,
     g: Any,
@@ -263,20 +189,17 @@ def _moved(
     rate: Any,
     left: Any,
     *,
+    momentum: float,
     nesterov: bool,
     decays: bool,
-    **more: Any,
-) -> Any:
-    step = _velocity(s, p, g, v, rate, left, **more) if nesterov else v
-    return s.add(s.multiply(p, left) if decays else p, step)
+) -> tuple[Any, Any]:
+    v = s.subtract(s.multiply(v, momentum), s.multiply(g, rate))
+    step = s.subtract(s.multiply(v, momentum), s.multiply(g, rate)) if nesterov else v
+    return s.add(s.multiply(p, left) if decays else p, step), v
 
 
 _MOMENTUM = _Formula(
-    "momentum",
-    "parameter gradient velocity",
-    {2: _velocity, 0: _moved},
-    number=lambda rate, **attributes: rate,
-    scalar=lambda s, rate, **attributes: rate,
+    _momentum, "parameter gradient velocity", 2, length=lambda s, rate, **attributes: rate
 )
 
 
@@ -345,43 +268,27 @@ def momentum_update(
 # Adam --------------------------------------------------------------------------------------------
 
 
-def _mean(
-    s: Any, p: Any, g: Any, mean: Any, square: Any, *numbers: Any, beta_1: float, **options: Any
-) -> Any:
-    return s.add(mean, s.multiply(s.subtract(g, mean), 1 - beta_1))
-
-
-def _mean_square(
-    s: Any, p: Any, g: Any, mean: Any, square: Any, *numbers: Any, beta_2: float, **options: Any
-) -> Any:
-    return s.add(square, s.multiply(s.subtract(s.multiply(g, g), square), 1 - beta_2))
-
-
-def _stepped(
+def _adam(
     s: Any,
     p: Any,
     g: Any,
     mean: Any,
     square: Any,
-    scale: Any,
+    length: Any,
     left: Any,
     *,
+    beta_1: float,
+    beta_2: float,
     epsilon: float,
     decays: bool,
-    **options: Any,
-) -> Any:
-    step = s.multiply(s.divide(mean, s.add(s.sqrt(square), epsilon)), scale)
-    return s.subtract(s.multiply(p, left) if decays else p, step)
+) -> tuple[Any, Any, Any]:
+    mean = s.add(mean, s.multiply(s.subtract(g, mean), 1 - beta_1))
+    square = s.add(square, s.multiply(s.subtract(s.multiply(g, g), square), 1 - beta_2))
+    step = s.multiply(s.divide(mean, s.add(s.sqrt(square), epsilon)), length)
+    return s.subtract(s.multiply(p, left) if decays else p, step), mean, square
 
 
-def _scale_of_numbers(
-    rate: float, t: float, *, beta_1: float, beta_2: float, epsilon: float
-) -> float:
-    _check_rates(beta_1, beta_2)
-    return rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t > 0 else math.nan
-
-
-def _scale(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, epsilon: float) -> Any:
+def _corrected(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, **more: Any) -> Any:
     # 1 - beta^t without the rounding of powers close to 1, which float32 needs and Python's
     # numbers do not; at step 0 it gives 0 / 0.
     first, second = (
@@ -390,13 +297,7 @@ def _scale(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, epsilon: 
     return s.divide(s.multiply(rate, s.sqrt(s.negative(second))), s.negative(first))
 
 
-_ADAM = _Formula(
-    "adam",
-    "parameter gradient mean square",
-    {2: _mean, 3: _mean_square, 0: _stepped},
-    number=_scale_of_numbers,
-    scalar=_scale,
-)
+_ADAM = _Formula(_adam, "parameter gradient mean square", 3, length=_corrected)
 
 
 def _adam_reference(

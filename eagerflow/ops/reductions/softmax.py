@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import RowInstructions
+from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
 from eagerflow.dtypes import FLOATS, NARROW, DType, float32
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
@@ -32,11 +34,8 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced, rows
-from eagerflow.primitives.cross_entropy import softmax_body
-from eagerflow.primitives.rows import add_up, along_rows, maximum_of
-from eagerflow.runtime import buffers
-from eagerflow.runtime.threads import scratch
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
+from eagerflow.primitives.softmax import softmax_body
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -49,16 +48,6 @@ def row_spec(x: TensorSpec, *more: TensorSpec, axis: int = -1) -> TensorSpec:
     if any(other.shape != x.shape for other in more):
         raise ShapeError("the shapes of the arguments differ", expected="equal shapes")
     return x
-
-
-def fill_rows(step: Callable[..., None], body: generated.Body, axis: Any, *arrays: Any) -> Any:
-    """A new array like the first one: a kernel of ``body`` where it pays, else by ``step``s."""
-    x = arrays[0]
-    if generated.pays(x.size):
-        return generated.rows(body, normalize_axis(axis, x.ndim), *arrays)
-    out = (np if x.nbytes < buffers.MIN_POOLED_BYTES else buffers).empty(x.shape, x.dtype)
-    along_rows(step, normalize_axis(axis, out.ndim), arrays, (out,))
-    return out
 
 
 def exponentials(*specs: Any, **attributes: Any) -> Cost:
@@ -111,18 +100,19 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
     return reference
 
 
-def _row_op(
-    step: Callable[..., None],
-    body: generated.Body,
-    count: int,
-    **facts: Any,
-) -> Any:
+def _row_op(body: generated.Body, count: int, **facts: Any) -> Any:
+    """An op of ``count`` arrays and an axis, whose formula for each row is ``body``."""
+    kernel = RowKernel(body)
+
+    def on_numpy(x: Any, *more: Any, axis: int = -1) -> Any:
+        return kernel(normalize_axis(axis, x.ndim), x, *more)
+
     own: dict[str, Any] = {
         "scalar": body,
         "dtypes": FLOATS,
         "infer": row_spec,
         "trusted": count == 1,
-        "overrides": {"numpy": lambda xp, *arrays, axis: fill_rows(step, body, axis, *arrays)},
+        "overrides": {"numpy": lambda xp, *arrays, axis: on_numpy(*arrays, axis=axis)},
         "batch": batch_along_axis,
         "split": split_others,
         "cost": exponentials,
@@ -130,17 +120,19 @@ def _row_op(
         "errors": row_errors(count),
     } | facts
     if count == 1:
-        own["direct"] = numpy_kernel(lambda x, axis=-1: fill_rows(step, body, axis, x))["direct"]
+        own["direct"] = numpy_kernel(lambda x, axis=-1: kernel(normalize_axis(axis, x.ndim), x))[
+            "direct"
+        ]
     return define("rows", **own)
 
 
+def _by_body(body: generated.Body, xp: Namespace, axis: int, x: Array, *more: Array) -> Array:
+    """What an op of rows gives on arrays of any library."""
+    at = normalize_axis(axis, x.ndim)
+    return whole_rows(body, xp, at, x, *more) if x.size else xp.zeros(x.shape, dtype=x.dtype)
+
+
 # Softmax -----------------------------------------------------------------------------------------
-
-
-def _softmax_step(axis: int, x: Any, out: Any) -> None:
-    np.subtract(x, maximum_of(x, axis, None, None, True), out)
-    np.exp(out, out)
-    np.divide(out, add_up(out, axis, None, None, True), out)
 
 
 def _softmax_of(row: list[float]) -> list[float]:
@@ -151,7 +143,6 @@ def _softmax_of(row: list[float]) -> list[float]:
 
 
 @_row_op(
-    _softmax_step,
     softmax_body,
     1,
     vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),
@@ -170,17 +161,7 @@ def softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     Tensor([[0.5, 0.5],
             [1. , 0. ]], shape=(2, 2), float32, cpu:0)
     """
-    at = normalize_axis(axis, x.ndim)
-    if not x.size:
-        return xp.zeros(x.shape, dtype=x.dtype)
-    powers = xp.exp(x - xp.max(x, axis=at, keepdims=True))
-    return powers / xp.sum(powers, axis=at, keepdims=True)
-
-
-def _softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
-    np.multiply(y, g, out)
-    np.subtract(g, add_up(out, axis, None, None, True), out)
-    np.multiply(out, y, out)
+    return _by_body(softmax_body, xp, axis, x)
 
 
 def _softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
@@ -193,7 +174,6 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
 
 
 @_row_op(
-    _softmax_gradient_step,
     _softmax_gradient_body,
     2,
     vjp=(
@@ -217,17 +197,10 @@ def softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) ->
     >>> ef.grad(lambda x: ef.softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.25, -0.25], float32, cpu:0)
     """
-    return y * (g - xp.sum(g * y, axis=axis, keepdims=True))
+    return _by_body(_softmax_gradient_body, xp, axis, y, g)
 
 
 # The logarithm of softmax ------------------------------------------------------------------------
-
-
-def _log_softmax_step(axis: int, x: Any, out: Any) -> None:
-    np.subtract(x, maximum_of(x, axis, None, None, True), out)
-    powers = np.exp(out, scratch("powers", out.shape, out.dtype))
-    total = add_up(powers, axis, None, None, True)
-    np.subtract(out, np.log(total), out)
 
 
 def _log_softmax_body(s: Any, x: Any) -> Any:
@@ -242,7 +215,6 @@ def _log_softmax_of(row: list[float]) -> list[float]:
 
 
 @_row_op(
-    _log_softmax_step,
     _log_softmax_body,
     1,
     vjp=(lambda g, y, x, axis: log_softmax_gradient(y, g, axis=axis),),
@@ -260,17 +232,7 @@ def log_softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     >>> ef.log_softmax(ef.tensor([1000.0, 0.0]))
     Tensor([    0., -1000.], float32, cpu:0)
     """
-    at = normalize_axis(axis, x.ndim)
-    if not x.size:
-        return xp.zeros(x.shape, dtype=x.dtype)
-    shifted = x - xp.max(x, axis=at, keepdims=True)
-    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True))
-
-
-def _log_softmax_gradient_step(axis: int, y: Any, g: Any, out: Any) -> None:
-    np.exp(y, out)
-    np.multiply(out, add_up(g, axis, None, None, True), out)
-    np.subtract(g, out, out)
+    return _by_body(_log_softmax_body, xp, axis, x)
 
 
 def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
@@ -278,7 +240,6 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
 
 
 @_row_op(
-    _log_softmax_gradient_step,
     _log_softmax_gradient_body,
     2,
     vjp=(
@@ -300,7 +261,7 @@ def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1
     >>> ef.grad(lambda x: ef.log_softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.5, -0.5], float32, cpu:0)
     """
-    return g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True)
+    return _by_body(_log_softmax_gradient_body, xp, axis, y, g)
 
 
 # The logarithm of a sum of exponentials ----------------------------------------------------------
@@ -365,9 +326,7 @@ def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool =
     Tensor([6.9315e-01, 1.0000e+03], float32, cpu:0)
     """
     if x.size:
-        top = xp.max(x, axis=axis, keepdims=True)
-        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+        result = _logsumexp_body(RowInstructions(xp, x, normalize_axes(axis, x.ndim)), x)
     else:
-        top = 0 * xp.sum(x, axis=axis, keepdims=True)
-    result = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True)) + top
+        result = xp.log(xp.sum(x, axis=axis, keepdims=True))
     return result if keepdims else xp.reshape(result, xp.sum(x, axis=axis).shape)

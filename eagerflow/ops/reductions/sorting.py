@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import Dim
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
@@ -16,7 +17,6 @@ from eagerflow.ops.family import batch_along_axis, define, refused_objects, spli
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
 from eagerflow.ops.samples import distinct, make
-from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import DTypeError, ShapeError
@@ -19,7 +20,6 @@ from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, normalize_axes
 
 __all__ = ["mean", "std", "var"]

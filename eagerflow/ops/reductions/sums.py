@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
 from eagerflow.errors import ShapeError
@@ -33,7 +34,6 @@ from eagerflow.ops.reductions.accumulation import (
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 
 __all__ = [

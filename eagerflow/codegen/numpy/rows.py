@@ -1,7 +1,9 @@
-"""Row-wise kernels of several steps on NumPy, some complete rows at a time.
+"""Row-wise kernels on arrays, from the one body in which an op states its formula.
 
-A row-wise kernel reduces along an axis and then uses the result on the same elements. A tile
-of rows stays in the cache from the first step to the last, and tiles are shared out to
+A row-wise kernel reduces along an axis and then uses the result on the same elements. On arrays
+of any library its body is called with that library's functions (``whole_rows``). On NumPy, large
+arrays take machine code, others the program of the body's steps, some complete rows at a time: a
+tile of rows stays in the cache from the first step to the last, and tiles are shared out to
 threads. Tiles are cut by shape alone, so the bits do not depend on the number of threads.
 """
 
@@ -13,18 +15,83 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH
+from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import RowInstructions
+from eagerflow.codegen.numpy.tiling import MAX_TURNED_WIDTH, MIN_TILED_ELEMENTS
+from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, run_if
 
 TILE_ELEMENTS = 1 << 15  # smaller tiles hand the interpreter's lock over too often
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
 
 Array = np.ndarray[Any, Any]
+Fill = Callable[..., None]
 
 # Called with all five arguments by position, (array, axis, dtype, out, keepdims), which costs
 # least, and which the stubs of NumPy do not know.
 add_up: Any = np.add.reduce
 maximum_of: Any = np.maximum.reduce
+
+
+# Kernels of bodies -------------------------------------------------------------------------------
+
+
+def whole_rows(body: generated.Body, xp: Any, axis: int, *arrays: Any, **attributes: Any) -> Any:
+    """What a body gives for rows along ``axis``, a new array for each step.
+
+    Arrays that lack the axis have one number for each row; reduced results have size 1 there.
+    """
+    x = arrays[0]
+    wide = [a if a.ndim == x.ndim else xp.expand_dims(a, axis=axis) for a in arrays]
+    return body(RowInstructions(xp, x, (axis,)), *wide, **attributes)
+
+
+class RowKernel:
+    """Computes a body of rows "n" on NumPy arrays.
+
+    Arrays are of one shape, or lack the axis along which the rows lie and have one number for
+    each of them; so do outputs that the body reduces. ``compiled`` is the number of elements from
+    which it is machine code, if that is not that of other kernels.
+    """
+
+    def __init__(self, body: generated.Body, compiled: int | None = None) -> None:
+        self.body = body
+        self.compiled = compiled
+        self._programs: dict[Any, tuple[Fill, tuple[bool, ...]]] = {}
+
+    def __call__(self, axis: int, *arrays: Any, **attributes: Any) -> Any:
+        """The output, or a tuple of all; ``axis`` is counted from the front."""
+        x = arrays[0]
+        if generated.pays(x.size, self.compiled):
+            return generated.rows(self.body, axis, *arrays, **attributes)
+        fill, reduced = self.program(arrays, **attributes)
+        before, behind = x.shape[:axis], x.shape[axis + 1 :]
+        one = (*before, 1, *behind)
+        wide = [a if a.ndim == x.ndim else a.reshape(one) for a in arrays]
+        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
+        outs = [make(one if less else x.shape, x.dtype) for less in reduced]
+        along_rows(fill, axis, wide, outs)
+        found = [
+            out.reshape(before + behind) if less else out
+            for out, less in zip(outs, reduced, strict=True)
+        ]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def program(self, arrays: Sequence[Any], **attributes: Any) -> tuple[Fill, tuple[bool, ...]]:
+        """``fill(axis, *arrays, *outputs)``, and which outputs are reduced."""
+        x = arrays[0]
+        tile = x.size >= MIN_TILED_ELEMENTS
+        key = (x.dtype.char, tile, *attributes.values())
+        found = self._programs.get(key)
+        if found is None:
+            operands = [(a.dtype.name, "m n" if a.ndim == x.ndim else "m") for a in arrays]
+            region = generated.region(self.body, "m n", tuple(operands), tuple(attributes.items()))
+            reduced = tuple(out.axes != region.axes for out in region.outputs)
+            found = self._programs[key] = generated.program(region, tile), reduced
+        return found
+
+
+# Tiles -------------------------------------------------------------------------------------------
 
 
 def each_tile(
