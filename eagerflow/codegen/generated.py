@@ -163,8 +163,14 @@ def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
     found = region(body, axes, tuple(operands), tuple(attributes.items()))
     reduced = (*x.shape[:axis], *x.shape[axis + 1 :])
     shapes = [x.shape if "n" in out.axes else reduced for out in found.outputs]
-    outs = [empty(shape, x.dtype) for shape in shapes]
-    compute(found, views, row_views(axis, (x, *outs))[2][1:])
+    if axes == "m n":
+        made = run(found, *views)
+        if len(shapes) == 1:
+            return made.reshape(shapes[0])
+        outs = [out.reshape(shape) for out, shape in zip(made, shapes, strict=True)]
+    else:
+        outs = [empty(shape, x.dtype) for shape in shapes]
+        compute(found, views, row_views(axis, (x, *outs))[2][1:])
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

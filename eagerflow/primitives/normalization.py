@@ -88,21 +88,17 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
     large = generated.takes(x, MIN_COMPILED_ELEMENTS)
     rows = _Rows(x.shape, axes, side_by_side=large)
     lines = [rows.line(p) for p in (scale, offset) if p is not None]
-    region = _region(
-        norm_body,
-        rows.axes,
-        (x,),
-        lines,
-        (("center", center), ("scaled", scale is not None), ("shifted", offset is not None)),
-    )
+    flags = {"center": center, "scaled": scale is not None, "shifted": offset is not None}
     if large:
         out = buffers.empty(rows.shape, x.dtype)
         arrays = rows.matrix(x), np.array(epsilon, x.dtype), *lines
+        region = _region(norm_body, x.dtype.name, 1, rows.axes, len(lines), **flags)
         generated.compute(region, arrays, (rows.view(out),))
         return rows.back(out)
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
-    fill = _program(region, x.size >= MIN_TILED_ELEMENTS)
+    tiled = x.size >= MIN_TILED_ELEMENTS
+    fill = _program(norm_body, x.dtype.name, 1, len(lines), tiled, **flags)
 
     def work(i: int, s: slice) -> None:
         fill(1, matrix[s], epsilon, *lines, out[s])
@@ -111,14 +107,21 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
     return rows.back(out)
 
 
-def _region(body: generated.Body, axes: str, arrays: Any, lines: Any, attributes: Any) -> Any:
+@cache
+def _region(
+    body: generated.Body, kind: str, arrays: int, axes: str, lines: int, **flags: Any
+) -> Any:
     """The region of a body of matrices, epsilon, and lines along their rows."""
-    kind = arrays[0].dtype.name
-    operands = (*((kind, axes) for _ in arrays), (kind, ""), *((kind, "n") for _ in lines))
-    return generated.region(body, axes, operands, attributes)
+    operands = ((kind, axes),) * arrays + ((kind, ""),) + ((kind, "n"),) * lines
+    return generated.region(body, axes, operands, tuple(flags.items()))
 
 
-_program = cache(generated.program)
+@cache
+def _program(
+    body: generated.Body, kind: str, arrays: int, lines: int, tiled: bool, **flags: Any
+) -> Any:
+    """``fill(1, *matrices, epsilon, *lines, *outputs)``."""
+    return generated.program(_region(body, kind, arrays, "m n", lines, **flags), tiled)
 
 
 def norm_body(
@@ -142,11 +145,11 @@ def norm_gradient(
     rows = _Rows(x.shape, axes)
     lines = [] if scale is None else [rows.line(scale)]
     arrays = rows.matrix(x), rows.matrix(g)
-    region = _region(gradient_body, "m n", arrays, lines, (("center", center),))
     if generated.takes(x, MIN_COMPILED_ELEMENTS):
+        region = _region(gradient_body, x.dtype.name, 2, "m n", len(lines), center=center)
         of_x, *of_parameters = generated.run(region, *arrays, np.array(epsilon, x.dtype), *lines)
     else:
-        of_x, *of_parameters = _gradient_in_tiles(region, *arrays, epsilon, *lines)
+        of_x, *of_parameters = _gradient_in_tiles(*arrays, epsilon, lines, center)
     of_scale, of_offset = (rows.parameter(p) for p in of_parameters)
     return rows.back(of_x), of_scale, of_offset
 
@@ -165,15 +168,16 @@ def gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: boo
     return s.multiply(rest, factor), s.sum(s.multiply(g, h), "m"), s.sum(g, "m")
 
 
-def _gradient_in_tiles(region: Any, x: Any, g: Any, *more: Any) -> Any:
+def _gradient_in_tiles(x: Any, g: Any, epsilon: float, lines: list[Any], center: bool) -> Any:
     x, g = np.ascontiguousarray(x), np.ascontiguousarray(g)
     out = np.empty_like(x)
     count, width = x.shape
     sums = np.zeros((2, -(-count // tile_height(width)), 1, width), x.dtype)
-    fill = _program(region, x.size >= MIN_TILED_ELEMENTS)
+    tiled = x.size >= MIN_TILED_ELEMENTS
+    fill = _program(gradient_body, x.dtype.name, 2, len(lines), tiled, center=center)
 
     def work(i: int, s: slice) -> None:
-        fill(1, x[s], g[s], *more, out[s], sums[0, i], sums[1, i])
+        fill(1, x[s], g[s], epsilon, *lines, out[s], sums[0, i], sums[1, i])
 
     each_tile(count, width, work)
     return out, *add_up(sums, 1)

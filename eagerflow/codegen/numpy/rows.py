@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ TILE_ELEMENTS = 1 << 15  # smaller tiles hand the interpreter's lock over too of
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
 
 Array = np.ndarray[Any, Any]
-Fill = Callable[..., None]
 
 # Called with all five arguments by position, (array, axis, dtype, out, keepdims), which costs
 # least, and which the stubs of NumPy do not know.
@@ -46,49 +45,64 @@ def whole_rows(body: generated.Body, xp: Any, axis: int, *arrays: Any, **attribu
     return body(RowInstructions(xp, x, (axis,)), *wide, **attributes)
 
 
+class _Program(NamedTuple):
+    """``fill(axis, *arrays, *outputs)``, and which outputs are reduced.
+
+    It ``is_plain`` where the only output has the shape of all arrays.
+    """
+
+    fill: Callable[..., None]
+    reduced: tuple[bool, ...]
+    is_plain: bool
+
+
 class RowKernel:
     """Computes a body of rows "n" on NumPy arrays.
 
     Arrays are of one shape, or lack the axis along which the rows lie and have one number for
-    each of them; so do outputs that the body reduces. ``compiled`` is the number of elements from
-    which it is machine code, if that is not that of other kernels.
+    each of them; so do outputs that the body reduces.
     """
 
-    def __init__(self, body: generated.Body, compiled: int | None = None) -> None:
+    def __init__(self, body: generated.Body) -> None:
         self.body = body
-        self.compiled = compiled
-        self._programs: dict[Any, tuple[Fill, tuple[bool, ...]]] = {}
+        self._few: dict[Any, _Program] = {}  # programs by dtype and attributes
+        self._many: dict[Any, _Program] = {}
 
     def __call__(self, axis: int, *arrays: Any, **attributes: Any) -> Any:
         """The output, or a tuple of all; ``axis`` is counted from the front."""
         x = arrays[0]
-        if generated.pays(x.size, self.compiled):
+        size = x.size
+        if generated.pays(size):
             return generated.rows(self.body, axis, *arrays, **attributes)
-        fill, reduced = self.program(arrays, **attributes)
+        known = self._few if size < MIN_TILED_ELEMENTS else self._many
+        key = (x.dtype.char, *attributes.values()) if attributes else x.dtype.char
+        program = known.get(key)
+        if program is None:
+            program = known[key] = self._program(arrays, attributes)
+        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
+        if program.is_plain:
+            out = make(x.shape, x.dtype)
+            along_rows(program.fill, axis, arrays, (out,))
+            return out
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         one = (*before, 1, *behind)
         wide = [a if a.ndim == x.ndim else a.reshape(one) for a in arrays]
-        make = np.empty if x.nbytes < buffers.MIN_POOLED_BYTES else buffers.empty
-        outs = [make(one if less else x.shape, x.dtype) for less in reduced]
-        along_rows(fill, axis, wide, outs)
+        outs = [make(one if less else x.shape, x.dtype) for less in program.reduced]
+        along_rows(program.fill, axis, wide, outs)
         found = [
             out.reshape(before + behind) if less else out
-            for out, less in zip(outs, reduced, strict=True)
+            for out, less in zip(outs, program.reduced, strict=True)
         ]
         return found[0] if len(found) == 1 else tuple(found)
 
-    def program(self, arrays: Sequence[Any], **attributes: Any) -> tuple[Fill, tuple[bool, ...]]:
-        """``fill(axis, *arrays, *outputs)``, and which outputs are reduced."""
+    def _program(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> _Program:
         x = arrays[0]
-        tile = x.size >= MIN_TILED_ELEMENTS
-        key = (x.dtype.char, tile, *attributes.values())
-        found = self._programs.get(key)
-        if found is None:
-            operands = [(a.dtype.name, "m n" if a.ndim == x.ndim else "m") for a in arrays]
-            region = generated.region(self.body, "m n", tuple(operands), tuple(attributes.items()))
-            reduced = tuple(out.axes != region.axes for out in region.outputs)
-            found = self._programs[key] = generated.program(region, tile), reduced
-        return found
+        operands = [(a.dtype.name, "m n" if a.ndim == x.ndim else "m") for a in arrays]
+        region = generated.region(self.body, "m n", tuple(operands), tuple(attributes.items()))
+        reduced = tuple(out.axes != region.axes for out in region.outputs)
+        is_plain = reduced == (False,) and all(a.ndim == x.ndim for a in arrays)
+        fill = generated.program(region, x.size >= MIN_TILED_ELEMENTS)
+        return _Program(fill, reduced, is_plain)
 
 
 # Tiles -------------------------------------------------------------------------------------------
