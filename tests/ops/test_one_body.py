@@ -104,17 +104,3 @@ def test_all_sizes_and_layouts(size):
     for a, b in ((x, g), (x[::2], g[::2]), (x[::-1], g), (x.reshape(2, -1).T, g.reshape(2, -1).T)):
         with np.errstate(all="ignore"):
             np.testing.assert_allclose(kernel(np, a, b), general(np, a, b), rtol=1e-5, atol=1e-6)
-
-
-def test_planted_sharing_of_a_buffer_is_found(monkeypatch):
-    """Where the output held what the last step still reads, results would be wrong."""
-    from eagerflow.codegen.numpy.in_place import _FunctionWriter
-
-    monkeypatch.setattr(_FunctionWriter, "_is_free_until", lambda self, place, last: True)
-
-    def body(s, x):
-        return s.select(s.greater(x, 0), s.exp(x), s.multiply(s.exp(x), x))
-
-    x, out = np.array([1.0, -1.0, 2.0]), np.empty(3)
-    generated.program(generated.region(body, "n", (("float64", "n"),)), False)(x, out)
-    assert not np.allclose(out, np.where(x > 0, np.exp(x), np.exp(x) * x))

@@ -214,10 +214,11 @@ class _FunctionWriter:
         if place not in self.outputs:
             return True
         number = self.made[self.outputs[place]]
-        step = self.steps[number]
+        return last < number or (last == number and self._may_read_place(self.steps[number]))
+
+    def _may_read_place(self, step: Step) -> bool:
+        """Whether the array that a step fills may hold what it reads."""
         if self._is_choice(step):
             second = step.operands[1]
-            reads = isinstance(second, Constant) or second in self.inputs
-        else:
-            reads = step.in_place
-        return last < number or (last == number and reads)
+            return isinstance(second, Constant) or second in self.inputs
+        return step.in_place
