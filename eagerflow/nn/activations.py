@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import from_config
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import from_config
 
 __all__ = ["gelu", "get", "leaky_relu", "linear"]
 

@@ -11,9 +11,8 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.nn.hints import Nest
+from eagerflow.nn.arguments import Nest, require
 from eagerflow.nn.layer import only_numbers
-from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 

@@ -13,8 +13,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import Configured, from_config, require, snake_case
+from eagerflow.nn.arguments import TensorLike, require
+from eagerflow.nn.configured import Configured, argument, from_config, named_classes, snake_case
 from eagerflow.ops.family import as_operand
 
 __all__ = [
@@ -291,14 +291,7 @@ class Huber(Loss):
     Tensor(1.5, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        delta: float = 1.0,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.delta = delta
+    delta: float = argument(1.0)
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return huber(y_true, y_pred, self.delta)
@@ -311,14 +304,7 @@ class BinaryCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits = from_logits
+    from_logits: bool = argument(False)
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return binary_crossentropy(y_true, y_pred, self.from_logits)
@@ -331,15 +317,8 @@ class CategoricalCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits, self.label_smoothing = from_logits, label_smoothing
+    from_logits: bool = argument(False)
+    label_smoothing: float = argument(0.0)
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return categorical_crossentropy(y_true, y_pred, self.from_logits, self.label_smoothing)
@@ -353,14 +332,7 @@ class SparseCategoricalCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits = from_logits
+    from_logits: bool = argument(False)
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         return sparse_categorical_crossentropy(y_true, y_pred, self.from_logits)
@@ -374,16 +346,7 @@ class _Wrapped(Loss):
         self.call = function  # type: ignore[method-assign]
 
 
-_TABLE = {
-    "binary_crossentropy": BinaryCrossentropy,
-    "categorical_crossentropy": CategoricalCrossentropy,
-    "huber": Huber,
-    "mae": MeanAbsoluteError,
-    "mean_absolute_error": MeanAbsoluteError,
-    "mean_squared_error": MeanSquaredError,
-    "mse": MeanSquaredError,
-    "sparse_categorical_crossentropy": SparseCategoricalCrossentropy,
-}
+_TABLE = named_classes(Loss, mae=MeanAbsoluteError, mse=MeanSquaredError)
 
 
 def get(identifier: Any) -> Any:

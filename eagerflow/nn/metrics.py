@@ -9,8 +9,15 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import (
+    Configured,
+    argument,
+    from_config,
+    inherited,
+    named_classes,
+    snake_case,
+)
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.variable import Variable, assign_together
 
@@ -134,8 +141,7 @@ class MeanSquaredError(_MeanOfFunction):
     Tensor(2., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
-        return losses.mean_squared_error(y_true, y_pred)
+    values = staticmethod(losses.mean_squared_error)
 
 
 class MeanAbsoluteError(_MeanOfFunction):
@@ -145,8 +151,7 @@ class MeanAbsoluteError(_MeanOfFunction):
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
-        return losses.mean_absolute_error(y_true, y_pred)
+    values = staticmethod(losses.mean_absolute_error)
 
 
 class SparseCategoricalAccuracy(_MeanOfFunction):
@@ -170,9 +175,7 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def __init__(self, k: int = 5, name: str | None = None) -> None:
-        super().__init__(name)
-        self.k = k
+    k: int = argument(5)
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
@@ -209,9 +212,8 @@ class BinaryAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def __init__(self, name: str | None = None, threshold: float = 0.5) -> None:
-        super().__init__(name)
-        self.threshold = threshold
+    name = inherited
+    threshold: float = argument(0.5)
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
         y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
@@ -257,18 +259,7 @@ class _OfLoss(_MeanOfFunction):
         self.values = getattr(function, "call", function)  # type: ignore[method-assign]
 
 
-_TABLE = {
-    "acc": Accuracy,
-    "accuracy": Accuracy,
-    "binary_accuracy": BinaryAccuracy,
-    "categorical_accuracy": CategoricalAccuracy,
-    "mae": MeanAbsoluteError,
-    "mean_absolute_error": MeanAbsoluteError,
-    "mean_squared_error": MeanSquaredError,
-    "mse": MeanSquaredError,
-    "sparse_categorical_accuracy": SparseCategoricalAccuracy,
-    "sparse_top_k_categorical_accuracy": SparseTopKCategoricalAccuracy,
-}
+_TABLE = named_classes(_MeanOfFunction, acc=Accuracy, mae=MeanAbsoluteError, mse=MeanSquaredError)
 
 
 def get(identifier: Any) -> Any:

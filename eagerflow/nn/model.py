@@ -13,11 +13,11 @@ from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
 from eagerflow.nn import losses, optimizers
+from eagerflow.nn.arguments import Nest, TensorLike, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
-from eagerflow.nn.hints import Nest, TensorLike
+from eagerflow.nn.configured import Aside
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.lookup import Aside, require
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table

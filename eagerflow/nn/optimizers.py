@@ -13,7 +13,15 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
-from eagerflow.nn.lookup import Configured, from_config, require, snake_case
+from eagerflow.nn.arguments import number, require
+from eagerflow.nn.configured import (
+    Configured,
+    argument,
+    from_config,
+    inherited,
+    named_classes,
+    snake_case,
+)
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import recording, unrecorded
@@ -247,22 +255,14 @@ class SGD(Optimizer):
     Tensor([0.46], float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.01,
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        expected = "a number from 0 to 1"
-        require(0 <= momentum <= 1, momentum, "not a momentum", self.name, "momentum", expected)
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
-        self.slots = ("velocity",) if momentum else ()
+    learning_rate = inherited
+    momentum: float = argument(
+        0.0, number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")
+    )
+    nesterov: bool = argument(False, bool)
+
+    def __post_init__(self) -> None:
+        self.slots = ("velocity",) if self.momentum else ()
 
     def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
         if self.momentum:
@@ -280,6 +280,9 @@ class SGD(Optimizer):
         return (value - gradient * rate,)
 
 
+_below_one = number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")
+
+
 class Adam(Optimizer):
     """Steps scaled by running means of the gradient and of its square.
 
@@ -295,23 +298,12 @@ class Adam(Optimizer):
 
     slots = ("mean", "square")
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        for key, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-            expected = "a number from 0 to below 1"
-            require(0 <= value < 1, value, "out of range", self.name, key, expected)
-        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
+    learning_rate = argument(0.001)
+    beta_1: float = argument(0.9, _below_one)
+    beta_2: float = argument(0.999, _below_one)
+    epsilon: float = argument(1e-7, float)
+
+    def __post_init__(self) -> None:
         self._options = {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
@@ -349,32 +341,11 @@ class AdamW(Adam):
     0.004
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        weight_decay: float | None = 0.004,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            learning_rate,
-            beta_1,
-            beta_2,
-            epsilon,
-            weight_decay,
-            clipnorm,
-            clipvalue,
-            global_clipnorm,
-            name,
-        )
+    learning_rate = inherited
+    weight_decay = argument(0.004)
 
 
-_TABLE = {"adam": Adam, "adamw": AdamW, "adam_w": AdamW, "sgd": SGD}
+_TABLE = named_classes(Optimizer, adamw=AdamW)
 
 
 def get(identifier: Any) -> Any:

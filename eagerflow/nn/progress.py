@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.guard import ScopeGuard
-from eagerflow.nn.lookup import require
+from eagerflow.nn.arguments import require
 
 __all__ = ["Progress"]
 
