@@ -10,7 +10,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
 from eagerflow.recorder import Recorder, below, custom_call, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
@@ -115,11 +115,8 @@ class Batching(Recorder):
             return tree.map_leaves(self.join, y), whole_backward
 
         batched = [self.holds(x) for x in args]
-        values = [
-            x._array.tensor if is_batched else x
-            for x, is_batched in zip(args, batched, strict=True)
-        ]
-        y = with_recorder(self.outer, custom_call, whole, tuple(values))
+        values = tuple(x._array.tensor if self.holds(x) else x for x in args)
+        y = with_recorder(self.outer, custom_call, whole, values)
         return tree.map_leaves(self.wrap, y)
 
     def _split(self, values: Any, batched: Any) -> list[Any]:
@@ -178,15 +175,12 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable
 def _to_front(value: Any, axis: int) -> Tensor:
     tensor = as_tensor(value)
     at = normalize_axis(axis, tensor.ndim, "in_axes")
-    order = (at, *(i for i in range(tensor.ndim) if i != at))
-    return tensor if at == 0 else permute_dims(tensor, order)  # type: ignore[no-any-return]
+    return moveaxis(tensor, at, 0) if at else tensor
 
 
 def _from_front(tensor: Tensor, axis: int) -> Tensor:
     at = normalize_axis(axis, tensor.ndim, "out_axes")
-    order = list(range(1, tensor.ndim))
-    order.insert(at, 0)
-    return tensor if at == 0 else permute_dims(tensor, tuple(order))  # type: ignore[no-any-return]
+    return moveaxis(tensor, 0, at) if at else tensor
 
 
 def _common_size(tensors: list[Tensor]) -> Any:

@@ -128,10 +128,7 @@ def push_forward(
         parts = [p for p in _products(op, tangents, y, args, attributes) if p is not None]
     else:
         return _by_transposition(op, tangents, y, args, attributes)
-    total = None
-    for part in parts:
-        total = part if total is None else add(total, part)
-    return total
+    return reduce(add, parts) if parts else None
 
 
 def _products(
