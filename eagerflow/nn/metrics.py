@@ -19,6 +19,7 @@ from eagerflow.nn.configured import (
     snake_case,
 )
 from eagerflow.ops.attributes import DTypeLike, Sizes
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
 __all__ = [
@@ -74,11 +75,11 @@ class Metric(Configured):
         """Take in a batch; every subclass has its own."""
         raise ArgumentError("the class has no update_state", op=type(self).__name__)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """The number so far; every subclass has its own."""
         raise ArgumentError("the class has no result", op=type(self).__name__)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         self.update_state(*args, **kwargs)
         return self.result()
 
@@ -116,14 +117,14 @@ class Mean(Metric):
         self.total.assign_add((values * weight).sum())
         self.count.assign_add(weight.sum())
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         return self.total.value / ops.maximum(self.count.value, 1e-12)
 
 
 class _MeanOfFunction(Mean):
     """The mean over examples of what ``values`` gives for each."""
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         """One number for each example."""
         raise ArgumentError("the class has no values", op=type(self).__name__)
 
@@ -162,7 +163,7 @@ class SparseCategoricalAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
@@ -177,7 +178,7 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
 
     k: int = argument(5)
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         at = y_true.reshape((*y_true.shape, 1)).astype("int64")
         own = ops.take_along_axis(y_pred, at, axis=-1)
@@ -192,7 +193,7 @@ class CategoricalAccuracy(_MeanOfFunction):
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if y_true.shape != y_pred.shape:
             raise ShapeError(
@@ -215,7 +216,7 @@ class BinaryAccuracy(_MeanOfFunction):
     name = inherited
     threshold: float = argument(0.5)
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
         above = ops.greater(y_pred, self.threshold).astype(y_true.dtype)
         same = ops.equal(above, y_true).astype("float32")
@@ -240,7 +241,7 @@ class Accuracy(_MeanOfFunction):
             "binary": BinaryAccuracy(self.name),
         }
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if not y_pred.ndim or y_pred.shape[-1] == 1 or y_pred.ndim < y_true.ndim:
             way = "binary"

@@ -13,7 +13,7 @@ from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
 from eagerflow.nn import losses, optimizers
-from eagerflow.nn.arguments import Nest, TensorLike, require
+from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.configured import Aside
@@ -218,7 +218,7 @@ class Model(Layer):
         loss depends on no weight.
         """
         self._check_compiled("fit")
-        counted = type(epochs) is not bool and isinstance(epochs, int) and epochs >= 0
+        counted = is_count(epochs, 0)
         require(counted, epochs, "not a number of epochs", "fit", "epochs", "an integer")
         validation = None
         if validation_split and validation_data is None:
@@ -346,21 +346,23 @@ class Model(Layer):
         return_dict: bool = False,
     ) -> Any:
         """One step on one batch; gives the loss and the metrics of this batch."""
-        self._check_compiled("train_on_batch")
-        if class_weight is not None:
-            sample_weight = class_weights(y, class_weight, sample_weight, "train_on_batch")
-        return self._on_batch("train", x, y, sample_weight, return_dict)
+        return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(
         self, x: Nest, y: Nest = None, sample_weight: TensorLike = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics of one batch, without training on it."""
-        self._check_compiled("test_on_batch")
-        return self._on_batch("test", x, y, sample_weight, return_dict)
+        return self._on_batch("test", x, y, sample_weight, None, return_dict)
 
-    def _on_batch(self, step: str, x: Nest, y: Nest, weight: Nest, return_dict: bool) -> Any:
+    def _on_batch(
+        self, step: str, x: Nest, y: Nest, weight: Nest, class_weight: Any, return_dict: bool
+    ) -> Any:
+        op = f"{step}_on_batch"
+        self._check_compiled(op)
+        if class_weight is not None:
+            weight = class_weights(y, class_weight, weight, op)
         size = len(tree.flatten(x)[0][0])
-        source = make_source(x, y, weight, max(size, 1), f"{step}_on_batch")
+        source = make_source(x, y, weight, max(size, 1), op)
         ((x, y, weight),) = source.epoch()
         self._reset()
         self._step(f"_{step}_and_measure")(x, y, weight)

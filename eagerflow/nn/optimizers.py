@@ -10,6 +10,7 @@ from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
+from eagerflow.devices import Kind
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
@@ -26,6 +27,7 @@ from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import recording, unrecorded
 from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
@@ -33,6 +35,10 @@ __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
 
 MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that Adam changes together with others
 MIN_SMALL_VARIABLES = 6  # for which that pays
+
+
+Pair = tuple[Any, Variable]
+"""A gradient, a Tensor, and its Variable."""
 
 
 class Optimizer(Configured):
@@ -54,7 +60,7 @@ class Optimizer(Configured):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: float | Schedule | Mapping[str, Any] = 0.01,
         weight_decay: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
@@ -131,7 +137,7 @@ class Optimizer(Configured):
             for slot in self.slots
         ]
 
-    def apply(self, grads: Sequence[Any], variables: Sequence[Variable]) -> None:
+    def apply(self, grads: Sequence[Tensor | None], variables: Sequence[Variable]) -> None:
         """Change each variable along its gradient, by one step.
 
         ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Raises
@@ -144,8 +150,8 @@ class Optimizer(Configured):
         if self.clipping:
             pairs = self._clipped(pairs)
         rate, step = as_tensor(self.learning_rate), ops.add(self.iterations.value, 1)
-        new: dict[Variable, Any] = {self.iterations: step}
-        kinds: dict[Any, list[tuple[Any, Variable]]] = {}
+        new: dict[Variable, Tensor] = {self.iterations: step}
+        kinds: dict[Kind, list[Pair]] = {}
         for pair in pairs:
             kinds.setdefault(pair[1].current._kind, []).append(pair)
         for kind, members in kinds.items():
@@ -153,11 +159,9 @@ class Optimizer(Configured):
             new.update(self._changed(members, *numbers))
         assign_together(new)
 
-    def _changed(
-        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
-    ) -> dict[Variable, Any]:
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> dict[Variable, Tensor]:
         """The next values of variables of one dtype on one device, and of their state."""
-        found: dict[Variable, Any] = {}
+        found: dict[Variable, Tensor] = {}
         for gradient, variable in pairs:
             slots = self._slots[id(variable)][1]
             state = [slot.value for slot in slots]
@@ -165,11 +169,13 @@ class Optimizer(Configured):
             found.update(zip((variable, *slots), new, strict=True))
         return found
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
         raise ArgumentError("the class has no update", op=type(self).__name__)
 
-    def minimize(self, loss: Callable[[], Any], variables: Sequence[Variable] | None = None) -> Any:
+    def minimize(
+        self, loss: Callable[[], Tensor], variables: Sequence[Variable] | None = None
+    ) -> Tensor:
         """Call ``loss``, apply one step along its gradient, and return its value.
 
         ``variables`` defaults to the trainable ones that ``loss`` reads.
@@ -186,7 +192,7 @@ class Optimizer(Configured):
         self.apply(tape.gradient(value, wanted), wanted)
         return value
 
-    def _pairs(self, grads: list[Any], variables: list[Variable]) -> list[tuple[Any, Variable]]:
+    def _pairs(self, grads: list[Tensor | None], variables: list[Variable]) -> list[Pair]:
         if len(grads) != len(variables):
             raise GradientError(
                 f"{len(grads)} gradients for {len(variables)} variables",
@@ -213,7 +219,7 @@ class Optimizer(Configured):
                 )
         return [(as_tensor(g), v) for g, v in zip(grads, variables, strict=True) if g is not None]
 
-    def _clipped(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
+    def _clipped(self, pairs: list[Pair]) -> list[Pair]:
         ((how, limit),) = self.clipping.items()
         if how == "clipvalue":
             return [(ops.clip(g, -limit, limit), v) for g, v in pairs]
@@ -264,7 +270,7 @@ class SGD(Optimizer):
     def __post_init__(self) -> None:
         self.slots = ("velocity",) if self.momentum else ()
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         if self.momentum:
             return momentum_update(
                 value,
@@ -311,12 +317,10 @@ class Adam(Optimizer):
             "weight_decay": self.weight_decay,
         }
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         return adam_update(value, gradient, *state, rate, step, **self._options)
 
-    def _changed(
-        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
-    ) -> dict[Variable, Any]:
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> dict[Variable, Tensor]:
         small = [pair for pair in pairs if pair[1].size < MAX_SMALL_ELEMENTS]
         # Steps are recorded one by one, and a subclass may have its own.
         alone = recording() or type(self).update is not Adam.update

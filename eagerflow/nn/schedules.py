@@ -11,6 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import Configured, argument, from_config, named_classes
+from eagerflow.tensor import Tensor
 
 __all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule", "get"]
 
@@ -25,7 +26,7 @@ class Schedule(Configured):
     Tensor(0.25, float32, cpu:0)
     """
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         """The learning rate of this step."""
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
 
@@ -48,7 +49,7 @@ class ExponentialDecay(Schedule):
     decay_rate: float = argument()
     staircase: bool = argument(False)
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         part = _number(step) / float(self.decay_steps)
         if self.staircase:
             part = ops.floor(part)
@@ -71,7 +72,7 @@ class CosineDecay(Schedule):
     warmup_target: float | None = argument(None)
     warmup_steps: int = argument(0)
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         initial, warmup = self.initial_learning_rate, float(self.warmup_steps)
         target = initial if self.warmup_target is None else self.warmup_target
         at = _number(step)
@@ -105,7 +106,7 @@ class PiecewiseConstantDecay(Schedule):
                 expected="one value more",
             )
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         at = _number(step)
         rate = at * 0.0 + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):

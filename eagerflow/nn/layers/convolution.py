@@ -76,7 +76,7 @@ class Conv2D(KernelLayer):
         self.channels = input_shape[-1]
         self.make_kernel(*self.kernel_size, self.channels // self.groups, self.filters)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=4, last=self.channels)
         outputs = ops.conv(
             inputs,

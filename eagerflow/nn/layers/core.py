@@ -60,7 +60,7 @@ class Dense(KernelLayer):
         self.width = input_shape[-1]
         self.make_kernel(self.width, self.units)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=2, last=self.width)
         outputs = ops.matmul(inputs, self.kernel.value)
         if self.bias is not None:
@@ -75,7 +75,7 @@ class Flatten(Layer):
     (2, 12)
     """
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
         size = 1
         for length in inputs.shape[1:]:
@@ -92,7 +92,7 @@ class Reshape(Layer):
 
     target_shape: Sizes = argument(check=tuple)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
         return ops.reshape(inputs, (inputs.shape[0], *self._known(inputs)))
 
@@ -117,7 +117,7 @@ class Activation(Layer):
 
     activation: Any = argument(check=activations.get)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)
 
 
@@ -142,7 +142,7 @@ class Dropout(Layer):
     def __post_init__(self) -> None:
         self.generator = None if self.seed is None else random.Generator(self.seed)
 
-    def call(self, inputs: Tensor, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
         return dropout(inputs, self.rate, noise_shape=self.noise_shape, generator=self.generator)
@@ -160,7 +160,7 @@ class Input(Layer):
 
     shape: Sizes = argument(check=tuple)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         if tuple(inputs.shape[1:]) != self.shape:
             self.expect(inputs, rank=len(self.shape) + 1)
             raise self._misfit(

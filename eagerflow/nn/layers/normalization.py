@@ -72,7 +72,7 @@ class BatchNormalization(_Normalization):
             (size,), self.moving_variance_initializer, "moving_variance", trainable=False
         )
 
-    def call(self, inputs: Tensor, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value
@@ -109,7 +109,7 @@ class LayerNormalization(_Normalization):
         self.axes = tuple(sorted(normalize_axes(self.axis, self.rank)))
         self._make_scale(*(input_shape[i] for i in self.axes))
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value
