@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from eagerflow.dtypes import DType
@@ -18,19 +19,17 @@ _NAME = re.compile(
 )
 
 
+@dataclass(eq=False)
 class _DeviceType:
     """A registered type: how its backend is loaded and how many devices it has."""
 
-    def __init__(
-        self, name: str, load: Callable[[], Any], count: Callable[[], int], install: str | None
-    ) -> None:
-        self.name = name
-        self.install = install
-        self.load = load
-        self.count = count
-        self.logical: int | None = None
-        self.devices: dict[int, Device] = {}
-        self.backend: Any = None
+    name: str
+    load: Callable[[], Any]
+    count: Callable[[], int]
+    install: str | None
+    logical: int | None = None
+    devices: dict[int, Device] = field(default_factory=dict)
+    backend: Any = None
 
 
 _types: dict[str, _DeviceType] = {}
@@ -235,16 +234,12 @@ _scope = _Scope()
 
 def current_device() -> Device:
     """The device on which new tensors of this thread are made."""
-    return _scope.device or _default()
+    return _scope.device or _device(_types["cpu"], 0)
 
 
 def scoped_device() -> Device | None:
     """The device that this thread has entered with ``ef.device``; None without one."""
     return _scope.device
-
-
-def _default() -> Device:
-    return _device(_types["cpu"], 0)
 
 
 class _Entered(ScopeGuard):
