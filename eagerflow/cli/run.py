@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.cli.show import open_graph, pairs
+from eagerflow.cli.graphs import open_graph, pairs
 from eagerflow.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, printable
 from eagerflow.graph.run import evaluate
 

@@ -140,8 +140,7 @@ def binary_crossentropy(
     """
     y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
     if from_logits:
-        # log(1 + exp(z)) - y z, in the form that does not overflow
-        return _last_mean(ops.softplus(y_pred) - y_true * y_pred)
+        return _last_mean(ops.sigmoid_cross_entropy(y_pred, y_true))
     p = ops.clip(y_pred, _EPSILON, 1.0 - _EPSILON)
     return _last_mean(-(y_true * ops.log(p) + (1.0 - y_true) * ops.log1p(-p)))
 
@@ -162,11 +161,9 @@ def categorical_crossentropy(
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + label_smoothing / y_pred.shape[-1]
     if from_logits:
-        log = ops.log_softmax(y_pred, axis=-1)
-    else:
-        p = y_pred / y_pred.sum(axis=-1, keepdims=True)
-        log = ops.log(ops.clip(p, _EPSILON, 1.0 - _EPSILON))
-    return -(y_true * log).sum(axis=-1)
+        return ops.softmax_cross_entropy(y_pred, y_true)
+    p = y_pred / y_pred.sum(axis=-1, keepdims=True)
+    return -(y_true * ops.log(ops.clip(p, _EPSILON, 1.0 - _EPSILON))).sum(axis=-1)
 
 
 def sparse_categorical_crossentropy(
