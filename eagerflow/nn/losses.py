@@ -161,9 +161,11 @@ def categorical_crossentropy(
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + label_smoothing / y_pred.shape[-1]
     if from_logits:
-        return ops.softmax_cross_entropy(y_pred, y_true)
-    p = y_pred / y_pred.sum(axis=-1, keepdims=True)
-    return -(y_true * ops.log(ops.clip(p, _EPSILON, 1.0 - _EPSILON))).sum(axis=-1)
+        log = ops.log_softmax(y_pred, axis=-1)
+    else:
+        p = y_pred / y_pred.sum(axis=-1, keepdims=True)
+        log = ops.log(ops.clip(p, _EPSILON, 1.0 - _EPSILON))
+    return -(y_true * log).sum(axis=-1)
 
 
 def sparse_categorical_crossentropy(
