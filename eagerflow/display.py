@@ -10,7 +10,7 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-LARGE = 100  # elements from which on the middle is left out
+MAX_ELEMENTS = 100  # elements from which on the middle is left out
 
 
 def summary(value: Any) -> str:
@@ -64,11 +64,11 @@ def text(tensor: Any) -> str:
     if not is_known(tensor):
         return f"{before}<symbolic>{after}"
     values = known_values(tensor)
-    if values.size > LARGE and values.ndim > 4:
+    if values.size > MAX_ELEMENTS and values.ndim > 4:
         return f"{before}<{values.size} values>{after}"
     ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines do for most
     body = np.array2string(
-        values, separator=", ", prefix=before, threshold=LARGE, edgeitems=ends, precision=4
+        values, separator=", ", prefix=before, threshold=MAX_ELEMENTS, edgeitems=ends, precision=4
     )
     return before + body + after
 

@@ -122,7 +122,7 @@ def _of_size(name: str) -> Callable[[Dim, Any], Any]:
         found = NotImplemented if exact is None else exact(self, other)
         if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
             return found
-        if not recording():  # nobody is there for whom it could stand for a number
+        if not recording():  # outside of a trace a size does not become a number
             return NotImplemented
         return getattr(size_as_number(self), name)(other)
 

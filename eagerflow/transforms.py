@@ -41,7 +41,7 @@ def _by_sources(
                 argument="argnums",
                 received=f"{len(args)} arguments",
             )
-        values[n] = _fresh(values[n])
+        values[n] = _own_tensors(values[n])
 
     def of_sources(sources: Any) -> Any:
         whole = list(values)
@@ -53,7 +53,7 @@ def _by_sources(
     return of_sources, chosen if several else chosen[0]
 
 
-def _fresh(nest: Any) -> Any:
+def _own_tensors(nest: Any) -> Any:
     """A Tensor of its own for each leaf, so that x and y in f(x, x) are told apart."""
     return tree.map_leaves(
         lambda x: x if isinstance(x, Variable) else same_value(as_tensor(x)), nest
@@ -144,7 +144,7 @@ def vjp(f: Function, *primals: Any, unconnected: str = "raise") -> tuple[Any, Fu
     >>> pull(1.0)
     (Tensor(5., float32, cpu:0), Tensor(2., float32, cpu:0))
     """
-    sources = _fresh(primals)
+    sources = _own_tensors(primals)
     with GradientTape(persistent=True) as tape:
         tape.watch(sources)
         y = f(*sources)
@@ -166,7 +166,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
     (Tensor(0., float32, cpu:0), Tensor(2., float32, cpu:0))
     """
     _check_choice(unconnected, "choice", "jvp", "unconnected", "raise", "zero")
-    sources = _fresh(tuple(primals))
+    sources = _own_tensors(tuple(primals))
     leaves, structure = tree.flatten(sources)
     directions, given = tree.flatten(tuple(tangents))
     if given != structure:
@@ -294,7 +294,7 @@ def custom_gradient(f: Function) -> Function:
     return called
 
 
-class _Inputs(Recorder):
+class _InputRecorder(Recorder):
     """Notes which values from outside a computation uses, and what it reads and assigns."""
 
     def __init__(self, keep: Callable[[Op], bool]) -> None:
@@ -320,10 +320,10 @@ class _Inputs(Recorder):
         return value
 
 
-class _Again(Recorder):
+class _Recomputation(Recorder):
     """Runs a computation again: Variables have the values that they had, and keep theirs now."""
 
-    def __init__(self, seen: _Inputs, keep: Callable[[Op], bool]) -> None:
+    def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
         self._values = {name: value for name, (_, value) in seen.reads.items()}
         self._keep = keep
         self._kept = iter(seen.kept)
@@ -374,7 +374,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         tape = recorder_state()[1]
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
-        with _Inputs(keep) as seen:
+        with _InputRecorder(keep) as seen:
             seen.outer = tape.outer  # the tape itself keeps nothing of what runs here
             y = f(*args, **kwargs)
         for variable, value in seen.reads.values():
@@ -382,7 +382,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         external = [x for x in seen.external.values() if is_inexact(x.dtype)]
 
         def backward(g: Any) -> Any:
-            with _Again(seen, keep), GradientTape(persistent=True) as again:
+            with _Recomputation(seen, keep), GradientTape(persistent=True) as again:
                 again.watch(external)
                 result = f(*args, **kwargs)
             return again.gradient(result, external, g, unconnected="zero")

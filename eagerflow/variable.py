@@ -60,8 +60,8 @@ class Variable(Operators):
 
     @property
     def current(self) -> Tensor:
-        """The Tensor held now, which no recorder hears of."""
-        held = self._current  # first: who writes over a value asks who holds it
+        """The Tensor held now; the read is not recorded."""
+        held = self._current  # first, as a plan that writes in place counts references
         if writing.thread:
             writing.wait()
         return held
@@ -137,7 +137,7 @@ class Variable(Operators):
         return self.replace(old, new) if recorder is None else recorder.exchange(self, old, new)
 
     def replace(self, old: Tensor, new: Tensor) -> bool:
-        """The same, and no recorder hears of it."""
+        """The same, not recorded."""
         changed = partial(next, map(is_not, map(_held, (self,)), (old,)))
         return not replace_values({self: new}, (changed,))
 
@@ -211,7 +211,7 @@ _held: Any = attrgetter("_current")
 
 
 def read_together(variables: Sequence[Variable]) -> list[Tensor]:
-    """The Tensors that Variables hold at one moment, which no recorder hears of."""
+    """The Tensors that Variables hold at one moment; the reads are not recorded."""
     while True:
         found = list(map(_held, variables))
         if not writing.thread:
@@ -225,7 +225,7 @@ def replace_values(
     before: Iterable[Callable[[], Any]] = (),
     after: Iterable[Callable[[], Any]] = (),
 ) -> bool:
-    """Give Variables new values, in one moment for whoever looks; whether it was refused.
+    """Give Variables new values, all at one moment; whether it was refused.
 
     The Tensors are the Variables' from then on. It is refused while another thread writes over
     values, or if one of the calls ``before`` gives something true: then nothing is changed.
@@ -233,7 +233,7 @@ def replace_values(
     for variable, tensor in values.items():
         if variable.trainable:
             tensor._key = next_key()
-    held = [v._current for v in values]  # no old value dies, and nobody's finalizer runs, inside
+    held = [v._current for v in values]  # no old value is freed, and no finalizer runs, inside
     put = map(_put, values.keys(), values.values())
     refused = any(chain(map(call, (writing.now, *before)), put, map(call, after)))  # type: ignore[arg-type]
     del held
@@ -252,7 +252,7 @@ def assign_together(values: dict[Variable, Any]) -> None:
     watching = recorder = recorder_state()[1]
     while recorder is not None and type(recorder).assign is Recorder.assign:
         recorder = recorder.outer
-    if recorder is not None and watching is not None:  # somebody writes assignments down
+    if recorder is not None and watching is not None:  # assignments are recorded
         for variable, tensor in fitted.items():
             watching.assign(variable, tensor)
         return

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eagerflow.errors import ArgumentError
 
 __all__ = [
-    "Aside",
+    "Untracked",
     "Configured",
     "argument",
     "find",
@@ -39,11 +39,11 @@ def snake_case(name: str) -> str:
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
 
 
-class Aside:
+class Untracked:
     """Holds what is no part of an object, though an attribute: no layer or weight is found in it.
 
-    >>> from eagerflow.nn.configured import Aside
-    >>> Aside([1, 2]).held
+    >>> from eagerflow.nn.configured import Untracked
+    >>> Untracked([1, 2]).held
     [1, 2]
     """
 
@@ -150,7 +150,7 @@ class Configured:
     """
 
     __signature__ = _ClassSignature()
-    _config: Aside
+    _config: Untracked
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -166,7 +166,7 @@ class Configured:
             config = _by_name(inspect.signature(cls.__init__), made, *args, **kwargs)
         except TypeError:
             return made  # __init__ is about to raise the same
-        object.__setattr__(made, "_config", Aside(config))
+        object.__setattr__(made, "_config", Untracked(config))
         return made
 
     if TYPE_CHECKING:  # a constructor is made together with its class

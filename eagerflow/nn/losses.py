@@ -338,7 +338,7 @@ class SparseCategoricalCrossentropy(Loss):
         return sparse_categorical_crossentropy(y_true, y_pred, self.from_logits)
 
 
-class _Wrapped(Loss):
+class _FunctionLoss(Loss):
     """A user's function of ``(y_true, y_pred)`` as a loss."""
 
     def __init__(self, function: Any) -> None:
@@ -356,4 +356,4 @@ def get(identifier: Any) -> Any:
     <MeanSquaredError: sum_over_batch_size>
     """
     found = from_config("loss", identifier, _TABLE, callable)
-    return found if isinstance(found, Loss) else _Wrapped(found)
+    return found if isinstance(found, Loss) else _FunctionLoss(found)

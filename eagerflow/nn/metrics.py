@@ -121,7 +121,7 @@ class Mean(Metric):
         return self.total.value / ops.maximum(self.count.value, 1e-12)
 
 
-class _MeanOfFunction(Mean):
+class _MeanMetric(Mean):
     """The mean over examples of what ``values`` gives for each."""
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -135,7 +135,7 @@ class _MeanOfFunction(Mean):
         super().update_state(self.values(y_true, y_pred), sample_weight)
 
 
-class MeanSquaredError(_MeanOfFunction):
+class MeanSquaredError(_MeanMetric):
     """The mean of the squared differences.
 
     >>> ef.nn.metrics.MeanSquaredError()([[0.0], [1.0]], [[0.0], [3.0]])
@@ -145,7 +145,7 @@ class MeanSquaredError(_MeanOfFunction):
     values = staticmethod(losses.mean_squared_error)
 
 
-class MeanAbsoluteError(_MeanOfFunction):
+class MeanAbsoluteError(_MeanMetric):
     """The mean of the absolute differences.
 
     >>> ef.nn.metrics.MeanAbsoluteError()([[0.0], [1.0]], [[0.0], [3.0]])
@@ -155,7 +155,7 @@ class MeanAbsoluteError(_MeanOfFunction):
     values = staticmethod(losses.mean_absolute_error)
 
 
-class SparseCategoricalAccuracy(_MeanOfFunction):
+class SparseCategoricalAccuracy(_MeanMetric):
     """How often the largest prediction is that of the target, a class number.
 
     >>> accuracy = ef.nn.metrics.SparseCategoricalAccuracy()
@@ -168,7 +168,7 @@ class SparseCategoricalAccuracy(_MeanOfFunction):
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
 
-class SparseTopKCategoricalAccuracy(_MeanOfFunction):
+class SparseTopKCategoricalAccuracy(_MeanMetric):
     """How often the target, a class number, is among the ``k`` largest predictions.
 
     >>> accuracy = ef.nn.metrics.SparseTopKCategoricalAccuracy(k=2)
@@ -186,7 +186,7 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
         return ops.less(larger, float(self.k)).astype("float32")
 
 
-class CategoricalAccuracy(_MeanOfFunction):
+class CategoricalAccuracy(_MeanMetric):
     """How often the largest prediction is that of the one-hot target.
 
     >>> ef.nn.metrics.CategoricalAccuracy()([[0.0, 1.0]], [[0.2, 0.8]])
@@ -206,7 +206,7 @@ class CategoricalAccuracy(_MeanOfFunction):
         return same.astype("float32")
 
 
-class BinaryAccuracy(_MeanOfFunction):
+class BinaryAccuracy(_MeanMetric):
     """How often the prediction is on the target's side of ``threshold``.
 
     >>> ef.nn.metrics.BinaryAccuracy()([[1.0], [0.0]], [[0.7], [0.6]])
@@ -223,7 +223,7 @@ class BinaryAccuracy(_MeanOfFunction):
         return same.mean(axis=-1) if same.ndim else same
 
 
-class Accuracy(_MeanOfFunction):
+class Accuracy(_MeanMetric):
     """How often predictions are right; the shapes say in which of the three ways.
 
     Class numbers against (..., classes), one-hot targets against predictions of the same
@@ -252,7 +252,7 @@ class Accuracy(_MeanOfFunction):
         return self._ways[way].values(y_true, y_pred)
 
 
-class _OfLoss(_MeanOfFunction):
+class _FunctionMetric(_MeanMetric):
     """The mean of a loss, or of a user's function, as a metric."""
 
     def __init__(self, function: Any) -> None:
@@ -260,7 +260,7 @@ class _OfLoss(_MeanOfFunction):
         self.values = getattr(function, "call", function)  # type: ignore[method-assign]
 
 
-_TABLE = named_classes(_MeanOfFunction, acc=Accuracy, mae=MeanAbsoluteError, mse=MeanSquaredError)
+_TABLE = named_classes(_MeanMetric, acc=Accuracy, mae=MeanAbsoluteError, mse=MeanSquaredError)
 
 
 def get(identifier: Any) -> Any:
@@ -272,7 +272,7 @@ def get(identifier: Any) -> Any:
     found = from_config("metric", identifier, _TABLE, callable)
     if isinstance(identifier, str):
         found.name = identifier
-    return found if isinstance(found, Metric) else _OfLoss(found)
+    return found if isinstance(found, Metric) else _FunctionMetric(found)
 
 
 def metric_for(identifier: Any, loss: Any) -> Any:

@@ -95,9 +95,9 @@ def check_gradients(
 
 
 def _refuse(
-    problem: str, argument: str | None, expected: str | None = None, **story: str
+    problem: str, argument: str | None, expected: str | None = None, **details: str
 ) -> NoReturn:
-    raise GradientError(problem, op=_NAME, argument=argument, expected=expected, **story)
+    raise GradientError(problem, op=_NAME, argument=argument, expected=expected, **details)
 
 
 # From the user's function to lists of tensors --------------------------------------------------
