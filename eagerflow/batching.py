@@ -7,6 +7,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
@@ -34,10 +35,7 @@ class BatchedArray:
     @property
     def size(self) -> Any:
         """Number of elements of one example."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return product(self.shape)
 
     @property
     def dtype(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eagerflow import ops
@@ -77,10 +78,7 @@ class Flatten(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
-        size = 1
-        for length in inputs.shape[1:]:
-            size = size * length
-        return ops.reshape(inputs, (inputs.shape[0], size))
+        return ops.reshape(inputs, (inputs.shape[0], math.prod(inputs.shape[1:])))
 
 
 class Reshape(Layer):
@@ -98,11 +96,8 @@ class Reshape(Layer):
 
     def _known(self, inputs: Tensor) -> tuple[Any, ...]:
         # The batch may be empty or known by name only, so -1 is worked out without it.
-        whole = given = 1
-        for length in inputs.shape[1:]:
-            whole = whole * length
-        for length in self.target_shape:
-            given = given * (1 if length == -1 else length)
+        whole = math.prod(inputs.shape[1:])
+        given = math.prod(length for length in self.target_shape if length != -1)
         if given == 0 or whole % given:
             return self.target_shape
         return tuple(whole // given if length == -1 else length for length in self.target_shape)
