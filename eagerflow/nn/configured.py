@@ -157,6 +157,8 @@ class Configured:
         own = {key: value for key, value in vars(cls).items() if isinstance(value, _Argument)}
         for name in own:
             delattr(cls, name)
+        if own and "__init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} states arguments: __post_init__ instead of __init__")
         if own:
             cls.__init__ = _constructor(cls, own)  # type: ignore[method-assign]
 

@@ -79,6 +79,16 @@ def test_a_constructor_of_a_users_own_calls_that_of_its_base():
     assert Wide.from_config(layer.get_config()).units == 4
 
 
+def test_a_class_states_arguments_or_has_a_constructor():
+    with pytest.raises(TypeError, match="Both states arguments: __post_init__ instead"):
+
+        class Both(ef.nn.Layer):
+            size: int = argument(1)
+
+            def __init__(self):
+                super().__init__()
+
+
 def test_copies_keep_the_configuration():
     for made in (ef.nn.Conv2D(4, 3), optimizers.SGD(0.5, momentum=0.5), losses.Huber(2.0)):
         for again in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
