@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
-from eagerflow.dims import product
+from eagerflow.dims import DimLike, Shape, product
 from eagerflow.display import summary
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
@@ -28,17 +29,17 @@ class BatchedArray:
         self.level = level
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> Shape:
         """Shape of one example."""
         return self.tensor.shape[1:]
 
     @property
-    def size(self) -> Any:
+    def size(self) -> DimLike:
         """Number of elements of one example."""
         return product(self.shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """Type of the elements."""
         return self.tensor.dtype
 
@@ -50,7 +51,7 @@ class BatchedArray:
 class Batching(Recorder):
     """Computes each op on the whole batch, by the op's batching rule."""
 
-    def __init__(self, size: Any) -> None:
+    def __init__(self, size: DimLike) -> None:
         self.size = size
 
     def wrap(self, tensor: Tensor) -> Tensor:
@@ -132,7 +133,9 @@ class Batching(Recorder):
         return repeated
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
+) -> Callable[..., Any]:
     """``f``, made for one example, as a function of a whole batch of them.
 
     ``in_axes`` says along which axis each argument holds its examples: an integer for all,
@@ -181,7 +184,7 @@ def _from_front(tensor: Tensor, axis: int) -> Tensor:
     return moveaxis(tensor, 0, at) if at else tensor
 
 
-def _common_size(tensors: list[Tensor]) -> Any:
+def _common_size(tensors: list[Tensor]) -> DimLike:
     if not tensors:
         raise ShapeError("no argument holds examples", op="vmap", argument="in_axes")
     size = tensors[0].shape[0]

@@ -34,7 +34,11 @@ _DLPACK_CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
 
 
 def as_tensor(
-    obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None, kept: bool = True
+    obj: Any,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+    kept: bool = True,
 ) -> Tensor:
     """``obj`` as a Tensor of this dtype on this device.
 
@@ -74,7 +78,9 @@ def _home(obj: Any) -> Device | None:
     return as_device(f"gpu:{index}") if kind == _DLPACK_CUDA else device_of(obj)
 
 
-def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) -> Tensor:
+def _from_tensor(
+    obj: Any, dtype: DType | None, device: Device | str | None, copy: bool | None
+) -> Tensor:
     tensor: Tensor = obj if type(obj) is Tensor else obj.value
     if device is not None and as_device(device) is not tensor.device:
         if copy is False:

@@ -42,7 +42,7 @@ class Number(Operators):
         return tensor
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[()]:
         """No axes."""
         return ()
 

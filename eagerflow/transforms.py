@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -21,17 +21,19 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 Function = Callable[..., Any]
+Argnums = int | Sequence[int]
+"""The position of an argument, or a tuple or list of positions."""
 
 
 def _by_sources(
-    f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, op: str
+    f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums, op: str
 ) -> tuple[Function, Any]:
     """``f`` as a function of the arguments at ``argnums`` alone, and these as Tensors.
 
     They come, and are taken, in the form of ``argnums``: one, or a tuple.
     """
     several = isinstance(argnums, tuple | list)
-    numbers = argnums if several else (argnums,)
+    numbers: Any = argnums if several else (argnums,)
     values = list(args)
     for n in numbers:
         if not -len(args) <= n < len(args):
@@ -77,7 +79,7 @@ def _check_choice(value: Any, what: str, op: str, argument: str, *choices: str) 
 
 
 def value_and_grad(
-    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
     """A function that gives the value of ``f`` and its gradient.
 
@@ -112,7 +114,7 @@ def value_and_grad(
 
 
 def grad(
-    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
     """A function that gives the gradient of ``f``, with the arguments of ``f``.
 
@@ -198,7 +200,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
 
 
 def jacobian(
-    f: Function, argnums: Any = 0, mode: str = "reverse", unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, mode: str = "reverse", unconnected: str = "raise"
 ) -> Function:
     """A function that gives all partial derivatives of ``f``.
 
@@ -258,7 +260,7 @@ def _forward_columns(f: Function, sources: Any, unconnected: str) -> Any:
     return tree.map_leaves(lambda *parts: tree.unflatten(structure, parts), *by_source)
 
 
-def hessian(f: Function, argnums: Any = 0, unconnected: str = "raise") -> Function:
+def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Function:
     """A function that gives all second derivatives of ``f``, which returns one number.
 
     The result has the shape ``x.shape + x.shape``. Where ``f`` or its gradient does not depend

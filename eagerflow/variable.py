@@ -45,7 +45,7 @@ class Variable(Operators):
         name: str | None = None,
         trainable: bool = True,
         dtype: Any = None,
-        device: Any = None,
+        device: Device | str | None = None,
     ) -> None:
         recorder = recorder_state()[1]
         tensor = as_tensor(value, dtype, device, copy=True)
