@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.dims import DimLike, Shape, product
 from eagerflow.display import summary
+from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
 from eagerflow.recorder import Recorder, below, custom_call, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
@@ -27,20 +29,17 @@ class BatchedArray:
         self.level = level
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> Shape:
         """Shape of one example."""
         return self.tensor.shape[1:]
 
     @property
-    def size(self) -> Any:
+    def size(self) -> DimLike:
         """Number of elements of one example."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return product(self.shape)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         """Type of the elements."""
         return self.tensor.dtype
 
@@ -52,7 +51,7 @@ class BatchedArray:
 class Batching(Recorder):
     """Computes each op on the whole batch, by the op's batching rule."""
 
-    def __init__(self, size: Any) -> None:
+    def __init__(self, size: DimLike) -> None:
         self.size = size
 
     def wrap(self, tensor: Tensor) -> Tensor:
@@ -115,11 +114,8 @@ class Batching(Recorder):
             return tree.map_leaves(self.join, y), whole_backward
 
         batched = [self.holds(x) for x in args]
-        values = [
-            x._array.tensor if is_batched else x
-            for x, is_batched in zip(args, batched, strict=True)
-        ]
-        y = with_recorder(self.outer, custom_call, whole, tuple(values))
+        values = tuple(x._array.tensor if self.holds(x) else x for x in args)
+        y = with_recorder(self.outer, custom_call, whole, values)
         return tree.map_leaves(self.wrap, y)
 
     def _split(self, values: Any, batched: Any) -> list[Any]:
@@ -137,7 +133,9 @@ class Batching(Recorder):
         return repeated
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable[..., Any]:
+def vmap(
+    f: Callable[..., Any], in_axes: int | Sequence[int | None] = 0, out_axes: int = 0
+) -> Callable[..., Any]:
     """``f``, made for one example, as a function of a whole batch of them.
 
     ``in_axes`` says along which axis each argument holds its examples: an integer for all,
@@ -178,18 +176,15 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: int = 0) -> Callable
 def _to_front(value: Any, axis: int) -> Tensor:
     tensor = as_tensor(value)
     at = normalize_axis(axis, tensor.ndim, "in_axes")
-    order = (at, *(i for i in range(tensor.ndim) if i != at))
-    return tensor if at == 0 else permute_dims(tensor, order)  # type: ignore[no-any-return]
+    return moveaxis(tensor, at, 0) if at else tensor
 
 
 def _from_front(tensor: Tensor, axis: int) -> Tensor:
     at = normalize_axis(axis, tensor.ndim, "out_axes")
-    order = list(range(1, tensor.ndim))
-    order.insert(at, 0)
-    return tensor if at == 0 else permute_dims(tensor, tuple(order))  # type: ignore[no-any-return]
+    return moveaxis(tensor, 0, at) if at else tensor
 
 
-def _common_size(tensors: list[Tensor]) -> Any:
+def _common_size(tensors: list[Tensor]) -> DimLike:
     if not tensors:
         raise ShapeError("no argument holds examples", op="vmap", argument="in_axes")
     size = tensors[0].shape[0]

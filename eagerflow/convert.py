@@ -30,11 +30,15 @@ _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
 SCALARS = frozenset(_RANK)
 _KNOWN = STANDARD | FLOAT8
 _SMALL = {dtype.type for dtype in FLOAT8 | {bfloat16}}
-_CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
+_DLPACK_CUDA = 2  # DLPack's number for memory of NVIDIA GPUs
 
 
 def as_tensor(
-    obj: Any, dtype: Any = None, device: Any = None, copy: bool | None = None, kept: bool = True
+    obj: Any,
+    dtype: Any = None,
+    device: Device | str | None = None,
+    copy: bool | None = None,
+    kept: bool = True,
 ) -> Tensor:
     """``obj`` as a Tensor of this dtype on this device.
 
@@ -71,10 +75,12 @@ def _home(obj: Any) -> Device | None:
     if isinstance(obj, np.ndarray) or not hasattr(obj, "__dlpack_device__"):
         return None
     kind, index = obj.__dlpack_device__()
-    return as_device(f"gpu:{index}") if kind == _CUDA else device_of(obj)
+    return as_device(f"gpu:{index}") if kind == _DLPACK_CUDA else device_of(obj)
 
 
-def _from_tensor(obj: Any, dtype: DType | None, device: Any, copy: bool | None) -> Tensor:
+def _from_tensor(
+    obj: Any, dtype: DType | None, device: Device | str | None, copy: bool | None
+) -> Tensor:
     tensor: Tensor = obj if type(obj) is Tensor else obj.value
     if device is not None and as_device(device) is not tensor.device:
         if copy is False:
@@ -165,7 +171,7 @@ def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
 
 
 def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarray[Any, Any], bool]:
-    """A NumPy array of a dtype that eagerflow knows, and whether nobody else has its memory."""
+    """A NumPy array of a dtype that eagerflow knows, and whether it alone has its memory."""
     cls = type(obj)
     own = cls in SCALARS or isinstance(obj, list | tuple | np.generic)
     kind = None if hasattr(obj, "dtype") else number_type(obj)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import provenance
-from eagerflow.display import summary
+from eagerflow.display import is_known, known_values, summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import EagerflowError
 from eagerflow.op import Op
@@ -38,16 +38,13 @@ class NanWatch(Recorder):
 def _has_nan(value: Any) -> bool:
     if not isinstance(value, Tensor) or not is_inexact(value.dtype):
         return False
-    if type(value._array) is not value._kind.array_type:
-        return False  # a symbol of an outer recorder: its values are not known here
-    values = value.device.backend.to_numpy(value._array)
-    return bool(np.isnan(values.astype(np.float32) if values.dtype.kind == "V" else values).any())
+    return is_known(value) and bool(np.isnan(known_values(value)).any())
 
 
 def _described(value: Any) -> str:
     if not isinstance(value, Tensor) or value.size == 0 or value.dtype.kind not in "fiu":
         return summary(value)
-    values = value.device.backend.to_numpy(value._array)
+    values = known_values(value)
     return f"{summary(value)} with values from {values.min():g} to {values.max():g}"
 
 

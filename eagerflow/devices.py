@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from eagerflow.dtypes import DType
@@ -18,19 +19,17 @@ _NAME = re.compile(
 )
 
 
+@dataclass(eq=False)
 class _DeviceType:
     """A registered type: how its backend is loaded and how many devices it has."""
 
-    def __init__(
-        self, name: str, load: Callable[[], Any], count: Callable[[], int], install: str | None
-    ) -> None:
-        self.name = name
-        self.install = install
-        self.load = load
-        self.count = count
-        self.logical: int | None = None
-        self.devices: dict[int, Device] = {}
-        self.backend: Any = None
+    name: str
+    load: Callable[[], Any]
+    count: Callable[[], int]
+    install: str | None
+    logical: int | None = None
+    devices: dict[int, Device] = field(default_factory=dict)
+    backend: Any = None
 
 
 _types: dict[str, _DeviceType] = {}
@@ -226,28 +225,24 @@ def _remedy(known: _DeviceType, number: int) -> str | None:
     return known.install
 
 
-class _Scope(threading.local):
+class _ThreadState(threading.local):
     device: Device | None = None
 
 
-_scope = _Scope()
+_thread = _ThreadState()
 
 
 def current_device() -> Device:
     """The device on which new tensors of this thread are made."""
-    return _scope.device or _default()
+    return _thread.device or _device(_types["cpu"], 0)
 
 
 def scoped_device() -> Device | None:
     """The device that this thread has entered with ``ef.device``; None without one."""
-    return _scope.device
+    return _thread.device
 
 
-def _default() -> Device:
-    return _device(_types["cpu"], 0)
-
-
-class _Entered(ScopeGuard):
+class _DeviceContext(ScopeGuard):
     """A context in which a device is this thread's current one."""
 
     def __init__(self, place: Device) -> None:
@@ -259,12 +254,12 @@ class _Entered(ScopeGuard):
         return self.place
 
     def acquire(self) -> None:
-        self._before.append(_scope.device)
-        _scope.device = self.place
+        self._before.append(_thread.device)
+        _thread.device = self.place
 
     def release(self) -> None:
         if self._before:
-            _scope.device = self._before[0]
+            _thread.device = self._before[0]
             self._before.clear()
 
 
@@ -277,7 +272,7 @@ def device(name: Device | str) -> Any:
     ...     print(ef.zeros((2,)).device)
     cpu:0
     """
-    return _Entered(as_device(name))
+    return _DeviceContext(as_device(name))
 
 
 # Memory ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ divided. What is not known is refused rather than guessed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from eagerflow.errors import CaptureError, ShapeError
@@ -202,10 +203,7 @@ def _quotient(upper: DimLike, lower: DimLike) -> DimLike:
 
 def product(dims: Iterable[DimLike]) -> DimLike:
     """Number of elements of a shape."""
-    total: DimLike = 1
-    for dim in dims:
-        total = total * dim
-    return total
+    return math.prod(dims)
 
 
 def symbolic(shape: Iterable[object]) -> bool:

@@ -10,7 +10,7 @@ from eagerflow.dims import symbolic
 from eagerflow.errors import printable, short_repr
 from eagerflow.spec import TensorSpec
 
-LARGE = 100  # elements from which on the middle is left out
+MAX_ELEMENTS = 100  # elements from which on the middle is left out
 
 
 def summary(value: Any) -> str:
@@ -36,7 +36,7 @@ def _label(tensor: Any) -> tuple[str, str]:
     facts = [f"name={tensor.name!r}"] if variable else []
     shape = tuple(tensor.shape)
     plain = len(shape) < 2 and not symbolic(shape) and 0 < tensor.size <= 10
-    if not plain or not _known(tensor):
+    if not plain or not is_known(tensor):
         facts.append(f"shape={shape}")
     facts += [tensor.dtype.name, str(tensor.device)]
     if variable and not tensor.trainable:
@@ -44,14 +44,14 @@ def _label(tensor: Any) -> tuple[str, str]:
     return f"{'Variable' if variable else 'Tensor'}(", f", {', '.join(facts)})"
 
 
-def _known(tensor: Any) -> bool:
+def is_known(tensor: Any) -> bool:
     """Whether there are values, not only a recorder's symbol for them."""
     held = getattr(tensor, "current", tensor)
     return type(held._array) is held._kind.array_type
 
 
-def _concrete(tensor: Any) -> Any:
-    """The values in a form that NumPy prints."""
+def known_values(tensor: Any) -> Any:
+    """The values, where they are known, in a form that NumPy prints and computes with."""
     held = getattr(tensor, "current", tensor)
     values = held.device.backend.to_numpy(held._array)
     # bfloat16 and float8 print like the float32 they stand for.
@@ -61,14 +61,14 @@ def _concrete(tensor: Any) -> Any:
 def text(tensor: Any) -> str:
     """Short, aligned representation: values, dtype and device."""
     before, after = _label(tensor)
-    if not _known(tensor):
+    if not is_known(tensor):
         return f"{before}<symbolic>{after}"
-    values = _concrete(tensor)
-    if values.size > LARGE and values.ndim > 4:
+    values = known_values(tensor)
+    if values.size > MAX_ELEMENTS and values.ndim > 4:
         return f"{before}<{values.size} values>{after}"
     ends = {0: 3, 1: 3, 2: 3, 3: 2}.get(values.ndim, 1)  # so that 20 lines do for most
     body = np.array2string(
-        values, separator=", ", prefix=before, threshold=LARGE, edgeitems=ends, precision=4
+        values, separator=", ", prefix=before, threshold=MAX_ELEMENTS, edgeitems=ends, precision=4
     )
     return before + body + after
 
@@ -78,7 +78,7 @@ def html(tensor: Any) -> str:
     caption = escape(summary(tensor))
     if getattr(tensor, "name", None):
         caption = f"{escape(str(tensor.name))}: {caption}"
-    values = _concrete(tensor) if _known(tensor) else None
+    values = known_values(tensor) if is_known(tensor) else None
     if values is None or values.ndim > 3 or values.size == 0:
         return f"<div><code>{caption}</code><pre>{escape(text(tensor))}</pre></div>"
     if values.ndim < 3:

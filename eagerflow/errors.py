@@ -1,4 +1,4 @@
-"""Every exception class of eagerflow, and the one form in which errors tell their story.
+"""Every exception class of eagerflow, and the one form of their messages.
 
 A message says what went wrong, what came, what was expected and what to try:
 
@@ -34,7 +34,7 @@ class EagerflowError(Exception):
     """Base of all errors that eagerflow raises on purpose.
 
     ``problem`` is one sentence; ``op`` and ``argument`` name the place; ``received``,
-    ``expected`` and ``hint`` complete the story, and ``at`` is the user's file and line where
+    ``expected`` and ``hint`` complete the message, and ``at`` is the user's file and line where
     a traceback would not show it: in captured code. All of them stay readable as attributes.
 
     >>> raise ef.errors.ShapeError("the ranks differ", op="stack", expected="equal ranks")
@@ -83,7 +83,7 @@ class EagerflowError(Exception):
 
 
 def printable(text: str, kept: str = "") -> str:
-    r"""Text from a user or a file as it may be shown: what no screen shows as it is, escaped.
+    r"""Text from a user or a file as it may be shown: unprintable characters are escaped.
 
     That is all that controls a terminal, breaks a line, or turns the direction of reading;
     ``kept`` are letters of these that stay.

@@ -36,7 +36,7 @@ class Forward(Recorder):
         """Let ``tangent`` be the tangent of ``value``, a Tensor or a Variable."""
         self._tangents[id(value)] = (value, tangent, sources)
         if type(value) is Tensor and value._key is None:
-            value._key = next_key()  # which says that somebody wants to know if it leaves
+            value._key = next_key()  # so that its leaving is reported
 
     def tangent(self, value: Any) -> Tensor | None:
         """The tangent of ``value``, or None where it does not depend on the inputs."""
@@ -76,7 +76,7 @@ class Forward(Recorder):
         """Why no result depends on the source with this number."""
         ends = [entry for entry, bits in self.ends.items() if bits >> source & 1]
         left = [(source, *place) for place, bits in self.left.items() if bits >> source & 1]
-        return provenance.ended(ends, left, {source})
+        return provenance.broken_path(ends, left, {source})
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         backward: list[Any] = []
@@ -128,10 +128,7 @@ def push_forward(
         parts = [p for p in _products(op, tangents, y, args, attributes) if p is not None]
     else:
         return _by_transposition(op, tangents, y, args, attributes)
-    total = None
-    for part in parts:
-        total = part if total is None else add(total, part)
-    return total
+    return reduce(add, parts) if parts else None
 
 
 def _products(

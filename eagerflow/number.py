@@ -42,7 +42,7 @@ class Number(Operators):
         return tensor
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[()]:
         """No axes."""
         return ()
 
@@ -55,21 +55,6 @@ class Number(Operators):
         """Raise the error of code that wants the number itself."""
         self.tensor._array.refuse(f"{how} of a number")
         raise AssertionError("refuse raises")
-
-    def __bool__(self) -> bool:
-        self.refuse("bool()")
-
-    def __int__(self) -> int:
-        self.refuse("int()")
-
-    def __float__(self) -> float:
-        self.refuse("float()")
-
-    def __index__(self) -> int:
-        self.refuse("__index__")
-
-    def __hash__(self) -> int:
-        self.refuse("hash()")
 
     def __neg__(self) -> Number:
         return Number(ops["negative"].call(self.tensor), self.python, self.own)
@@ -87,6 +72,13 @@ class Number(Operators):
 def size_as_number(size: Dim) -> Number:
     """A size that is known by name alone, as the whole number that it will be."""
     return Number(ops["sum"].call(ops["arange"].call(size, size + 1)), int)
+
+
+def _refused(how: str) -> Callable[[Number], NoReturn]:
+    def method(self: Number) -> NoReturn:
+        self.refuse(how)
+
+    return method
 
 
 _RANK = (bool, int, float, complex)
@@ -122,17 +114,34 @@ def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, An
     return method
 
 
-for _name, _op, _gives in (
-    ("add", "add", None),
-    ("sub", "subtract", None),
-    ("mul", "multiply", None),
-    ("truediv", "divide", float),
-    ("floordiv", "floor_divide", None),
-    ("mod", "remainder", None),
-    ("pow", "power", None),
+def _of_size(name: str) -> Callable[[Dim, Any], Any]:
+    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
+    exact: Any = getattr(Dim, name, None)
+
+    def method(self: Dim, other: Any) -> Any:
+        found = NotImplemented if exact is None else exact(self, other)
+        if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
+            return found
+        if not recording():  # outside of a trace a size does not become a number
+            return NotImplemented
+        return getattr(size_as_number(self), name)(other)
+
+    method.__name__ = name
+    return method
+
+
+for _name, _op in (
+    ("add", "add"),
+    ("sub", "subtract"),
+    ("mul", "multiply"),
+    ("truediv", "divide"),
+    ("floordiv", "floor_divide"),
+    ("mod", "remainder"),
+    ("pow", "power"),
 ):
-    setattr(Number, f"__{_name}__", _arithmetic(_op, False, _gives))
-    setattr(Number, f"__r{_name}__", _arithmetic(_op, True, _gives))
+    for _method, _swapped in ((f"__{_name}__", False), (f"__r{_name}__", True)):
+        setattr(Number, _method, _arithmetic(_op, _swapped, float if _op == "divide" else None))
+        setattr(Dim, _method, _of_size(_method))
 for _name, _op in (
     ("lt", "less"),
     ("le", "less_equal"),
@@ -142,24 +151,5 @@ for _name, _op in (
     ("ne", "not_equal"),
 ):
     setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
-
-
-def _of_size(name: str) -> Callable[[Dim, Any], Any]:
-    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
-    exact: Any = getattr(Dim, name, None)
-
-    def method(self: Dim, other: Any) -> Any:
-        found = NotImplemented if exact is None else exact(self, other)
-        if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
-            return found
-        if not recording():  # nobody is there for whom it could stand for a number
-            return NotImplemented
-        return getattr(size_as_number(self), name)(other)
-
-    method.__name__ = name
-    return method
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    for _method in (f"__{_name}__", f"__r{_name}__"):
-        setattr(Dim, _method, _of_size(_method))
+for _name in ("bool()", "int()", "float()", "hash()", "__index__"):
+    setattr(Number, f"__{_name.strip('_()')}__", _refused(_name))

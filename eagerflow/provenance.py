@@ -1,4 +1,4 @@
-"""The stories that a tape can tell: which line, why a gradient is missing, what is kept."""
+"""What a tape can explain: the user's line, why a gradient is missing, what memory it keeps."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _reason(entry: Any) -> str:
     return f"{op.name} ({place(entry)}): {reason}"
 
 
-def ended(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str:
+def broken_path(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str:
     """Why the walk back from a target did not come to the values with these keys."""
     lines = [f"the path breaks at {_reason(entry)}" for entry in ends]
     lines += _left_by(left, keys)

@@ -221,7 +221,7 @@ class GradientTape(Recorder):
         for i, (source, g) in enumerate(zip(leaves, found, strict=True)):
             if g is None and unconnected == "raise":
                 keys = self._keys_of(source)
-                raise provenance.unconnected(source, provenance.ended(ends, self._left, keys))
+                raise provenance.unconnected(source, provenance.broken_path(ends, self._left, keys))
             if g is None and unconnected == "zero":
                 found[i] = zeros_like(source)
         if not keep:

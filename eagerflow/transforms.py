@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -21,11 +21,19 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 Function = Callable[..., Any]
+Argnums = int | Sequence[int]
+"""The position of an argument, or a tuple or list of positions."""
 
 
-def _differentiable(args: tuple[Any, ...], argnums: Any, op: str) -> tuple[list[Any], Any]:
-    """All arguments with those at ``argnums`` as Tensors, and these in the form of argnums."""
-    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+def _by_sources(
+    f: Function, args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Argnums, op: str
+) -> tuple[Function, Any]:
+    """``f`` as a function of the arguments at ``argnums`` alone, and these as Tensors.
+
+    They come, and are taken, in the form of ``argnums``: one, or a tuple.
+    """
+    several = isinstance(argnums, tuple | list)
+    numbers: Any = argnums if several else (argnums,)
     values = list(args)
     for n in numbers:
         if not -len(args) <= n < len(args):
@@ -35,17 +43,23 @@ def _differentiable(args: tuple[Any, ...], argnums: Any, op: str) -> tuple[list[
                 argument="argnums",
                 received=f"{len(args)} arguments",
             )
-        values[n] = tree.map_leaves(_fresh, values[n])
-    chosen = [values[n] for n in numbers]
-    return values, tuple(chosen) if isinstance(argnums, tuple | list) else chosen[0]
+        values[n] = _own_tensors(values[n])
+
+    def of_sources(sources: Any) -> Any:
+        whole = list(values)
+        for n, part in zip(numbers, sources if several else (sources,), strict=True):
+            whole[n] = part
+        return f(*whole, **kwargs)
+
+    chosen = tuple(values[n] for n in numbers)
+    return of_sources, chosen if several else chosen[0]
 
 
-def _fresh(value: Any) -> Any:
-    """A Tensor of its own for each place, so that x and y in f(x, x) are told apart."""
-    if isinstance(value, Variable):
-        return value
-    tensor = as_tensor(value)
-    return same_value(tensor)
+def _own_tensors(nest: Any) -> Any:
+    """A Tensor of its own for each leaf, so that x and y in f(x, x) are told apart."""
+    return tree.map_leaves(
+        lambda x: x if isinstance(x, Variable) else same_value(as_tensor(x)), nest
+    )
 
 
 def same_value(tensor: Tensor) -> Tensor:
@@ -54,18 +68,18 @@ def same_value(tensor: Tensor) -> Tensor:
     return same
 
 
-def _check_unconnected(unconnected: Any, op: str) -> None:
-    if unconnected not in ("raise", "zero"):
+def _check_choice(value: Any, what: str, op: str, argument: str, *choices: str) -> None:
+    if value not in choices:
         raise GradientError(
-            f"{unconnected!r} is not a choice",
+            f"{value!r} is not a {what}",
             op=op,
-            argument="unconnected",
-            expected="'raise' or 'zero'",
+            argument=argument,
+            expected=" or ".join(map(repr, choices)),
         )
 
 
 def value_and_grad(
-    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
     """A function that gives the value of ``f`` and its gradient.
 
@@ -82,10 +96,10 @@ def value_and_grad(
 
     @wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        values, sources = _differentiable(args, argnums, "grad")
+        of_sources, sources = _by_sources(f, args, kwargs, argnums, "grad")
         with GradientTape() as tape:
             tape.watch(sources)
-            result = f(*values, **kwargs)
+            result = of_sources(sources)
         y = result[0] if has_aux else result
         if not isinstance(y, Tensor) or y.size != 1:
             raise ShapeError(
@@ -100,7 +114,7 @@ def value_and_grad(
 
 
 def grad(
-    f: Function, argnums: Any = 0, has_aux: bool = False, unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, has_aux: bool = False, unconnected: str = "raise"
 ) -> Function:
     """A function that gives the gradient of ``f``, with the arguments of ``f``.
 
@@ -132,10 +146,10 @@ def vjp(f: Function, *primals: Any, unconnected: str = "raise") -> tuple[Any, Fu
     >>> pull(1.0)
     (Tensor(5., float32, cpu:0), Tensor(2., float32, cpu:0))
     """
-    values, sources = _differentiable(primals, tuple(range(len(primals))), "vjp")
+    sources = _own_tensors(primals)
     with GradientTape(persistent=True) as tape:
         tape.watch(sources)
-        y = f(*values)
+        y = f(*sources)
 
     def pull(g: Any) -> Any:
         return tape.gradient(y, sources, g, unconnected)
@@ -153,8 +167,8 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
     >>> ef.jvp(ef.sin, (0.0,), (2.0,))
     (Tensor(0., float32, cpu:0), Tensor(2., float32, cpu:0))
     """
-    _check_unconnected(unconnected, "jvp")
-    values, sources = _differentiable(tuple(primals), tuple(range(len(primals))), "jvp")
+    _check_choice(unconnected, "choice", "jvp", "unconnected", "raise", "zero")
+    sources = _own_tensors(tuple(primals))
     leaves, structure = tree.flatten(sources)
     directions, given = tree.flatten(tuple(tangents))
     if given != structure:
@@ -171,7 +185,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
                     expected=summary(leaf),
                 )
             forward.seed(leaf, tangent, 1 << i)
-        y = f(*values)
+        y = f(*sources)
     if unconnected == "raise":
         used = forward.sources(*tree.flatten(y)[0])
         for i, leaf in enumerate(leaves):
@@ -186,7 +200,7 @@ def jvp(f: Function, primals: Any, tangents: Any, unconnected: str = "raise") ->
 
 
 def jacobian(
-    f: Function, argnums: Any = 0, mode: str = "reverse", unconnected: str = "raise"
+    f: Function, argnums: Argnums = 0, mode: str = "reverse", unconnected: str = "raise"
 ) -> Function:
     """A function that gives all partial derivatives of ``f``.
 
@@ -199,36 +213,25 @@ def jacobian(
     Tensor([[2., 0.],
             [0., 4.]], shape=(2, 2), float32, cpu:0)
     """
-    if mode not in ("reverse", "forward"):
-        raise GradientError(
-            f"{mode!r} is not a mode",
-            op="jacobian",
-            argument="mode",
-            expected="'reverse' or 'forward'",
-        )
-    _check_unconnected(unconnected, "jacobian")
+    _check_choice(mode, "mode", "jacobian", "mode", "reverse", "forward")
+    _check_choice(unconnected, "choice", "jacobian", "unconnected", "raise", "zero")
     rows = _reverse_rows if mode == "reverse" else _forward_columns
 
     @wraps(f)
     def derivatives(*args: Any) -> Any:
-        values, sources = _differentiable(args, argnums, "jacobian")
-        return rows(_of_sources(f, values, argnums), sources, unconnected)
+        return rows(*_by_sources(f, args, {}, argnums, "jacobian"), unconnected)
 
     return derivatives
 
 
-def _of_sources(f: Function, values: list[Any], argnums: Any) -> Function:
-    """``f`` as a function of the chosen arguments alone."""
-    numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
+def _units(leaves: list[Tensor], structure: tree.Structure, i: int) -> tuple[Tensor, Function]:
+    """All unit vectors of a leaf, and what makes of one the nest that is 0 in all other leaves."""
+    leaf, others = leaves[i], [zeros_like(leaf) for leaf in leaves]
 
-    def chosen(sources: Any) -> Any:
-        parts = sources if isinstance(argnums, tuple | list) else (sources,)
-        args = list(values)
-        for n, part in zip(numbers, parts, strict=True):
-            args[n] = part
-        return f(*args)
+    def nest(unit: Tensor) -> Any:
+        return tree.unflatten(structure, [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]])
 
-    return chosen
+    return eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device)), nest
 
 
 def _reverse_rows(f: Function, sources: Any, unconnected: str) -> Any:
@@ -236,46 +239,28 @@ def _reverse_rows(f: Function, sources: Any, unconnected: str) -> Any:
     leaves, structure = tree.flatten(y)
 
     def rows(i: int) -> Any:
-        leaf = leaves[i]
-        others = [zeros_like(other) for other in leaves]
-
-        def row(unit: Any) -> Any:
-            weights = [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]]
-            return pull(tree.unflatten(structure, weights))[0]
-
-        units = eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device))
-        return tree.map_leaves(
-            lambda part: part.reshape((*leaf.shape, *part.shape[1:])), vmap(row)(units)
-        )
+        units, nest = _units(leaves, structure, i)
+        found = vmap(lambda unit: pull(nest(unit))[0])(units)
+        shape = leaves[i].shape
+        return tree.map_leaves(lambda part: part.reshape((*shape, *part.shape[1:])), found)
 
     return tree.unflatten(structure, [rows(i) for i in range(len(leaves))])
 
 
 def _forward_columns(f: Function, sources: Any, unconnected: str) -> Any:
     leaves, structure = tree.flatten(sources)
-    results = []
-    for i, leaf in enumerate(leaves):
-        others = [zeros_like(other) for other in leaves]
 
-        def column(unit: Any, i: int = i, leaf: Any = leaf, others: Any = others) -> Any:
-            directions = [*others[:i], unit.reshape(leaf.shape), *others[i + 1 :]]
-            tangents = (tree.unflatten(structure, directions),)
-            return jvp(f, (sources,), tangents, unconnected)[1]
+    def columns(i: int) -> Any:
+        units, nest = _units(leaves, structure, i)
+        moved = vmap(lambda unit: jvp(f, (sources,), (nest(unit),), unconnected)[1], out_axes=-1)
+        shape = leaves[i].shape
+        return tree.map_leaves(lambda part: part.reshape((*part.shape[:-1], *shape)), moved(units))
 
-        units = eye(leaf.size, dtype=leaf.dtype, device=str(leaf.device))
-        columns = vmap(column, out_axes=-1)(units)
-        results.append(
-            tree.map_leaves(lambda c, leaf=leaf: c.reshape((*c.shape[:-1], *leaf.shape)), columns)
-        )
-    if len(results) == 1 and structure.container is None:
-        return results[0]
-    y_structure = tree.flatten(results[0])[1]
-    flat = [tree.flatten(result)[0] for result in results]
-    rows = [tree.unflatten(structure, list(parts)) for parts in zip(*flat, strict=True)]
-    return tree.unflatten(y_structure, rows)
+    by_source = [columns(i) for i in range(len(leaves))]
+    return tree.map_leaves(lambda *parts: tree.unflatten(structure, parts), *by_source)
 
 
-def hessian(f: Function, argnums: Any = 0, unconnected: str = "raise") -> Function:
+def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Function:
     """A function that gives all second derivatives of ``f``, which returns one number.
 
     The result has the shape ``x.shape + x.shape``. Where ``f`` or its gradient does not depend
@@ -311,7 +296,7 @@ def custom_gradient(f: Function) -> Function:
     return called
 
 
-class _Inputs(Recorder):
+class _InputRecorder(Recorder):
     """Notes which values from outside a computation uses, and what it reads and assigns."""
 
     def __init__(self, keep: Callable[[Op], bool]) -> None:
@@ -337,10 +322,10 @@ class _Inputs(Recorder):
         return value
 
 
-class _Again(Recorder):
+class _Recomputation(Recorder):
     """Runs a computation again: Variables have the values that they had, and keep theirs now."""
 
-    def __init__(self, seen: _Inputs, keep: Callable[[Op], bool]) -> None:
+    def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
         self._values = {name: value for name, (_, value) in seen.reads.items()}
         self._keep = keep
         self._kept = iter(seen.kept)
@@ -391,7 +376,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         tape = recorder_state()[1]
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
-        with _Inputs(keep) as seen:
+        with _InputRecorder(keep) as seen:
             seen.outer = tape.outer  # the tape itself keeps nothing of what runs here
             y = f(*args, **kwargs)
         for variable, value in seen.reads.values():
@@ -399,7 +384,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         external = [x for x in seen.external.values() if is_inexact(x.dtype)]
 
         def backward(g: Any) -> Any:
-            with _Again(seen, keep), GradientTape(persistent=True) as again:
+            with _Recomputation(seen, keep), GradientTape(persistent=True) as again:
                 again.watch(external)
                 result = f(*args, **kwargs)
             return again.gradient(result, external, g, unconnected="zero")

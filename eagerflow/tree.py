@@ -46,20 +46,21 @@ class _Rule(NamedTuple):
     join: Callable[[tuple[Any, ...], list[Any]], Any]
 
 
+def _mapping_rule(cls: type) -> _Rule:
+    return _Rule(
+        lambda nest: (tuple(nest), nest.values()),
+        lambda keys, items: cls(zip(keys, items, strict=True)),
+    )
+
+
 _LEAF = Structure(None, (), ())
 _PLAIN = {bool, int, float, complex, str, bytes, type(None)}
 _BASES: tuple[type, ...] = (list, tuple, OrderedDict, dict)
 _rules: dict[type, _Rule] = {
     list: _Rule(lambda nest: ((), nest), lambda keys, items: items),
     tuple: _Rule(lambda nest: ((), nest), lambda keys, items: tuple(items)),
-    dict: _Rule(
-        lambda nest: (tuple(nest), nest.values()),
-        lambda keys, items: dict(zip(keys, items, strict=True)),
-    ),
-    OrderedDict: _Rule(
-        lambda nest: (tuple(nest), nest.values()),
-        lambda keys, items: OrderedDict(zip(keys, items, strict=True)),
-    ),
+    dict: _mapping_rule(dict),
+    OrderedDict: _mapping_rule(OrderedDict),
 }
 
 

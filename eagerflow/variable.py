@@ -46,7 +46,7 @@ class Variable(Operators):
         name: str | None = None,
         trainable: bool = True,
         dtype: Any = None,
-        device: Any = None,
+        device: Device | str | None = None,
     ) -> None:
         recorder = recorder_state()[1]
         tensor = as_tensor(value, dtype, device, copy=True)
@@ -61,8 +61,8 @@ class Variable(Operators):
 
     @property
     def current(self) -> Tensor:
-        """The Tensor held now, which no recorder hears of."""
-        held = self._current  # first: who writes over a value asks who holds it
+        """The Tensor held now; the read is not recorded."""
+        held = self._current  # first, as a plan that writes in place counts references
         if writing.thread:
             writing.wait()
         return held
@@ -138,7 +138,7 @@ class Variable(Operators):
         return self.replace(old, new) if recorder is None else recorder.exchange(self, old, new)
 
     def replace(self, old: Tensor, new: Tensor) -> bool:
-        """The same, and no recorder hears of it."""
+        """The same, not recorded."""
         changed = partial(next, map(is_not, map(_held, (self,)), (old,)))
         return not replace_values({self: new}, (changed,))
 
@@ -212,7 +212,7 @@ _held: Any = attrgetter("_current")
 
 
 def read_together(variables: Sequence[Variable]) -> list[Tensor]:
-    """The Tensors that Variables hold at one moment, which no recorder hears of."""
+    """The Tensors that Variables hold at one moment; the reads are not recorded."""
     while True:
         found = list(map(_held, variables))
         if not writing.thread:
@@ -226,7 +226,7 @@ def replace_values(
     before: Iterable[Callable[[], Any]] = (),
     after: Iterable[Callable[[], Any]] = (),
 ) -> bool:
-    """Give Variables new values, in one moment for whoever looks; whether it was refused.
+    """Give Variables new values, all at one moment; whether it was refused.
 
     The Tensors are the Variables' from then on. It is refused while another thread writes over
     values, or if one of the calls ``before`` gives something true: then nothing is changed.
@@ -255,7 +255,7 @@ def assign_together(values: dict[Variable, Any]) -> None:
     watching = recorder = recorder_state()[1]
     while recorder is not None and type(recorder).assign is Recorder.assign:
         recorder = recorder.outer
-    if recorder is not None and watching is not None:  # somebody writes assignments down
+    if recorder is not None and watching is not None:  # assignments are recorded
         for variable, tensor in fitted.items():
             watching.assign(variable, tensor)
         return

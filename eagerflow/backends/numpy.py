@@ -44,7 +44,7 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     while True:
         try:
             return run(f, *args, **named)
-        except RuntimeError as error:  # somebody else is in the context, or this thread itself
+        except RuntimeError as error:  # another thread, or this one, is in the context already
             if "cannot enter context" not in str(error) or run is not _shared:
                 raise
             run = quiet_runner()
@@ -71,7 +71,7 @@ def owner_of(array: Any) -> Any:
 
 
 def lend(array: Any) -> None:
-    """Remember that tensors share the memory of this array, which somebody else may write."""
+    """Remember that tensors share the memory of this array, which may be written from outside."""
     owner = owner_of(array)
     lent[id(owner)] = weakref.ref(owner, partial(lent.pop, id(owner)))
 

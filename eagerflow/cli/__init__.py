@@ -7,12 +7,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from eagerflow.cli.check import add_check
 from eagerflow.cli.demo import run_demo
 from eagerflow.cli.devices import run_devices
-from eagerflow.cli.diff import add_diff
+from eagerflow.cli.graphs import add_check, add_diff, add_show
 from eagerflow.cli.run import add_run
-from eagerflow.cli.show import add_show
 from eagerflow.errors import EagerflowError, printable
 
 __all__ = ["main"]

@@ -18,8 +18,8 @@ from eagerflow.cli.demo_graph import show_graph
 
 __all__ = ["build_network", "load_digits", "run_demo"]
 
-BATCH = 64
-PROMISED = 0.98  # of the digits that the network has not seen
+BATCH_SIZE = 64
+MIN_ACCURACY = 0.98  # of the digits that the network has not seen
 
 SESSION = (
     "x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])",
@@ -44,13 +44,13 @@ def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:
     print(f"{len(x)} digits to learn from, {len(x_test)} held out, 8x8 grey values each\n")
     ef.random.seed(seed)
     model = build_network()
-    steps = epochs * -(-len(x) // BATCH)
+    steps = epochs * -(-len(x) // BATCH_SIZE)
     model.compile(
         optimizer=ef.nn.optimizers.Adam(ef.nn.schedules.CosineDecay(3e-3, max(steps, 1))),
         loss=ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    model.fit(x, y, batch_size=BATCH, epochs=epochs)
+    model.fit(x, y, batch_size=BATCH_SIZE, epochs=epochs)
     trained = time.perf_counter() - started
     model.summary()
 
@@ -63,8 +63,8 @@ def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:
     print(f"trained in {trained:.1f} s, by captured steps")
     print(f"picture: {picture}")
     shown = show_graph(model, x, y, x_test, output)
-    if accuracy < PROMISED:
-        print(f"that is less than the {PROMISED:.0%} that this demo promises")
+    if accuracy < MIN_ACCURACY:
+        print(f"that is less than the {MIN_ACCURACY:.0%} that this demo promises")
         return 1
     return 0 if shown else 1
 

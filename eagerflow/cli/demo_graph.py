@@ -16,8 +16,8 @@ import eagerflow as ef
 
 __all__ = ["show_graph"]
 
-BATCH = 64
-STEPS = 30
+BATCH_SIZE = 64
+TIMED_STEPS = 30
 
 LOADER = """
 import sys
@@ -35,7 +35,7 @@ def show_graph(model: Any, x: Any, y: Any, x_test: Any, output: Path) -> bool:
     """Capture, draw, save, load, split and verify; gives whether all results were the same."""
     output = output.resolve()
     print("\nThe same step, op by op and captured\n")
-    compare_steps(model, x[:BATCH], y[:BATCH])
+    compare_steps(model, x[:BATCH_SIZE], y[:BATCH_SIZE])
 
     print("\nThe network as a graph\n")
     graph = ef.capture.trace(
@@ -59,7 +59,7 @@ def show_graph(model: Any, x: Any, y: Any, x_test: Any, output: Path) -> bool:
     parted = plan(x_test)["logits"].numpy()
 
     print("\nIn every way\n")
-    report = ef.capture.verify(predictions(model), [ef.tensor(x_test[:BATCH])])
+    report = ef.capture.verify(predictions(model), [ef.tensor(x_test[:BATCH_SIZE])])
     print(report)
     close = [np.allclose(expected, other, rtol=1e-4, atol=1e-4) for other in (loaded, parted)]
     if not all(close):
@@ -96,7 +96,7 @@ def compare_steps(model: Any, x: Any, y: Any) -> None:
     captured(images, labels)
     first = time.perf_counter() - started
     times: dict[Any, list[float]] = {step: [], captured: []}
-    for _ in range(STEPS):
+    for _ in range(TIMED_STEPS):
         for way, own in times.items():
             started = time.perf_counter()
             way(images, labels)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.cli.show import open_graph, pairs
+from eagerflow.cli.graphs import open_graph, pairs
 from eagerflow.errors import ArgumentError, DTypeError, FileFormatError, ShapeError, printable
 from eagerflow.graph.run import evaluate
 
@@ -48,10 +48,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.fetch:
         graph = graph.prune(options.fetch)
     given = dict(pairs(options.feed, "--feed"))
-    _all_there(graph, given)
+    _check_inputs(graph, given)
     sizes: dict[str, int] = {}
     inputs = [
-        _fed(name, given[name], value, sizes)
+        _input_tensor(name, given[name], value, sizes)
         for name, value in zip(graph.inputs.names, graph.inputs, strict=True)
     ]
     cells = [ef.asarray(variable.value) for variable in graph.variables.values()]
@@ -71,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _all_there(graph: Any, given: dict[str, str]) -> None:
+def _check_inputs(graph: Any, given: dict[str, str]) -> None:
     """ArgumentError for inputs without a value, and for values without an input."""
     names = graph.inputs.names
     strange = [name for name in given if name not in names]
@@ -87,7 +87,7 @@ def _all_there(graph: Any, given: dict[str, str]) -> None:
         )
 
 
-def _fed(name: str, text: str, value: Any, sizes: dict[str, int]) -> ef.Tensor:
+def _input_tensor(name: str, text: str, value: Any, sizes: dict[str, int]) -> ef.Tensor:
     """The tensor for an input, whose shape and dtype have to fit; ``sizes`` learns names."""
     array = _array(name, text)
     wanted = value.spec
@@ -123,7 +123,7 @@ def _array(name: str, text: str) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):  # it is no JSON, so it is the name of a file
         if text.endswith(".npy") or os.path.isfile(text):
-            return _loaded(text)
+            return _load_array(text)
         value = None
     try:
         found = np.asarray(value)
@@ -137,7 +137,7 @@ def _array(name: str, text: str) -> Any:
     return found
 
 
-def _loaded(path: str) -> Any:
+def _load_array(path: str) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import from_config
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import from_config
+from eagerflow.tensor import Tensor
 
 __all__ = ["gelu", "get", "leaky_relu", "linear"]
 
 
-def linear(x: TensorLike) -> Any:
+def linear(x: TensorLike) -> Tensor:
     """The values as they are.
 
     >>> ef.nn.activations.linear(ef.tensor([1.0, -2.0]))
@@ -20,7 +21,7 @@ def linear(x: TensorLike) -> Any:
     return x
 
 
-def gelu(x: TensorLike, approximate: bool = False) -> Any:
+def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     """``ef.gelu`` with Keras's default, the exact form; this is what the name ``"gelu"`` means.
 
     ``x`` is a real tensor; ``approximate=True`` takes the tanh form. Raises DTypeError for
@@ -32,7 +33,7 @@ def gelu(x: TensorLike, approximate: bool = False) -> Any:
     return ops.gelu(x, approximate)
 
 
-def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Any:
+def leaky_relu(x: TensorLike, negative_slope: float = 0.2) -> Tensor:
     """``ef.leaky_relu`` with Keras's default slope; this is what ``"leaky_relu"`` means.
 
     ``x`` is a real tensor; ``negative_slope`` multiplies what is below 0. Raises DTypeError for

@@ -11,9 +11,8 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
-from eagerflow.nn.hints import Nest
+from eagerflow.nn.arguments import Nest, is_count, require
 from eagerflow.nn.layer import only_numbers
-from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
@@ -42,14 +41,8 @@ class Batches(Source):
     """
 
     def __init__(self, x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> None:
-        require(
-            type(batch_size) is not bool and isinstance(batch_size, int) and batch_size >= 1,
-            batch_size,
-            "not a batch size",
-            op,
-            "batch_size",
-            "an integer of at least 1",
-        )
+        expected = "an integer of at least 1"
+        require(is_count(batch_size), batch_size, "not a batch size", op, "batch_size", expected)
         self.batch_size = batch_size
         self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [

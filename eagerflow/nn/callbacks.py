@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.lookup import require
+from eagerflow.nn.arguments import require
 from eagerflow.variable import assign_together
 
 __all__ = ["Callback", "EarlyStopping", "History", "LambdaCallback"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.lookup import Configured, from_config, require
+from eagerflow.nn.arguments import choice, number
+from eagerflow.nn.configured import Configured, argument, from_config, named_classes
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.creation.filled import full, ones, zeros
@@ -55,8 +56,7 @@ class Zeros(Initializer):
     """
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        made: Tensor = zeros(shape, dtype=dtype)
-        return made
+        return zeros(shape, dtype=dtype)
 
 
 class Ones(Initializer):
@@ -67,8 +67,7 @@ class Ones(Initializer):
     """
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        made: Tensor = ones(shape, dtype=dtype)
-        return made
+        return ones(shape, dtype=dtype)
 
 
 class Constant(Initializer):
@@ -78,18 +77,16 @@ class Constant(Initializer):
     Tensor([0.5, 0.5], float32, cpu:0)
     """
 
-    def __init__(self, value: float = 0.0) -> None:
-        self.value = value
+    value: float = argument(0.0)
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        made: Tensor = full(shape, self.value, dtype=dtype)
-        return made
+        return full(shape, self.value, dtype=dtype)
 
 
 class _Random(Initializer):
     """Base of random initializers: with a ``seed``, every call gives the same numbers."""
 
-    seed: Any = None
+    seed: int | None = argument(None)
 
     def _generator(self) -> random.Generator:
         return random.default_generator if self.seed is None else random.Generator(self.seed)
@@ -102,22 +99,19 @@ class RandomNormal(_Random):
     Tensor([0.1508, 0.092 ], float32, cpu:0)
     """
 
-    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
-        self.mean, self.stddev, self.seed = mean, stddev, seed
+    mean: float = argument(0.0)
+    stddev: float = argument(0.05)
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().normal(shape, self.mean, self.stddev, dtype)
 
 
-class TruncatedNormal(_Random):
+class TruncatedNormal(RandomNormal):
     """Numbers of a normal distribution, none further than two ``stddev`` from ``mean``.
 
     >>> ef.nn.initializers.TruncatedNormal(seed=0)((2,))
     Tensor([ 0.0381, -0.0624], float32, cpu:0)
     """
-
-    def __init__(self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None) -> None:
-        self.mean, self.stddev, self.seed = mean, stddev, seed
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().truncated_normal(shape, self.mean, self.stddev, dtype)
@@ -130,17 +124,13 @@ class RandomUniform(_Random):
     Tensor([0.7899, 0.0872], float32, cpu:0)
     """
 
-    def __init__(
-        self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None
-    ) -> None:
-        self.minval, self.maxval, self.seed = minval, maxval, seed
+    minval: float = argument(-0.05)
+    maxval: float = argument(0.05)
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().uniform(shape, self.minval, self.maxval, dtype)
 
 
-_MODES = ("fan_in", "fan_out", "fan_avg")
-_DISTRIBUTIONS = ("truncated_normal", "untruncated_normal", "uniform")
 _TRUNCATED_STDDEV = 0.87962566103423978
 """Standard deviation of the standard normal distribution cut off at -2 and 2."""
 
@@ -157,21 +147,12 @@ class VarianceScaling(_Random):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        scale: float = 1.0,
-        mode: str = "fan_in",
-        distribution: str = "truncated_normal",
-        seed: int | None = None,
-    ) -> None:
-        for name, value, choices in (
-            ("mode", mode, _MODES),
-            ("distribution", distribution, _DISTRIBUTIONS),
-        ):
-            expected = "one of " + ", ".join(map(repr, choices))
-            require(value in choices, value, "not a choice", type(self).__name__, name, expected)
-        require(scale > 0, scale, "not positive", type(self).__name__, "scale")
-        self.scale, self.mode, self.distribution, self.seed = scale, mode, distribution, seed
+    scale: float = argument(1.0, number(lambda x: x > 0, "not positive"))
+    mode: str = argument("fan_in", choice("not a choice", "fan_in", "fan_out", "fan_avg"))
+    distribution: str = argument(
+        "truncated_normal",
+        choice("not a choice", "truncated_normal", "untruncated_normal", "uniform"),
+    )
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         fan_in, fan_out = _fans(tuple(shape))
@@ -263,21 +244,7 @@ class LecunUniform(VarianceScaling):
         super().__init__(1.0, "fan_in", "uniform", seed)
 
 
-_TABLE = {
-    "constant": Constant,
-    "glorot_normal": GlorotNormal,
-    "glorot_uniform": GlorotUniform,
-    "he_normal": HeNormal,
-    "he_uniform": HeUniform,
-    "lecun_normal": LecunNormal,
-    "lecun_uniform": LecunUniform,
-    "ones": Ones,
-    "random_normal": RandomNormal,
-    "random_uniform": RandomUniform,
-    "truncated_normal": TruncatedNormal,
-    "variance_scaling": VarianceScaling,
-    "zeros": Zeros,
-}
+_TABLE = named_classes(Initializer)
 
 
 def get(identifier: Any) -> Any:

@@ -23,8 +23,8 @@ from eagerflow.dtypes import as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import initializers
-from eagerflow.nn.hints import Nest, TensorLike
-from eagerflow.nn.lookup import Configured, require, snake_case
+from eagerflow.nn.arguments import Nest, TensorLike, require
+from eagerflow.nn.configured import Configured, snake_case
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor

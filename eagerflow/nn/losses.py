@@ -13,9 +13,10 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import Configured, from_config, require, snake_case
+from eagerflow.nn.arguments import TensorLike, require
+from eagerflow.nn.configured import Configured, argument, from_config, named_classes, snake_case
 from eagerflow.ops.family import as_operand
+from eagerflow.tensor import Tensor
 
 __all__ = [
     "BinaryCrossentropy",
@@ -37,7 +38,7 @@ __all__ = [
 _EPSILON = 1e-7  # probabilities are kept this far from 0 and 1, as in Keras
 
 
-def same_shape(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, Any]:
+def same_shape(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor, Tensor]:
     """Both as tensors of one shape and dtype; a missing last axis of size 1 is added."""
     y_pred = as_tensor(y_pred)
     y_true = as_operand(y_true, y_pred)
@@ -62,7 +63,7 @@ def same_shape(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Any, 
 
 def class_numbers(
     name: str, y_true: TensorLike, y_pred: TensorLike, one_hot: str | None = None
-) -> tuple[Any, Any]:
+) -> tuple[Tensor, Tensor]:
     """Both as tensors, of shapes (...) and (..., classes); a last axis of size 1 is taken away.
 
     ``one_hot`` names what takes targets of the shape of the predictions.
@@ -83,11 +84,11 @@ def class_numbers(
     return labels, y_pred
 
 
-def _last_mean(values: Any) -> Any:
+def _last_mean(values: Tensor) -> Tensor:
     return values.mean(axis=-1) if values.ndim else values
 
 
-def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
+def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Mean over the last axis of the squared differences.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise.
@@ -100,7 +101,7 @@ def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
     return _last_mean(difference * difference)
 
 
-def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
+def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Mean over the last axis of the absolute differences.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise.
@@ -112,7 +113,7 @@ def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Any:
     return _last_mean(ops.abs(y_pred - y_true))
 
 
-def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Any:
+def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     """Mean over the last axis: half the square of small differences, linear beyond ``delta``.
 
     ``y_true`` and ``y_pred`` have equal shapes. Raises ShapeError otherwise. Source: Huber, 1964.
@@ -126,7 +127,9 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Any:
     return _last_mean(inner * (distance - inner * 0.5))
 
 
-def binary_crossentropy(y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False) -> Any:
+def binary_crossentropy(
+    y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False
+) -> Tensor:
     """Mean over the last axis of the cross-entropy of yes-or-no predictions.
 
     ``y_true`` holds zeros and ones, ``y_pred`` probabilities, or logits with ``from_logits``,
@@ -137,15 +140,14 @@ def binary_crossentropy(y_true: TensorLike, y_pred: TensorLike, from_logits: boo
     """
     y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
     if from_logits:
-        # log(1 + exp(z)) - y z, in the form that does not overflow
-        return _last_mean(ops.softplus(y_pred) - y_true * y_pred)
+        return _last_mean(ops.sigmoid_cross_entropy(y_pred, y_true))
     p = ops.clip(y_pred, _EPSILON, 1.0 - _EPSILON)
     return _last_mean(-(y_true * ops.log(p) + (1.0 - y_true) * ops.log1p(-p)))
 
 
 def categorical_crossentropy(
     y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False, label_smoothing: float = 0.0
-) -> Any:
+) -> Tensor:
     """Cross-entropy of predicted classes along the last axis, with one-hot targets.
 
     ``y_true`` and ``y_pred`` (probabilities, or logits with ``from_logits``) have shape
@@ -168,7 +170,7 @@ def categorical_crossentropy(
 
 def sparse_categorical_crossentropy(
     y_true: TensorLike, y_pred: TensorLike, from_logits: bool = False
-) -> Any:
+) -> Tensor:
     """Cross-entropy of predicted classes along the last axis, with class numbers as targets.
 
     ``y_true`` holds integers of shape (...), or (..., 1); ``y_pred`` has shape (..., classes)
@@ -220,32 +222,30 @@ class Loss(Configured):
         require(known, reduction, "not a reduction", self.name, "reduction", expected)
         self.reduction = reduction
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         """The loss of each example; every subclass has its own."""
         raise ArgumentError("the class has no call", op=type(self).__name__)
 
     def __call__(
         self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
-    ) -> Any:
-        values = self.call(y_true, y_pred)
-        if sample_weight is None:
-            if self.reduction in ("none", None):
-                return values
-            return values.sum() if self.reduction == "sum" else values.mean()
-        weight = weight_for(values, sample_weight, self.name)
-        values = values * weight
+    ) -> Tensor:
+        values: Any = self.call(y_true, y_pred)
+        if sample_weight is not None:
+            weight = weight_for(values, sample_weight, self.name)
+            values = values * weight
         if self.reduction in ("none", None):
             return values
-        if self.reduction == "sum_over_batch_size":
-            return values.mean()
-        total = values.sum()
-        return total / weight.sum() if self.reduction == "mean" else total
+        if self.reduction == "sum":
+            return values.sum()
+        if self.reduction == "mean" and sample_weight is not None:
+            return values.sum() / weight.sum()
+        return values.mean()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.reduction}>"
 
 
-def weight_for(values: Any, sample_weight: TensorLike, name: str) -> Any:
+def weight_for(values: Tensor, sample_weight: TensorLike, name: str) -> Tensor:
     """``sample_weight`` in the dtype of ``values``, with axes so that it broadcasts to them."""
     weight = as_tensor(sample_weight, values.dtype)
     if weight.ndim == values.ndim + 1 and weight.shape[-1] == 1:
@@ -269,7 +269,7 @@ class MeanSquaredError(Loss):
     Tensor(2., float32, cpu:0)
     """
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return mean_squared_error(y_true, y_pred)
 
 
@@ -280,7 +280,7 @@ class MeanAbsoluteError(Loss):
     Tensor(1., float32, cpu:0)
     """
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return mean_absolute_error(y_true, y_pred)
 
 
@@ -291,16 +291,9 @@ class Huber(Loss):
     Tensor(1.5, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        delta: float = 1.0,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.delta = delta
+    delta: float = argument(1.0)
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return huber(y_true, y_pred, self.delta)
 
 
@@ -311,16 +304,9 @@ class BinaryCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits = from_logits
+    from_logits: bool = argument(False)
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return binary_crossentropy(y_true, y_pred, self.from_logits)
 
 
@@ -331,17 +317,10 @@ class CategoricalCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits, self.label_smoothing = from_logits, label_smoothing
+    from_logits: bool = argument(False)
+    label_smoothing: float = argument(0.0)
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return categorical_crossentropy(y_true, y_pred, self.from_logits, self.label_smoothing)
 
 
@@ -353,20 +332,13 @@ class SparseCategoricalCrossentropy(Loss):
     Tensor(0.6931, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-    ) -> None:
-        super().__init__(reduction, name)
-        self.from_logits = from_logits
+    from_logits: bool = argument(False)
 
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return sparse_categorical_crossentropy(y_true, y_pred, self.from_logits)
 
 
-class _Wrapped(Loss):
+class _FunctionLoss(Loss):
     """A user's function of ``(y_true, y_pred)`` as a loss."""
 
     def __init__(self, function: Any) -> None:
@@ -374,16 +346,7 @@ class _Wrapped(Loss):
         self.call = function  # type: ignore[method-assign]
 
 
-_TABLE = {
-    "binary_crossentropy": BinaryCrossentropy,
-    "categorical_crossentropy": CategoricalCrossentropy,
-    "huber": Huber,
-    "mae": MeanAbsoluteError,
-    "mean_absolute_error": MeanAbsoluteError,
-    "mean_squared_error": MeanSquaredError,
-    "mse": MeanSquaredError,
-    "sparse_categorical_crossentropy": SparseCategoricalCrossentropy,
-}
+_TABLE = named_classes(Loss, mae=MeanAbsoluteError, mse=MeanSquaredError)
 
 
 def get(identifier: Any) -> Any:
@@ -393,4 +356,4 @@ def get(identifier: Any) -> Any:
     <MeanSquaredError: sum_over_batch_size>
     """
     found = from_config("loss", identifier, _TABLE, callable)
-    return found if isinstance(found, Loss) else _Wrapped(found)
+    return found if isinstance(found, Loss) else _FunctionLoss(found)

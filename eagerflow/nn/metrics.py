@@ -9,9 +9,17 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import Configured, from_config, snake_case
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import (
+    Configured,
+    argument,
+    from_config,
+    inherited,
+    named_classes,
+    snake_case,
+)
 from eagerflow.ops.attributes import DTypeLike, Sizes
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
 __all__ = [
@@ -67,11 +75,11 @@ class Metric(Configured):
         """Take in a batch; every subclass has its own."""
         raise ArgumentError("the class has no update_state", op=type(self).__name__)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         """The number so far; every subclass has its own."""
         raise ArgumentError("the class has no result", op=type(self).__name__)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         self.update_state(*args, **kwargs)
         return self.result()
 
@@ -109,14 +117,14 @@ class Mean(Metric):
         self.total.assign_add((values * weight).sum())
         self.count.assign_add(weight.sum())
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         return self.total.value / ops.maximum(self.count.value, 1e-12)
 
 
-class _MeanOfFunction(Mean):
+class _MeanMetric(Mean):
     """The mean over examples of what ``values`` gives for each."""
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         """One number for each example."""
         raise ArgumentError("the class has no values", op=type(self).__name__)
 
@@ -127,29 +135,27 @@ class _MeanOfFunction(Mean):
         super().update_state(self.values(y_true, y_pred), sample_weight)
 
 
-class MeanSquaredError(_MeanOfFunction):
+class MeanSquaredError(_MeanMetric):
     """The mean of the squared differences.
 
     >>> ef.nn.metrics.MeanSquaredError()([[0.0], [1.0]], [[0.0], [3.0]])
     Tensor(2., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
-        return losses.mean_squared_error(y_true, y_pred)
+    values = staticmethod(losses.mean_squared_error)
 
 
-class MeanAbsoluteError(_MeanOfFunction):
+class MeanAbsoluteError(_MeanMetric):
     """The mean of the absolute differences.
 
     >>> ef.nn.metrics.MeanAbsoluteError()([[0.0], [1.0]], [[0.0], [3.0]])
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
-        return losses.mean_absolute_error(y_true, y_pred)
+    values = staticmethod(losses.mean_absolute_error)
 
 
-class SparseCategoricalAccuracy(_MeanOfFunction):
+class SparseCategoricalAccuracy(_MeanMetric):
     """How often the largest prediction is that of the target, a class number.
 
     >>> accuracy = ef.nn.metrics.SparseCategoricalAccuracy()
@@ -157,12 +163,12 @@ class SparseCategoricalAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
 
-class SparseTopKCategoricalAccuracy(_MeanOfFunction):
+class SparseTopKCategoricalAccuracy(_MeanMetric):
     """How often the target, a class number, is among the ``k`` largest predictions.
 
     >>> accuracy = ef.nn.metrics.SparseTopKCategoricalAccuracy(k=2)
@@ -170,11 +176,9 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def __init__(self, k: int = 5, name: str | None = None) -> None:
-        super().__init__(name)
-        self.k = k
+    k: int = argument(5)
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
         at = y_true.reshape((*y_true.shape, 1)).astype("int64")
         own = ops.take_along_axis(y_pred, at, axis=-1)
@@ -182,14 +186,14 @@ class SparseTopKCategoricalAccuracy(_MeanOfFunction):
         return ops.less(larger, float(self.k)).astype("float32")
 
 
-class CategoricalAccuracy(_MeanOfFunction):
+class CategoricalAccuracy(_MeanMetric):
     """How often the largest prediction is that of the one-hot target.
 
     >>> ef.nn.metrics.CategoricalAccuracy()([[0.0, 1.0]], [[0.2, 0.8]])
     Tensor(1., float32, cpu:0)
     """
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if y_true.shape != y_pred.shape:
             raise ShapeError(
@@ -202,25 +206,24 @@ class CategoricalAccuracy(_MeanOfFunction):
         return same.astype("float32")
 
 
-class BinaryAccuracy(_MeanOfFunction):
+class BinaryAccuracy(_MeanMetric):
     """How often the prediction is on the target's side of ``threshold``.
 
     >>> ef.nn.metrics.BinaryAccuracy()([[1.0], [0.0]], [[0.7], [0.6]])
     Tensor(0.5, float32, cpu:0)
     """
 
-    def __init__(self, name: str | None = None, threshold: float = 0.5) -> None:
-        super().__init__(name)
-        self.threshold = threshold
+    name = inherited
+    threshold: float = argument(0.5)
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
         above = ops.greater(y_pred, self.threshold).astype(y_true.dtype)
         same = ops.equal(above, y_true).astype("float32")
         return same.mean(axis=-1) if same.ndim else same
 
 
-class Accuracy(_MeanOfFunction):
+class Accuracy(_MeanMetric):
     """How often predictions are right; the shapes say in which of the three ways.
 
     Class numbers against (..., classes), one-hot targets against predictions of the same
@@ -238,7 +241,7 @@ class Accuracy(_MeanOfFunction):
             "binary": BinaryAccuracy(self.name),
         }
 
-    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
         if not y_pred.ndim or y_pred.shape[-1] == 1 or y_pred.ndim < y_true.ndim:
             way = "binary"
@@ -249,7 +252,7 @@ class Accuracy(_MeanOfFunction):
         return self._ways[way].values(y_true, y_pred)
 
 
-class _OfLoss(_MeanOfFunction):
+class _FunctionMetric(_MeanMetric):
     """The mean of a loss, or of a user's function, as a metric."""
 
     def __init__(self, function: Any) -> None:
@@ -257,18 +260,7 @@ class _OfLoss(_MeanOfFunction):
         self.values = getattr(function, "call", function)  # type: ignore[method-assign]
 
 
-_TABLE = {
-    "acc": Accuracy,
-    "accuracy": Accuracy,
-    "binary_accuracy": BinaryAccuracy,
-    "categorical_accuracy": CategoricalAccuracy,
-    "mae": MeanAbsoluteError,
-    "mean_absolute_error": MeanAbsoluteError,
-    "mean_squared_error": MeanSquaredError,
-    "mse": MeanSquaredError,
-    "sparse_categorical_accuracy": SparseCategoricalAccuracy,
-    "sparse_top_k_categorical_accuracy": SparseTopKCategoricalAccuracy,
-}
+_TABLE = named_classes(_MeanMetric, acc=Accuracy, mae=MeanAbsoluteError, mse=MeanSquaredError)
 
 
 def get(identifier: Any) -> Any:
@@ -280,7 +272,7 @@ def get(identifier: Any) -> Any:
     found = from_config("metric", identifier, _TABLE, callable)
     if isinstance(identifier, str):
         found.name = identifier
-    return found if isinstance(found, Metric) else _OfLoss(found)
+    return found if isinstance(found, Metric) else _FunctionMetric(found)
 
 
 def metric_for(identifier: Any, loss: Any) -> Any:

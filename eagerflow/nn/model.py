@@ -13,11 +13,11 @@ from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
 from eagerflow.nn import losses, optimizers
+from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
-from eagerflow.nn.hints import Nest, TensorLike
+from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.lookup import Aside, require
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
@@ -58,7 +58,7 @@ class Model(Layer):
         self.run_eagerly = False
         self._loss_mean: Any = None
         self._warned = False
-        self._captured = Aside({})  # steps, by their names
+        self._captured = Untracked({})  # steps, by their names
 
     # How it is trained -------------------------------------------------------------------
 
@@ -83,11 +83,11 @@ class Model(Layer):
         self.metrics = [metric_for(item, self.loss) for item in listed]
         self._loss_mean = Mean("loss")
         self.run_eagerly = bool(run_eagerly)
-        self._captured = Aside({})
+        self._captured = Untracked({})
         self._warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_captured": Aside({})}  # a copy captures its own steps
+        return vars(self) | {"_captured": Untracked({})}  # a copy captures its own steps
 
     def _step(self, name: str) -> Callable[..., Any]:
         """A step by its name: captured, unless the model is run eagerly."""
@@ -218,7 +218,7 @@ class Model(Layer):
         loss depends on no weight.
         """
         self._check_compiled("fit")
-        counted = type(epochs) is not bool and isinstance(epochs, int) and epochs >= 0
+        counted = is_count(epochs, 0)
         require(counted, epochs, "not a number of epochs", "fit", "epochs", "an integer")
         validation = None
         if validation_split and validation_data is None:
@@ -231,11 +231,13 @@ class Model(Layer):
         if validation_data is not None:
             validation = _validation(validation_data, batch_size)
         history = History()
-        everyone = [history, *_listed(callbacks)]
-        for callback in everyone:
+        all_callbacks = [history, *_as_callbacks(callbacks)]
+        for callback in all_callbacks:
             callback.model = self
             callback.params = {"epochs": epochs, "steps": source.steps, "verbose": verbose}
-        self._train(source, validation, epochs, shuffle, everyone, Progress(verbose, epochs, "fit"))
+        self._train(
+            source, validation, epochs, shuffle, all_callbacks, Progress(verbose, epochs, "fit")
+        )
         return history
 
     def _train(
@@ -251,31 +253,31 @@ class Model(Layer):
         # Asked before each batch, most callbacks have nothing to say.
         on_batch = [c for c in callbacks if _listens_to_batches(c)]
         run_step = self._step("_train_and_measure")
-        _tell(callbacks, "on_train_begin", {})
+        _notify(callbacks, "on_train_begin", {})
         with progress:
             for epoch in range(epochs):
-                _tell(callbacks, "on_epoch_begin", epoch, {})
+                _notify(callbacks, "on_epoch_begin", epoch, {})
                 self._reset()
                 progress.begin(epoch, source.steps)
                 batches = progress.watch(source.epoch(shuffle))
                 for step, (x, y, weight) in enumerate(batches):
-                    _tell(on_batch, "on_train_batch_begin", step, {})
+                    _notify(on_batch, "on_train_batch_begin", step, {})
                     y_pred = run_step(x, y, weight)
                     if epoch == step == 0:
                         self._check_probabilities(y_pred)
                         self._warn_of_unused()
                     if on_batch:
-                        _tell(on_batch, "on_train_batch_end", step, self._logs())
+                        _notify(on_batch, "on_train_batch_end", step, self._logs())
                     if self.stop_training:
                         break
                 logs = self._logs()
                 if validation is not None:
-                    logs |= self._tested(validation, "val_")
+                    logs |= self._evaluate(validation, "val_")
                 progress.end(logs)
-                _tell(callbacks, "on_epoch_end", epoch, logs)
+                _notify(callbacks, "on_epoch_end", epoch, logs)
                 if self.stop_training:
                     break
-        _tell(callbacks, "on_train_end", {})
+        _notify(callbacks, "on_train_end", {})
 
     def _check_probabilities(self, y_pred: Nest) -> None:
         """Logits given to a loss of probabilities would train badly and say nothing."""
@@ -292,7 +294,7 @@ class Model(Layer):
                 "or activation='softmax' in the last layer",
             )
 
-    def _tested(self, source: Source, prefix: str = "", progress: Any = None) -> dict[str, float]:
+    def _evaluate(self, source: Source, prefix: str = "", progress: Any = None) -> dict[str, float]:
         self._reset()
         batches = source.epoch()
         step = self._step("_test_and_measure")
@@ -317,9 +319,9 @@ class Model(Layer):
         source = make_source(x, y, sample_weight, batch_size, "evaluate")
         with Progress(verbose, 1, "evaluate") as progress:
             progress.begin(0, source.steps, "Evaluate")
-            logs = self._tested(source, "", progress)
+            logs = self._evaluate(source, "", progress)
             progress.end(logs)
-        return _as_asked(logs, return_dict)
+        return _in_form(logs, return_dict)
 
     def predict(self, x: Nest, batch_size: int = 32, verbose: Any = "auto") -> Any:
         """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
@@ -346,27 +348,29 @@ class Model(Layer):
         return_dict: bool = False,
     ) -> Any:
         """One step on one batch; gives the loss and the metrics of this batch."""
-        self._check_compiled("train_on_batch")
-        if class_weight is not None:
-            sample_weight = class_weights(y, class_weight, sample_weight, "train_on_batch")
-        return self._on_batch("train", x, y, sample_weight, return_dict)
+        return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
     def test_on_batch(
         self, x: Nest, y: Nest = None, sample_weight: TensorLike = None, return_dict: bool = False
     ) -> Any:
         """The loss and the metrics of one batch, without training on it."""
-        self._check_compiled("test_on_batch")
-        return self._on_batch("test", x, y, sample_weight, return_dict)
+        return self._on_batch("test", x, y, sample_weight, None, return_dict)
 
-    def _on_batch(self, step: str, x: Nest, y: Nest, weight: Nest, return_dict: bool) -> Any:
+    def _on_batch(
+        self, step: str, x: Nest, y: Nest, weight: Nest, class_weight: Any, return_dict: bool
+    ) -> Any:
+        op = f"{step}_on_batch"
+        self._check_compiled(op)
+        if class_weight is not None:
+            weight = class_weights(y, class_weight, weight, op)
         size = len(tree.flatten(x)[0][0])
-        source = make_source(x, y, weight, max(size, 1), f"{step}_on_batch")
+        source = make_source(x, y, weight, max(size, 1), op)
         ((x, y, weight),) = source.epoch()
         self._reset()
         self._step(f"_{step}_and_measure")(x, y, weight)
         if step == "train":
             self._warn_of_unused()
-        return _as_asked(self._logs(), return_dict)
+        return _in_form(self._logs(), return_dict)
 
     def predict_on_batch(self, x: Nest) -> Any:
         """The outputs for one batch, as NumPy arrays."""
@@ -386,7 +390,7 @@ class Model(Layer):
         print_fn(model_table(self))
 
 
-def _listed(callbacks: Any) -> list[Any]:
+def _as_callbacks(callbacks: Any) -> list[Any]:
     """The callbacks, of which one may come alone; ArgumentError for what is none."""
     found = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     for item in found:
@@ -415,7 +419,7 @@ def _validation(data: Any, batch_size: int) -> Source:
     return make_source(x, y, weight, batch_size, "fit (validation)")
 
 
-def _tell(callbacks: list[Any], method: str, *args: Any) -> None:
+def _notify(callbacks: list[Any], method: str, *args: Any) -> None:
     for callback in callbacks:
         getattr(callback, method)(*args)
 
@@ -429,7 +433,7 @@ def _listens_to_batches(callback: Any) -> bool:
     return False
 
 
-def _as_asked(logs: dict[str, float], return_dict: bool) -> Any:
+def _in_form(logs: dict[str, float], return_dict: bool) -> Any:
     if return_dict:
         return logs
     values = list(logs.values())

@@ -10,14 +10,24 @@ from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
+from eagerflow.devices import Kind
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
-from eagerflow.nn.lookup import Configured, from_config, require, snake_case
+from eagerflow.nn.arguments import number, require
+from eagerflow.nn.configured import (
+    Configured,
+    argument,
+    from_config,
+    inherited,
+    named_classes,
+    snake_case,
+)
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import recording, unrecorded
 from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
@@ -25,6 +35,10 @@ __all__ = ["Adam", "AdamW", "Optimizer", "SGD", "get"]
 
 MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that Adam changes together with others
 MIN_SMALL_VARIABLES = 6  # for which that pays
+
+
+Pair = tuple[Any, Variable]
+"""A gradient, a Tensor, and its Variable."""
 
 
 class Optimizer(Configured):
@@ -46,7 +60,7 @@ class Optimizer(Configured):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: float | Schedule | Mapping[str, Any] = 0.01,
         weight_decay: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
@@ -123,7 +137,7 @@ class Optimizer(Configured):
             for slot in self.slots
         ]
 
-    def apply(self, grads: Sequence[Any], variables: Sequence[Variable]) -> None:
+    def apply(self, grads: Sequence[Tensor | None], variables: Sequence[Variable]) -> None:
         """Change each variable along its gradient, by one step.
 
         ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Raises
@@ -136,8 +150,8 @@ class Optimizer(Configured):
         if self.clipping:
             pairs = self._clipped(pairs)
         rate, step = as_tensor(self.learning_rate), ops.add(self.iterations.value, 1)
-        new: dict[Variable, Any] = {self.iterations: step}
-        kinds: dict[Any, list[tuple[Any, Variable]]] = {}
+        new: dict[Variable, Tensor] = {self.iterations: step}
+        kinds: dict[Kind, list[Pair]] = {}
         for pair in pairs:
             kinds.setdefault(pair[1].current._kind, []).append(pair)
         for kind, members in kinds.items():
@@ -145,11 +159,9 @@ class Optimizer(Configured):
             new.update(self._changed(members, *numbers))
         assign_together(new)
 
-    def _changed(
-        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
-    ) -> dict[Variable, Any]:
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> dict[Variable, Tensor]:
         """The next values of variables of one dtype on one device, and of their state."""
-        found: dict[Variable, Any] = {}
+        found: dict[Variable, Tensor] = {}
         for gradient, variable in pairs:
             slots = self._slots[id(variable)][1]
             state = [slot.value for slot in slots]
@@ -157,11 +169,13 @@ class Optimizer(Configured):
             found.update(zip((variable, *slots), new, strict=True))
         return found
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
         raise ArgumentError("the class has no update", op=type(self).__name__)
 
-    def minimize(self, loss: Callable[[], Any], variables: Sequence[Variable] | None = None) -> Any:
+    def minimize(
+        self, loss: Callable[[], Tensor], variables: Sequence[Variable] | None = None
+    ) -> Tensor:
         """Call ``loss``, apply one step along its gradient, and return its value.
 
         ``variables`` defaults to the trainable ones that ``loss`` reads.
@@ -178,7 +192,7 @@ class Optimizer(Configured):
         self.apply(tape.gradient(value, wanted), wanted)
         return value
 
-    def _pairs(self, grads: list[Any], variables: list[Variable]) -> list[tuple[Any, Variable]]:
+    def _pairs(self, grads: list[Tensor | None], variables: list[Variable]) -> list[Pair]:
         if len(grads) != len(variables):
             raise GradientError(
                 f"{len(grads)} gradients for {len(variables)} variables",
@@ -205,7 +219,7 @@ class Optimizer(Configured):
                 )
         return [(as_tensor(g), v) for g, v in zip(grads, variables, strict=True) if g is not None]
 
-    def _clipped(self, pairs: list[tuple[Any, Variable]]) -> list[tuple[Any, Variable]]:
+    def _clipped(self, pairs: list[Pair]) -> list[Pair]:
         ((how, limit),) = self.clipping.items()
         if how == "clipvalue":
             return [(ops.clip(g, -limit, limit), v) for g, v in pairs]
@@ -247,24 +261,16 @@ class SGD(Optimizer):
     Tensor([0.46], float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.01,
-        momentum: float = 0.0,
-        nesterov: bool = False,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        expected = "a number from 0 to 1"
-        require(0 <= momentum <= 1, momentum, "not a momentum", self.name, "momentum", expected)
-        self.momentum, self.nesterov = float(momentum), bool(nesterov)
-        self.slots = ("velocity",) if momentum else ()
+    learning_rate = inherited
+    momentum: float = argument(
+        0.0, number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")
+    )
+    nesterov: bool = argument(False, bool)
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def __post_init__(self) -> None:
+        self.slots = ("velocity",) if self.momentum else ()
+
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         if self.momentum:
             return momentum_update(
                 value,
@@ -278,6 +284,9 @@ class SGD(Optimizer):
         if self.weight_decay:
             gradient = gradient + value * self.weight_decay
         return (value - gradient * rate,)
+
+
+_below_one = number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")
 
 
 class Adam(Optimizer):
@@ -295,23 +304,12 @@ class Adam(Optimizer):
 
     slots = ("mean", "square")
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(learning_rate, weight_decay, clipnorm, clipvalue, global_clipnorm, name)
-        for key, value in (("beta_1", beta_1), ("beta_2", beta_2)):
-            expected = "a number from 0 to below 1"
-            require(0 <= value < 1, value, "out of range", self.name, key, expected)
-        self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
+    learning_rate = argument(0.001)
+    beta_1: float = argument(0.9, _below_one)
+    beta_2: float = argument(0.999, _below_one)
+    epsilon: float = argument(1e-7, float)
+
+    def __post_init__(self) -> None:
         self._options = {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
@@ -319,12 +317,10 @@ class Adam(Optimizer):
             "weight_decay": self.weight_decay,
         }
 
-    def update(self, value: Any, gradient: Any, state: list[Any], rate: Any, step: Any) -> Any:
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         return adam_update(value, gradient, *state, rate, step, **self._options)
 
-    def _changed(
-        self, pairs: list[tuple[Any, Variable]], rate: Any, step: Any
-    ) -> dict[Variable, Any]:
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> dict[Variable, Tensor]:
         small = [pair for pair in pairs if pair[1].size < MAX_SMALL_ELEMENTS]
         # Steps are recorded one by one, and a subclass may have its own.
         alone = recording() or type(self).update is not Adam.update
@@ -349,32 +345,11 @@ class AdamW(Adam):
     0.004
     """
 
-    def __init__(
-        self,
-        learning_rate: Any = 0.001,
-        weight_decay: float | None = 0.004,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        clipnorm: float | None = None,
-        clipvalue: float | None = None,
-        global_clipnorm: float | None = None,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(
-            learning_rate,
-            beta_1,
-            beta_2,
-            epsilon,
-            weight_decay,
-            clipnorm,
-            clipvalue,
-            global_clipnorm,
-            name,
-        )
+    learning_rate = inherited
+    weight_decay = argument(0.004)
 
 
-_TABLE = {"adam": Adam, "adamw": AdamW, "adam_w": AdamW, "sgd": SGD}
+_TABLE = named_classes(Optimizer, adamw=AdamW)
 
 
 def get(identifier: Any) -> Any:

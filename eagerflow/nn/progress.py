@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.guard import ScopeGuard
-from eagerflow.nn.lookup import require
+from eagerflow.nn.arguments import require
 
 __all__ = ["Progress"]
 
@@ -36,11 +36,6 @@ class Progress(ScopeGuard):
         if self._tqdm is not None:
             self._bar = self._tqdm.tqdm(total=steps, desc=self._title, unit="step")
 
-    def step(self) -> None:
-        """One step is done."""
-        if self._bar is not None:
-            self._bar.update()
-
     def end(self, logs: dict[str, float]) -> None:
         """The epoch is over; these are its numbers."""
         text = ", ".join(f"{name}: {value:.4f}" for name, value in logs.items())
@@ -60,4 +55,5 @@ class Progress(ScopeGuard):
         """``items``, with a step counted after each."""
         for item in items:
             yield item
-            self.step()
+            if self._bar is not None:
+                self._bar.update()

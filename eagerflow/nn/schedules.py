@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.hints import TensorLike
-from eagerflow.nn.lookup import Configured, from_config
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import Configured, argument, from_config, named_classes
+from eagerflow.tensor import Tensor
 
 __all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule", "get"]
 
@@ -24,7 +26,7 @@ class Schedule(Configured):
     Tensor(0.25, float32, cpu:0)
     """
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         """The learning rate of this step."""
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
 
@@ -42,21 +44,16 @@ class ExponentialDecay(Schedule):
     Tensor(0.5, float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-    ) -> None:
-        self.initial, self.steps, self.rate = initial_learning_rate, decay_steps, decay_rate
-        self.staircase = staircase
+    initial_learning_rate: float = argument()
+    decay_steps: int = argument()
+    decay_rate: float = argument()
+    staircase: bool = argument(False)
 
-    def __call__(self, step: TensorLike) -> Any:
-        part = _number(step) / float(self.steps)
+    def __call__(self, step: TensorLike) -> Tensor:
+        part = _number(step) / float(self.decay_steps)
         if self.staircase:
             part = ops.floor(part)
-        return ops.exp(part * math.log(self.rate)) * self.initial
+        return ops.exp(part * math.log(self.decay_rate)) * self.initial_learning_rate
 
 
 class CosineDecay(Schedule):
@@ -69,27 +66,22 @@ class CosineDecay(Schedule):
     Tensor(0., float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        alpha: float = 0.0,
-        warmup_target: float | None = None,
-        warmup_steps: int = 0,
-    ) -> None:
-        self.initial, self.steps, self.alpha = initial_learning_rate, decay_steps, alpha
-        self.target = initial_learning_rate if warmup_target is None else warmup_target
-        self.warmup = warmup_steps
+    initial_learning_rate: float = argument()
+    decay_steps: int = argument()
+    alpha: float = argument(0.0)
+    warmup_target: float | None = argument(None)
+    warmup_steps: int = argument(0)
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
+        initial, warmup = self.initial_learning_rate, float(self.warmup_steps)
+        target = initial if self.warmup_target is None else self.warmup_target
         at = _number(step)
-        done = ops.minimum(ops.maximum(at - float(self.warmup), 0.0) / float(self.steps), 1.0)
+        done = ops.minimum(ops.maximum(at - warmup, 0.0) / float(self.decay_steps), 1.0)
         cosine = (ops.cos(done * math.pi) + 1.0) * 0.5
-        rate = (cosine * (1.0 - self.alpha) + self.alpha) * self.target
-        if not self.warmup:
+        rate = (cosine * (1.0 - self.alpha) + self.alpha) * target
+        if not warmup:
             return rate
-        rising = at / float(self.warmup) * (self.target - self.initial) + self.initial
-        return ops.where(at < float(self.warmup), rising, rate)
+        return ops.where(at < warmup, at / warmup * (target - initial) + initial, rate)
 
 
 class PiecewiseConstantDecay(Schedule):
@@ -102,8 +94,10 @@ class PiecewiseConstantDecay(Schedule):
     (1.0, 0.5)
     """
 
-    def __init__(self, boundaries: Any, values: Any) -> None:
-        self.boundaries, self.values = list(boundaries), list(values)
+    boundaries: Sequence[float] = argument(check=list)
+    values: Sequence[float] = argument(check=list)
+
+    def __post_init__(self) -> None:
         if len(self.values) != len(self.boundaries) + 1:
             raise ArgumentError(
                 f"{len(self.values)} values for {len(self.boundaries)} boundaries",
@@ -112,7 +106,7 @@ class PiecewiseConstantDecay(Schedule):
                 expected="one value more",
             )
 
-    def __call__(self, step: TensorLike) -> Any:
+    def __call__(self, step: TensorLike) -> Tensor:
         at = _number(step)
         rate = at * 0.0 + self.values[0]
         for boundary, value in zip(self.boundaries, self.values[1:], strict=True):
@@ -120,11 +114,7 @@ class PiecewiseConstantDecay(Schedule):
         return rate
 
 
-_TABLE = {
-    "cosine_decay": CosineDecay,
-    "exponential_decay": ExponentialDecay,
-    "piecewise_constant_decay": PiecewiseConstantDecay,
-}
+_TABLE = named_classes(Schedule)
 
 
 def get(identifier: Any) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.hints import Nest
+from eagerflow.nn.arguments import Nest
+from eagerflow.nn.configured import find
 from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.nn.layers.core import Input
-from eagerflow.nn.lookup import find
 from eagerflow.nn.model import Model
 from eagerflow.ops.creation.filled import zeros
 

@@ -94,8 +94,10 @@ def check_gradients(
         problem = _gradient_problem(problem)
 
 
-def _refuse(problem: str, argument: str, expected: str) -> NoReturn:
-    raise GradientError(problem, op=_NAME, argument=argument, expected=expected)
+def _refuse(
+    problem: str, argument: str | None, expected: str | None = None, **details: str
+) -> NoReturn:
+    raise GradientError(problem, op=_NAME, argument=argument, expected=expected, **details)
 
 
 # From the user's function to lists of tensors --------------------------------------------------
@@ -126,12 +128,8 @@ def _flat_problem(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
     at = [x for x in wide if x is not None]
     before, again = (_reals(flat(at)) for _ in range(2))
     if before.tobytes() != again.tobytes():
-        raise GradientError(
-            "two calls with the same arguments give different results",
-            op=_NAME,
-            argument="f",
-            hint="fix what is random: a seed or a key of its own",
-        )
+        problem = "two calls with the same arguments give different results"
+        _refuse(problem, "f", hint="fix what is random: a seed or a key of its own")
     return _Problem(flat, at, [names[i] for i in moving], outputs, "")
 
 
@@ -224,13 +222,8 @@ def _reverse(problem: _Problem) -> Array:
     whole = tape.gradient(ys, problem.at, ones, unconnected="zero")
     for name, x, g in zip(problem.inputs, problem.at, whole, strict=True):
         if g.shape != x.shape or g.dtype != x.dtype:
-            raise GradientError(
-                f"the {problem.what}gradient has another shape or dtype than the argument",
-                op=_NAME,
-                argument=name,
-                received=summary(g),
-                expected=summary(x),
-            )
+            wrong = f"the {problem.what}gradient has another shape or dtype than the argument"
+            _refuse(wrong, name, summary(x), received=summary(g))
     rows = [
         _reals(tape.gradient(ys, problem.at, weights, unconnected="zero"))
         for weights in _directions(ys)
@@ -246,12 +239,8 @@ def _forward(problem: _Problem) -> Array:
         )
         for name, y, t in zip(problem.outputs, ys, moved, strict=True):
             if t.shape != y.shape or t.dtype != y.dtype:
-                raise GradientError(
-                    f"the {problem.what}tangent has another shape or dtype than {name}",
-                    op=_NAME,
-                    received=summary(t),
-                    expected=summary(y),
-                )
+                wrong = f"the {problem.what}tangent has another shape or dtype than {name}"
+                _refuse(wrong, None, summary(y), received=summary(t))
         columns.append(_reals(moved))
     return np.array(columns).T
 
@@ -264,12 +253,8 @@ def _check(problem: _Problem, modes: Sequence[str], limits: _Limits) -> None:
     ys = problem.f(problem.at)
     rows, columns = list(_units(ys)), list(_units(problem.at))
     if not np.isfinite(expected).all():
-        raise GradientError(
-            "the differences are not finite",
-            op=_NAME,
-            argument="args",
-            hint="arguments inside the domain of the function, away from its poles",
-        )
+        hint = "arguments inside the domain of the function, away from its poles"
+        _refuse("the differences are not finite", "args", hint=hint)
     for mode in modes:
         received = _JACOBIANS[mode](problem)
         if not rows or not columns:
@@ -279,13 +264,11 @@ def _check(problem: _Problem, modes: Sequence[str], limits: _Limits) -> None:
         row, column = np.unravel_index(np.argmax(excess), excess.shape)
         if excess[row, column] > 0:
             y = _place(problem.outputs, rows[row])
-            what = f"the {mode} {problem.what}derivative of {y} is wrong"
-            raise GradientError(
-                what,
-                op=_NAME,
-                argument=_place(problem.inputs, columns[column]),
+            _refuse(
+                f"the {mode} {problem.what}derivative of {y} is wrong",
+                _place(problem.inputs, columns[column]),
+                f"{float(expected[row, column])!r}, by central differences",
                 received=repr(float(received[row, column])),
-                expected=f"{float(expected[row, column])!r}, by central differences",
                 hint=f"{int((excess > 0).sum())} of {excess.size} elements are wrong: see the rule "
                 "of each op in the function",
             )

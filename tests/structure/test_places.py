@@ -1,8 +1,8 @@
 """How many places something new touches: each is added here by writing just those.
 
 An op with a fused kernel 1, a rewrite rule 1, a pass 2 (the pass, and its place in the order), a
-device type 1 (``tests/backends/strict.py``), a layer 1 and its line in ``nn/layers/__init__.py``,
-a field of the file format 1 and its page (``tests/capture/saving`` holds the two together).
+device type 1 (``tests/backends/strict.py``), a layer 1, a field of the file format 1 and its page
+(``tests/capture/saving`` holds the two together).
 """
 
 import numpy as np

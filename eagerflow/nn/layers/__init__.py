@@ -1,29 +1,10 @@
-"""The layers, by subject."""
+"""The layers, by subject. A module's ``__all__`` is what users see of it as ``ef.nn.<name>``."""
 
 from __future__ import annotations
 
-from eagerflow.nn.layers.convolution import (
-    AveragePooling2D,
-    Conv2D,
-    GlobalAveragePooling2D,
-    GlobalMaxPooling2D,
-    MaxPooling2D,
-)
-from eagerflow.nn.layers.core import Activation, Dense, Dropout, Flatten, Input, Reshape
-from eagerflow.nn.layers.normalization import BatchNormalization, LayerNormalization
+from eagerflow.nn.layers import convolution, core, normalization
+from eagerflow.nn.layers.convolution import *
+from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.normalization import *
 
-__all__ = [
-    "Activation",
-    "AveragePooling2D",
-    "BatchNormalization",
-    "Conv2D",
-    "Dense",
-    "Dropout",
-    "Flatten",
-    "GlobalAveragePooling2D",
-    "GlobalMaxPooling2D",
-    "Input",
-    "LayerNormalization",
-    "MaxPooling2D",
-    "Reshape",
-]
+__all__ = sorted([*convolution.__all__, *core.__all__, *normalization.__all__])

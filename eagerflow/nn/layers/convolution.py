@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
-from eagerflow.nn import activations, initializers
+from eagerflow.nn.arguments import choice, count, optional, require
+from eagerflow.nn.configured import argument
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.layers.core import positive
-from eagerflow.nn.lookup import require
+from eagerflow.nn.layers.core import KernelLayer
 from eagerflow.ops.attributes import Sizes
 from eagerflow.tensor import Tensor
 
@@ -23,20 +24,17 @@ __all__ = [
 ]
 
 
-def _pair(layer: Layer, argument: str, value: Any) -> tuple[int, int]:
+def _pair(value: Any) -> tuple[int, int]:
     items = tuple(value) if isinstance(value, tuple | list) else (value, value)
     expected = "an integer, or one for rows and one for columns"
-    require(len(items) == 2, value, "not a pair", layer._label, argument, expected)
-    return positive(layer, argument, items[0]), positive(layer, argument, items[1])
+    require(len(items) == 2, value, "not a pair", expected=expected)
+    return count(items[0]), count(items[1])
 
 
-def _padding(layer: Layer, value: Any) -> str:
-    known = value in ("valid", "same")
-    require(known, value, "not a padding", layer._label, "padding", "'valid' or 'same'")
-    return str(value)
+_padding = choice("not a padding", "valid", "same", expected="'valid' or 'same'")
 
 
-class Conv2D(Layer):
+class Conv2D(KernelLayer):
     """Convolution of images with ``filters`` learned windows.
 
     Inputs have shape (batch, rows, columns, channels), outputs (batch, rows, columns,
@@ -50,34 +48,17 @@ class Conv2D(Layer):
     (2, 3, 3, 8)
     """
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes,
-        strides: Sizes = 1,
-        padding: str = "valid",
-        dilation_rate: Sizes = 1,
-        groups: int = 1,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.filters = positive(self, "filters", filters)
-        self.kernel_size = _pair(self, "kernel_size", kernel_size)
-        self.strides = _pair(self, "strides", strides)
-        self.padding = _padding(self, padding)
-        self.dilation_rate = _pair(self, "dilation_rate", dilation_rate)
-        self.groups = positive(self, "groups", groups)
-        self.activation = activations.get(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
+    filters: int = argument(check=count)
+    kernel_size: Sizes = argument(check=_pair)
+    strides: Sizes = argument(1, _pair)
+    padding: str = argument("valid", _padding)
+    dilation_rate: Sizes = argument(1, _pair)
+    groups: int = argument(1, count)
+
+    def __post_init__(self) -> None:
         if self.filters % self.groups:
             raise ArgumentError(
-                f"{filters} filters cannot be cut into {groups} groups",
+                f"{self.filters} filters cannot be cut into {self.groups} groups",
                 op=self._label,
                 argument="groups",
                 expected="a divisor of filters",
@@ -93,13 +74,9 @@ class Conv2D(Layer):
                 "x[..., None] for grey images" if len(input_shape) == 3 else None,
             )
         self.channels = input_shape[-1]
-        shape = (*self.kernel_size, self.channels // self.groups, self.filters)
-        self.kernel = self.add_weight(shape, self.kernel_initializer, "kernel")
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight((self.filters,), self.bias_initializer, "bias")
+        self.make_kernel(*self.kernel_size, self.channels // self.groups, self.filters)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=4, last=self.channels)
         outputs = ops.conv(
             inputs,
@@ -115,19 +92,19 @@ class Conv2D(Layer):
 
 
 class _Pooling2D(Layer):
-    """What the two poolings share: a window that moves over rows and columns."""
+    """Base of poolings: a window that moves over rows and columns."""
 
-    def __init__(
-        self,
-        pool_size: Sizes = (2, 2),
-        strides: Sizes = None,
-        padding: str = "valid",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.pool_size = _pair(self, "pool_size", pool_size)
-        self.strides = self.pool_size if strides is None else _pair(self, "strides", strides)
-        self.padding = _padding(self, padding)
+    pool_size: Sizes = argument((2, 2), _pair)
+    strides: Sizes = argument(None, optional(_pair))
+    padding: str = argument("valid", _padding)
+    _pool: Callable[..., Tensor]
+
+    def __post_init__(self) -> None:
+        self.strides = self.strides or self.pool_size
+
+    def call(self, inputs: Tensor) -> Tensor:
+        self.expect(inputs, rank=4)
+        return self._pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
 
 
 class MaxPooling2D(_Pooling2D):
@@ -139,9 +116,7 @@ class MaxPooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Tensor) -> Any:
-        self.expect(inputs, rank=4)
-        return ops.max_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
+    _pool = staticmethod(ops.max_pool)
 
 
 class AveragePooling2D(_Pooling2D):
@@ -154,38 +129,35 @@ class AveragePooling2D(_Pooling2D):
     (1, 2, 2, 3)
     """
 
-    def call(self, inputs: Tensor) -> Any:
+    _pool = staticmethod(ops.avg_pool)
+
+
+class _GlobalPooling2D(Layer):
+    """Base of poolings over all rows and columns."""
+
+    keepdims: bool = argument(False)
+    _reduce: Callable[..., Tensor]
+
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=4)
-        return ops.avg_pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
+        return self._reduce(inputs, axis=(1, 2), keepdims=self.keepdims)
 
 
-class GlobalAveragePooling2D(Layer):
+class GlobalAveragePooling2D(_GlobalPooling2D):
     """The mean over rows and columns.
 
     >>> ef.nn.GlobalAveragePooling2D()(ef.ones((1, 4, 4, 3)))
     Tensor([[1., 1., 1.]], shape=(1, 3), float32, cpu:0)
     """
 
-    def __init__(self, keepdims: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.keepdims = keepdims
-
-    def call(self, inputs: Tensor) -> Any:
-        self.expect(inputs, rank=4)
-        return ops.mean(inputs, axis=(1, 2), keepdims=self.keepdims)
+    _reduce = staticmethod(ops.mean)
 
 
-class GlobalMaxPooling2D(Layer):
+class GlobalMaxPooling2D(_GlobalPooling2D):
     """The largest value over rows and columns.
 
     >>> ef.nn.GlobalMaxPooling2D()(ef.ones((1, 4, 4, 3)))
     Tensor([[1., 1., 1.]], shape=(1, 3), float32, cpu:0)
     """
 
-    def __init__(self, keepdims: bool = False, **options: Any) -> None:
-        super().__init__(**options)
-        self.keepdims = keepdims
-
-    def call(self, inputs: Tensor) -> Any:
-        self.expect(inputs, rank=4)
-        return ops.max(inputs, axis=(1, 2), keepdims=self.keepdims)
+    _reduce = staticmethod(ops.max)

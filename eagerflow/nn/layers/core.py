@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.dims import Shape
+from eagerflow.dims import DimLike, Shape
 from eagerflow.nn import activations, initializers
+from eagerflow.nn.arguments import count, number
+from eagerflow.nn.configured import argument
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.lookup import require
 from eagerflow.ops import random
 from eagerflow.ops.attributes import Sizes
 from eagerflow.ops.nn.regularization import dropout
 from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
 
-__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape", "positive"]
-
-
-def positive(layer: Layer, argument: str, value: Any) -> int:
-    """``value`` as an integer from 1 on; ArgumentError that names the layer if it is none."""
-    ok = not isinstance(value, bool) and hasattr(value, "__index__") and value.__index__() >= 1
-    require(ok, value, "out of range", layer._label, argument, "an integer of at least 1")
-    return int(value.__index__())
+__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape"]
 
 
-class Dense(Layer):
+class KernelLayer(Layer):
+    """Base of layers that multiply by a kernel: what they share are bias and activation."""
+
+    activation: Any = argument(None, activations.get)
+    use_bias: bool = argument(True)
+    kernel_initializer: Any = argument("glorot_uniform", initializers.get)
+    bias_initializer: Any = argument("zeros", initializers.get)
+    kernel: Variable
+    bias: Variable | None
+
+    def make_kernel(self, *shape: DimLike) -> None:
+        """Make the kernel, whose last axis holds the outputs, and the bias where there is one."""
+        self.kernel = self.add_weight(shape, self.kernel_initializer, "kernel")
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(shape[-1:], self.bias_initializer, "bias")
+
+
+class Dense(KernelLayer):
     """Every output sees every input: ``activation(inputs @ kernel + bias)``.
 
     ``units`` is the number of outputs; inputs have shape (batch, ..., features), outputs
@@ -37,21 +51,7 @@ class Dense(Layer):
             [4., 4., 4.]], shape=(2, 3), float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        units: int,
-        activation: Any = None,
-        use_bias: bool = True,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = "zeros",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.units = positive(self, "units", units)
-        self.activation = activations.get(activation)
-        self.use_bias = use_bias
-        self.kernel_initializer = initializers.get(kernel_initializer)
-        self.bias_initializer = initializers.get(bias_initializer)
+    units: int = argument(check=count)
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
@@ -59,12 +59,9 @@ class Dense(Layer):
             expected = "shape (batch, ..., features)"
             raise self._misfit("the input has no feature axis", received, expected)
         self.width = input_shape[-1]
-        self.kernel = self.add_weight((self.width, self.units), self.kernel_initializer, "kernel")
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight((self.units,), self.bias_initializer, "bias")
+        self.make_kernel(self.width, self.units)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=2, last=self.width)
         outputs = ops.matmul(inputs, self.kernel.value)
         if self.bias is not None:
@@ -79,12 +76,9 @@ class Flatten(Layer):
     (2, 12)
     """
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
-        size = 1
-        for length in inputs.shape[1:]:
-            size = size * length
-        return ops.reshape(inputs, (inputs.shape[0], size))
+        return ops.reshape(inputs, (inputs.shape[0], math.prod(inputs.shape[1:])))
 
 
 class Reshape(Layer):
@@ -94,21 +88,16 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
-    def __init__(self, target_shape: Sizes, **options: Any) -> None:
-        super().__init__(**options)
-        self.target_shape = tuple(target_shape)
+    target_shape: Sizes = argument(check=tuple)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
         return ops.reshape(inputs, (inputs.shape[0], *self._known(inputs)))
 
     def _known(self, inputs: Tensor) -> tuple[Any, ...]:
         # The batch may be empty or known by name only, so -1 is worked out without it.
-        whole = given = 1
-        for length in inputs.shape[1:]:
-            whole = whole * length
-        for length in self.target_shape:
-            given = given * (1 if length == -1 else length)
+        whole = math.prod(inputs.shape[1:])
+        given = math.prod(length for length in self.target_shape if length != -1)
         if given == 0 or whole % given:
             return self.target_shape
         return tuple(whole // given if length == -1 else length for length in self.target_shape)
@@ -121,11 +110,9 @@ class Activation(Layer):
     Tensor([[1., 0.]], shape=(1, 2), float32, cpu:0)
     """
 
-    def __init__(self, activation: Any, **options: Any) -> None:
-        super().__init__(**options)
-        self.activation = activations.get(activation)
+    activation: Any = argument(check=activations.get)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)
 
 
@@ -141,17 +128,16 @@ class Dropout(Layer):
     Tensor([[1., 1., 1., 1.]], shape=(1, 4), float32, cpu:0)
     """
 
-    def __init__(
-        self, rate: float, noise_shape: Sizes = None, seed: int | None = None, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        ok = isinstance(rate, int | float) and 0 <= rate < 1
-        expected = "a number from 0 up to, not including, 1"
-        require(ok, rate, "not a rate", self._label, "rate", expected)
-        self.rate, self.noise_shape = float(rate), noise_shape
-        self.generator = None if seed is None else random.Generator(seed)
+    rate: float = argument(
+        check=number(lambda x: 0 <= x < 1, "not a rate", "a number from 0 up to, not including, 1")
+    )
+    noise_shape: Sizes = argument(None)
+    seed: int | None = argument(None)
 
-    def call(self, inputs: Tensor, training: bool = False) -> Any:
+    def __post_init__(self) -> None:
+        self.generator = None if self.seed is None else random.Generator(self.seed)
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
         return dropout(inputs, self.rate, noise_shape=self.noise_shape, generator=self.generator)
@@ -167,11 +153,9 @@ class Input(Layer):
     10
     """
 
-    def __init__(self, shape: Sizes, **options: Any) -> None:
-        super().__init__(**options)
-        self.shape = tuple(shape)
+    shape: Sizes = argument(check=tuple)
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         if tuple(inputs.shape[1:]) != self.shape:
             self.expect(inputs, rank=len(self.shape) + 1)
             raise self._misfit(

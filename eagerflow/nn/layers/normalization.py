@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow import ops
-from eagerflow.dims import Shape
+from eagerflow.dims import DimLike, Shape
 from eagerflow.nn import initializers
+from eagerflow.nn.configured import argument, inherited
 from eagerflow.nn.layer import Layer
 from eagerflow.ops.attributes import Axes
 from eagerflow.spec import normalize_axes, normalize_axis
@@ -16,7 +17,24 @@ from eagerflow.variable import Variable
 __all__ = ["BatchNormalization", "LayerNormalization"]
 
 
-class BatchNormalization(Layer):
+class _Normalization(Layer):
+    """Base of layers whose outputs are scaled by ``gamma`` and shifted by ``beta``."""
+
+    epsilon: float = argument(1e-3, float)
+    center: bool = argument(True)
+    scale: bool = argument(True)
+    beta_initializer: Any = argument("zeros", initializers.get)
+    gamma_initializer: Any = argument("ones", initializers.get)
+
+    def _make_scale(self, *shape: DimLike) -> None:
+        self.gamma = self.beta = None
+        if self.scale:
+            self.gamma = self.add_weight(shape, self.gamma_initializer, "gamma")
+        if self.center:
+            self.beta = self.add_weight(shape, self.beta_initializer, "beta")
+
+
+class BatchNormalization(_Normalization):
     """Each channel brought to mean 0 and variance 1 over the batch, then scaled and shifted.
 
     In training the statistics are those of the batch, and running means of them, which change
@@ -32,26 +50,11 @@ class BatchNormalization(Layer):
     Tensor([0.02], float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        axis: int = -1,
-        momentum: float = 0.99,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        moving_mean_initializer: Any = "zeros",
-        moving_variance_initializer: Any = "ones",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.axis, self.momentum, self.epsilon = axis, float(momentum), float(epsilon)
-        self.center, self.scale = center, scale
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
-        self.moving_mean_initializer = initializers.get(moving_mean_initializer)
-        self.moving_variance_initializer = initializers.get(moving_variance_initializer)
+    axis: int = argument(-1)
+    momentum: float = argument(0.99, float)
+    epsilon = center = scale = beta_initializer = gamma_initializer = inherited
+    moving_mean_initializer: Any = argument("zeros", initializers.get)
+    moving_variance_initializer: Any = argument("ones", initializers.get)
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
@@ -61,11 +64,7 @@ class BatchNormalization(Layer):
         self.rank = len(input_shape)
         at = normalize_axis(self.axis, self.rank)
         size = input_shape[at]
-        self.gamma = self.beta = None
-        if self.scale:
-            self.gamma = self.add_weight((size,), self.gamma_initializer, "gamma")
-        if self.center:
-            self.beta = self.add_weight((size,), self.beta_initializer, "beta")
+        self._make_scale(size)
         self.moving_mean = self.add_weight(
             (size,), self.moving_mean_initializer, "moving_mean", trainable=False
         )
@@ -73,7 +72,7 @@ class BatchNormalization(Layer):
             (size,), self.moving_variance_initializer, "moving_variance", trainable=False
         )
 
-    def call(self, inputs: Tensor, training: bool = False) -> Any:
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value
@@ -93,7 +92,7 @@ class BatchNormalization(Layer):
         running.assign(before + (value - before) * (1.0 - self.momentum))
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(_Normalization):
     """Each example brought to mean 0 and variance 1 over ``axis``, then scaled and shifted.
 
     ``epsilon`` is added to the variance; ``center`` and ``scale`` say whether there is a
@@ -103,33 +102,14 @@ class LayerNormalization(Layer):
     Tensor([[-1.,  1.]], shape=(1, 2), float32, cpu:0)
     """
 
-    def __init__(
-        self,
-        axis: Axes = -1,
-        epsilon: float = 1e-3,
-        center: bool = True,
-        scale: bool = True,
-        beta_initializer: Any = "zeros",
-        gamma_initializer: Any = "ones",
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self.axis, self.epsilon = axis, float(epsilon)
-        self.center, self.scale = center, scale
-        self.beta_initializer = initializers.get(beta_initializer)
-        self.gamma_initializer = initializers.get(gamma_initializer)
+    axis: Axes = argument(-1)
 
     def build(self, input_shape: Shape) -> None:
         self.rank = len(input_shape)
         self.axes = tuple(sorted(normalize_axes(self.axis, self.rank)))
-        shape = tuple(input_shape[i] for i in self.axes)
-        self.gamma = self.beta = None
-        if self.scale:
-            self.gamma = self.add_weight(shape, self.gamma_initializer, "gamma")
-        if self.center:
-            self.beta = self.add_weight(shape, self.beta_initializer, "beta")
+        self._make_scale(*(input_shape[i] for i in self.axes))
 
-    def call(self, inputs: Tensor) -> Any:
+    def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=self.rank)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value

@@ -1,15 +1,16 @@
-"""``eagerflow show``: a saved graph as a listing, as a picture, or as what it costs."""
+"""``eagerflow show``, ``check`` and ``diff``: what is in saved graphs, without running them."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 import eagerflow as ef
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, CaptureError, FileFormatError, printable
 
-__all__ = ["add_show", "open_graph", "pairs"]
+__all__ = ["add_check", "add_diff", "add_show", "open_graph", "pairs"]
 
 
 def add_show(commands: Any) -> None:
@@ -35,10 +36,10 @@ def add_show(commands: Any) -> None:
         action="store_false",
         help="leave out the lines of the code that it comes from",
     )
-    show.set_defaults(run=_run)
+    show.set_defaults(run=_show)
 
 
-def _run(options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
     graph = open_graph(options.file)
     if options.dot:
         print(graph.to_dot())
@@ -50,6 +51,47 @@ def _run(options: argparse.Namespace) -> int:
     else:
         print(graph.text(lines=options.lines))
     return 0
+
+
+def add_check(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    check = commands.add_parser(
+        "check", help="whether files hold graphs that can run; exit status 1 if one does not"
+    )
+    check.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    check.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    status = 0
+    for path in options.files:
+        try:
+            graph = open_graph(path)
+            graph.check()
+        except (CaptureError, FileFormatError) as error:
+            print(f"{printable(str(path))}: {error}", file=sys.stderr)
+            status = 1
+        else:
+            print(f"{printable(str(path))}: {graph!r} keeps all rules")
+    return status
+
+
+def add_diff(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    diff = commands.add_parser(
+        "diff", help="what differs between two saved graphs; exit status 1 if something does"
+    )
+    diff.add_argument("old", type=Path, metavar="OLD")
+    diff.add_argument("new", type=Path, metavar="NEW")
+    diff.add_argument("--quiet", action="store_true", help="give the exit status alone")
+    diff.set_defaults(run=_diff)
+
+
+def _diff(options: argparse.Namespace) -> int:
+    found = open_graph(options.old).diff(open_graph(options.new))
+    if found and not options.quiet:
+        print(found)
+    return 1 if found else 0
 
 
 def open_graph(path: Path) -> Any:

@@ -1,0 +1,79 @@
+"""What arguments of layers, losses and metrics may be, and the checks of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+from operator import index
+from typing import Any
+
+from eagerflow.errors import ArgumentError
+
+__all__ = ["Nest", "TensorLike", "choice", "count", "is_count", "number", "optional", "require"]
+
+Check = Callable[[Any], Any]
+"""What makes an attribute of an argument's value, or raises ArgumentError."""
+
+TensorLike = Any
+"""A Tensor or Variable, an array, a number, or nested lists of numbers."""
+Nest = Any
+"""A tensor, or nested tuples, lists and dicts of tensors."""
+
+
+def require(
+    ok: bool,
+    value: Any,
+    wrong: str,
+    op: str | None = None,
+    argument: str | None = None,
+    expected: str | None = None,
+) -> None:
+    """Raise ArgumentError unless ``ok``: the value of an argument is, say, "not a padding"."""
+    if not ok:
+        raise ArgumentError(f"{value!r} is {wrong}", op=op, argument=argument, expected=expected)
+
+
+def is_count(value: Any, least: int = 1) -> bool:
+    """Whether a value is an integer, of Python's or NumPy's, of at least ``least``.
+
+    >>> from eagerflow.nn.arguments import is_count
+    >>> is_count(np.int64(2)), is_count(0), is_count(True), is_count(1.0)
+    (True, False, False, False)
+    """
+    try:
+        return not isinstance(value, bool) and index(value) >= least
+    except TypeError:
+        return False
+
+
+def count(value: Any) -> int:
+    """``value`` as an integer from 1 on; ArgumentError if it is none."""
+    require(is_count(value), value, "out of range", expected="an integer of at least 1")
+    return int(value)
+
+
+def number(accepts: Callable[[Any], bool], wrong: str, expected: str | None = None) -> Check:
+    """The check of a number in a range, which gives it as a float."""
+
+    def check(value: Any) -> float:
+        ok = isinstance(value, Real) and accepts(value)
+        require(ok, value, wrong, expected=expected)
+        return float(value)
+
+    return check
+
+
+def choice(wrong: str, *choices: Any, expected: str | None = None) -> Check:
+    """The check of a value that is one of a few."""
+    words = expected or "one of " + ", ".join(map(repr, choices))
+
+    def check(value: Any) -> Any:
+        require(value in choices, value, wrong, expected=words)
+        return value
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """The check of a value that may be None, which stays None."""
+    return lambda value: None if value is None else check(value)
