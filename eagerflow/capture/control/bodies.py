@@ -66,6 +66,8 @@ plain(Graph)  # passes may give bodies of any class
 
 # Equality, and the way through pickle -------------------------------------------------------------
 
+_EXACT = frozenset({str, type(None), bool, int})  # equal only if they mean the same
+
 
 def _parts(graph: Graph) -> tuple[Any, ...]:
     """A graph as plain data, in which numbers stand for Values."""
@@ -91,7 +93,7 @@ def _facts(graph: Graph) -> Any:
         tuple(spec[1:] for spec in inputs),
         tuple((t.dtype, t.shape, with_recorder(None, t.numpy).tobytes()) for _, t in constants),
         tuple(
-            (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
+            (op, exact(given), exact(tuple(attributes.values())), pin)
             for op, given, attributes, _, _, pin, _ in rows
         ),
         outputs,
@@ -108,15 +110,18 @@ def _places(graph: Graph) -> tuple[Any, ...]:
     return tuple(node.source for node in graph.nodes)
 
 
-def _comparable(value: Any) -> Any:
-    """An attribute or number such that 1, 1.0 and True, or 0.0 and -0.0, are not equal."""
-    if isinstance(value, tuple):
-        return tuple(map(_comparable, value))
-    if isinstance(value, slice):
-        return "slice", _comparable((value.start, value.stop, value.step))
-    if isinstance(value, bool | int | float | complex):
-        return type(value).__name__, repr(value)
-    return value
+def exact(item: Any) -> Any:
+    """A key that two attributes or numbers share only if they mean the same in every way."""
+    cls = type(item)
+    if cls in _EXACT:
+        return cls, item
+    if isinstance(item, float | complex):
+        return cls, repr(item)  # which shows the sign of 0
+    if cls is tuple:
+        return tuple([exact(part) for part in item])
+    if cls is slice:
+        return slice, exact(item.start), exact(item.stop), exact(item.step)
+    return cls, item  # bodies of loops and branches compare by what they compute
 
 
 def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) -> Body:

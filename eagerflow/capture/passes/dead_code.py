@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
-from eagerflow.graph.walk import inside_out
 
-NAME = "dead_code"
 _EFFECTS = "communication"  # the family of ops that are called for what they do
 
 
@@ -24,16 +22,17 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.dead_code(graph).nodes]
     ['tanh']
     """
-    rewrites: list[Rewrite] = []
+    return swept("dead_code", graph, {}, _Needed)
 
-    def change(graph: Graph, bodies: dict[int, Graph]) -> Graph:
-        kept, dead = _divided(graph)
+
+class _Needed(Sweep):
+    def run(self) -> Graph:
+        kept, dead = _divided(self.graph)
         if dead:
-            graph = graph.like(kept, {})
-            rewrites.extend(Rewrite(NAME, f"{node.name} is not needed", node) for node in dead)
-        return Sweep(NAME, graph, {}, bodies).run() if bodies else graph
-
-    return inside_out(graph, change), rewrites
+            self.graph = self.graph.like(kept, {})
+            for node in dead:
+                self.note(f"{node.name} is not needed", node)
+        return super().run() if self.bodies else self.graph
 
 
 def _divided(graph: Graph) -> tuple[list[Node], list[Node]]:
