@@ -22,6 +22,8 @@ from eagerflow.graph.sizes import Sizes, bind, has_names, with_sizes
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
+from eagerflow.ops.family import define
+from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -287,6 +289,24 @@ def _call_in_scope(node: Node, args: list[Any]) -> Any:
 
 BATCHED: dict[str, Callable[..., tuple[list[Tensor], list[bool]]]] = {}
 """By op: the batching rule that also says which of its results have an axis of examples."""
+
+
+def control_op(*, name: str, batch: Callable[..., Any], **facts: Any) -> Callable[[Any], Any]:
+    """The decorator that registers an op that holds graphs, with a rule as in ``BATCHED``."""
+    BATCHED[name] = batch
+
+    def joined(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[Tensor, ...]:
+        """All results with an axis of examples, which some have."""
+        outs, own = batch(args, flags, size, **attributes)
+        return tuple([for_each(y, has, True, size) for y, has in zip(outs, own, strict=True)])
+
+    # There are as many results as the graphs give.
+    return define("control", name=name, on_tensors=True, outputs=0, batch=joined, **facts)
+
+
+def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
+    """A value with an axis of examples, where it needs one and does not have it."""
+    return broadcast_to(x, (size, *x.shape)) if needs and not has else x
 
 
 def call(op: Op, *args: Any, **attributes: Any) -> Any:

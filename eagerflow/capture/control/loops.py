@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eagerflow.capture.control.bodies import (
-    BATCHED,
     Body,
     as_graph,
     call,
+    control_op,
     cost_of,
+    for_each,
     fresh,
     remembered,
     replay,
@@ -25,7 +26,7 @@ from eagerflow.capture.control.bodies import (
     unused,
     with_inputs,
 )
-from eagerflow.capture.control.branches import COND, joined
+from eagerflow.capture.control.branches import COND
 from eagerflow.capture.control.derived import Writing, batched, home, moved
 from eagerflow.capture.control.functions import (
     Outside,
@@ -36,7 +37,7 @@ from eagerflow.capture.control.functions import (
 )
 from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, reference_run, while_errors, while_samples
-from eagerflow.capture.control.scans import count_of, for_each, grown, over, same_carries, scan_vjp
+from eagerflow.capture.control.scans import count_of, grown, over, same_carries, scan_vjp
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device
 from eagerflow.dims import Dim
@@ -50,7 +51,7 @@ from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.elementwise.comparison import less, logical_and
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import define, op_of
+from eagerflow.ops.family import op_of
 from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.recorder import with_recorder
@@ -152,13 +153,7 @@ def _vjp(
 
 
 def _jvp(
-    tangents: Any,
-    y: Any,
-    *operands: Any,
-    cond: Graph,
-    body: Graph,
-    states: int,
-    maximum_iterations: Any,
+    tangents: Any, y: Any, *operands: Any, cond: Graph, body: Graph, states: int, **more: Any
 ) -> tuple[Any, ...]:
     state = [is_inexact(x.dtype) for x in operands[:states]]
     moving = (*state, *(t is not None for t in tangents[states:]))
@@ -185,14 +180,14 @@ def _jvp(
         cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
         body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]),
         states=states + len(pushed),
-        maximum_iterations=maximum_iterations,
+        **more,
     )
     found = iter(outs[states:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
 
 def _batch(
-    args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+    args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, **more: Any
 ) -> tuple[list[Tensor], list[bool]]:
     """All examples in one loop, which goes on while it does for any; those at their end stay."""
     device = home(args)
@@ -208,26 +203,11 @@ def _batch(
     test, own = batched(cond, found, (False,), size, device)
     step = batched(body, found, found[:states], size, device)[0]
     if not own[0]:
-        outs = call(
-            WHILE,
-            *given,
-            cond=test,
-            body=step,
-            states=states,
-            maximum_iterations=maximum_iterations,
-        )
+        outs = call(WHILE, *given, cond=test, body=step, states=states, **more)
         return list(outs), list(found[:states])
     going = replay(test, given)[0]
     some, each = _masked(test, step, states, size, device)
-    outs = call(
-        WHILE,
-        going,
-        *given,
-        cond=some,
-        body=each,
-        states=1 + states,
-        maximum_iterations=maximum_iterations,
-    )
+    outs = call(WHILE, going, *given, cond=some, body=each, states=1 + states, **more)
     return list(outs[1:]), list(found[:states])
 
 
@@ -269,17 +249,14 @@ def _reference(
     return tuple(values[:states])
 
 
-@define(
-    "control",
+@control_op(
     name="while_loop",
-    on_tensors=True,
-    outputs=0,  # as many as the state has
     dtypes=ANY,
     saves="operands",
     infer=_spec,
     vjp=_vjp,
     jvp=_jvp,
-    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    batch=_batch,
     cost=_cost,
     split=Missing("each iteration needs the one before"),
     onnx=Missing("exported as Loop with the graphs of its condition and body"),
@@ -318,7 +295,6 @@ def _iterated(
 
 
 WHILE = op_of(_while_loop)
-BATCHED["while_loop"] = _batch
 
 
 # For users ----------------------------------------------------------------------------------------
@@ -364,7 +340,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         # What is assigned where it is asked whether to go on is part of an iteration as well.
         return while_loop(
             lambda pair: pair[0],
-            lambda pair: (lambda state: (cond(state), state))(_nested(form, step(body(pair[1])))),
+            lambda pair: (lambda state: (cond(state), state))(form.nest(step(body(pair[1])))),
             (test(cond(form.nest(form.tensors)))[0], form.nest(form.tensors)),
             maximum_iterations,
         )[1]
@@ -391,10 +367,6 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     )
     assign(outside.assigned, outs[n:])
     return form.nest(outs[:n])
-
-
-def _nested(form: Form, tensors: Sequence[Tensor]) -> Any:
-    return form.nest(tensors)
 
 
 def _plainly(
