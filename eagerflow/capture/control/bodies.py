@@ -14,6 +14,7 @@ from eagerflow.devices import device
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.graph.cache import kept
+from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
@@ -189,13 +190,8 @@ def draws(graph: Graph) -> bool:
 def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
     """What one run of a graph costs for inputs like these."""
     graph = with_sizes(graph, sizes_of(graph, given, str))
-    flops: Any = 0
-    moved: Any = 0
-    for node in graph.nodes:
-        specs = [x.spec if type(x) is Value else x for x in node.inputs]
-        cost = node.op.cost(*specs, **node.attributes)
-        flops, moved = flops + cost.flops, moved + cost.bytes
-    return Cost(flops, moved)
+    costs = [stated_cost(node) for node in graph.nodes]
+    return Cost(sum(cost.flops for cost in costs), sum(cost.bytes for cost in costs))
 
 
 def unused(graph: Graph, likes: Sequence[Any]) -> list[Value]:
@@ -223,16 +219,10 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
             expected=", ".join(summary(v) for v in graph.inputs),
         )
     for i, (value, x) in enumerate(zip(graph.inputs, given, strict=True)):
-        if value.dtype != x.dtype:
-            raise DTypeError(
-                f"its dtype is not that of the graph's input {value.name}",
-                argument=argument(i),
-                received=summary(x),
-                expected=str(TensorSpec(value.shape, value.dtype)),
-            )
-        if not bind(sizes, value.shape, tuple(x.shape)):
-            raise ShapeError(
-                f"its shape is not that of the graph's input {value.name}",
+        same = value.dtype == x.dtype
+        if not same or not bind(sizes, value.shape, tuple(x.shape)):
+            raise (ShapeError if same else DTypeError)(
+                f"its {'shape' if same else 'dtype'} is not that of the graph's input {value.name}",
                 argument=argument(i),
                 received=summary(x),
                 expected=str(TensorSpec(value.shape, value.dtype)),

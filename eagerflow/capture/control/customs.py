@@ -27,7 +27,7 @@ from eagerflow.capture.control.bodies import (
     results_of,
 )
 from eagerflow.capture.control.derived import batched, home
-from eagerflow.capture.control.samples import ANY, written
+from eagerflow.capture.control.samples import ANY, misfits, written
 from eagerflow.capture.trace import Trace
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
@@ -240,9 +240,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
     graph = written(lambda x, y, g: (g * 2.0,), *[((3,), "float64")] * 3)
     good = {"backward": graph, "reached": (True,), "arguments": 1, "results": 1}
     return [
-        ErrorSample((x, x), good | {"backward": "words"}, DTypeError, "not a graph"),
-        ErrorSample((x, x[:2]), good, ShapeError, "its shape is not that of"),
-        ErrorSample((x, x > 0), good, DTypeError, "its dtype is not that of"),
+        *misfits((x, x), good),
         ErrorSample((x, x), good | {"reached": (False,)}, ShapeError, "not those of the arguments"),
         ErrorSample((x, x), good | {"results": 2}, ShapeError, "there are 2 operands"),
         ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "no number of operands"),

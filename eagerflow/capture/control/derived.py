@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
 from eagerflow.capture.control.bodies import Body, Inner, remembered, replay
 from eagerflow.devices import Device
+from eagerflow.dims import Shape
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
 from eagerflow.graph.graph import Graph
@@ -35,22 +37,14 @@ def wanted(x: Any) -> bool:
 class Writing:
     """A graph being written down: inputs are added, ops called, and outputs named."""
 
-    def __init__(self, graph: Graph, device: Device | None) -> None:
-        self.trace = Inner(graph.name, device)
+    def __init__(self, name: str, device: Device | None = None) -> None:
+        self.trace = Inner(name, device)
 
-    def inputs(
-        self, likes: Sequence[Any], prefix: str = "", lead: tuple[Any, ...] = ()
-    ) -> list[Tensor]:
+    def inputs(self, likes: Sequence[Any], prefix: str = "", lead: Shape = ()) -> list[Tensor]:
         """New inputs of these shapes (with ``lead`` in front) and dtypes, as Tensors."""
-        found = []
-        for like in likes:
-            value = Value(
-                self.trace.unique(prefix + like.name), (*lead, *like.shape), like.dtype, self.trace
-            )
-            found.append(self.trace.symbol(value))
-        return found
+        return [self.new((*lead, *x.shape), x.dtype, prefix + x.name) for x in likes]
 
-    def new(self, shape: tuple[Any, ...], dtype: str, name: str) -> Tensor:
+    def new(self, shape: Shape, dtype: Any, name: str) -> Tensor:
         """One new input."""
         return self.trace.input(TensorSpec(shape, dtype), name)
 
@@ -85,7 +79,7 @@ def gradients(
 def _gradients(
     graph: Graph, needed: Any, forced: Any, device: Any
 ) -> tuple[Body, tuple[bool, ...]]:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     gs = writing.inputs([v for v in graph.outputs if is_inexact(v.dtype)], "gradient_")
     watched = [x for x, need in zip(xs, needed, strict=True) if need]
@@ -164,7 +158,7 @@ def halves(
 def _halves(
     graph: Graph, carries: int, sequences: int, needed: Any, rows: Any, device: Any
 ) -> Halves:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     inputs = writing.inputs(graph.inputs)
     state, slices = inputs[:carries], inputs[carries : carries + sequences]
     captured = inputs[carries + sequences :]
@@ -283,7 +277,7 @@ def moved(
 
 
 def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     given = iter(
         writing.inputs([v for v, m in zip(graph.inputs, moving, strict=True) if m], "tangent_")
@@ -305,6 +299,25 @@ def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
     pushed = [None if t is None else value_of(t) for t in found]
     nodes = writing.trace.nodes
     return Tangents(graph.name, writing.values(xs), given_values, nodes, writing.values(ys), pushed)
+
+
+def interleaved(
+    t: Tangents, operands: Sequence[Any], tangents: Sequence[Any], ends: Sequence[int]
+) -> tuple[list[Value], list[Tensor], list[int]]:
+    """Inputs of a graph and its derivative, operands for them, and how many there are in each part.
+
+    Parts end at ``ends``; in each come the values, and then the tangents of those that move.
+    """
+    inputs: list[Value] = []
+    given: list[Tensor] = []
+    counts = []
+    for start, end in pairwise((0, *ends)):
+        pairs = zip(operands[start:end], tangents[start:end], t.moved[start:end], strict=True)
+        own = [(v, zeros_like(x) if dx is None else dx) for x, dx, v in pairs if v is not None]
+        inputs += [*t.inputs[start:end], *(v for v, _ in own)]
+        given += [*operands[start:end], *(dx for _, dx in own)]
+        counts.append(end - start + len(own))
+    return inputs, given, counts
 
 
 # Batches ------------------------------------------------------------------------------------------
@@ -332,7 +345,7 @@ def batched(
 def _batched(
     graph: Graph, flags: Any, forced: Any, size: Any, device: Any
 ) -> tuple[Body, tuple[bool, ...]]:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = [
         writing.inputs([v], "", (size,) if flag else ())[0]
         for v, flag in zip(graph.inputs, flags, strict=True)

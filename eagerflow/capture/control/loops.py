@@ -27,7 +27,7 @@ from eagerflow.capture.control.bodies import (
     with_inputs,
 )
 from eagerflow.capture.control.branches import COND
-from eagerflow.capture.control.derived import Writing, batched, home, moved
+from eagerflow.capture.control.derived import Writing, batched, home, interleaved, moved
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -47,7 +47,6 @@ from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeErr
 from eagerflow.graph.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
-from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.elementwise.comparison import less, logical_and
 from eagerflow.ops.elementwise.selection import where
@@ -99,7 +98,7 @@ def _bounded(cond: Graph, body: Graph, states: int, device: Device | None) -> Bo
     """The body of a scan that does what a loop does, and nothing once that has ended."""
 
     def make() -> Body:
-        writing = Writing(body, device)
+        writing = Writing(body.name, device)
         with writing.trace:
             going = writing.new((), "bool", "going")
             given = writing.inputs(body.inputs)
@@ -158,26 +157,14 @@ def _jvp(
     state = [is_inexact(x.dtype) for x in operands[:states]]
     moving = (*state, *(t is not None for t in tangents[states:]))
     t = moved(body, moving, tuple(state), home(operands))
-    given: list[Any] = []
-    inputs: list[Any] = []
-    tests: list[Any] = []
-    for start, end in ((0, states), (states, len(operands))):
-        given += operands[start:end]
-        inputs += t.inputs[start:end]
-        tests += cond.inputs[start:end]
-        for x, tangent, value in zip(
-            operands[start:end], tangents[start:end], t.moved[start:end], strict=True
-        ):
-            if value is not None:
-                given.append(zeros_like(x) if tangent is None else tangent)
-                inputs.append(value)
-                tests.append(None)
+    inputs, given, _ = interleaved(t, operands, tangents, (states, len(operands)))
+    asked = dict(zip(t.inputs, cond.inputs, strict=True))
     spare = iter(unused(cond, [v for v in t.moved if v is not None]))
     pushed = [v for v in t.pushed if v is not None]
     outs = call(
         WHILE,
         *given,
-        cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
+        cond=with_inputs(cond, [asked[v] if v in asked else next(spare) for v in inputs]),
         body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]),
         states=states + len(pushed),
         **more,
@@ -217,11 +204,11 @@ def _masked(
     """Condition and body of a loop for many examples; the first state is who goes on."""
 
     def make() -> tuple[Body, Body]:
-        asking = Writing(test, device)
+        asking = Writing(test.name, device)
         with asking.trace:
             going = asking.new((size,), "bool", "going")
             some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
-        writing = Writing(step, device)
+        writing = Writing(step.name, device)
         with writing.trace:
             going = writing.new((size,), "bool", "going")
             given = writing.inputs(step.inputs)

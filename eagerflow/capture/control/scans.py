@@ -10,7 +10,6 @@ gives the carries after the last step, and the ys of all steps along a first axi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,15 @@ from eagerflow.capture.control.bodies import (
     run,
     sizes_of,
 )
-from eagerflow.capture.control.derived import Halves, batched, halves, home, moved, wanted
+from eagerflow.capture.control.derived import (
+    Halves,
+    batched,
+    halves,
+    home,
+    interleaved,
+    moved,
+    wanted,
+)
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -251,20 +258,8 @@ def _jvp(tangents: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any,
     moving = (*state, *(t is not None for t in tangents[carries:]))
     forced = (*state, *(False,) * (len(body.outputs) - carries))
     t = moved(body, moving, forced, home(operands))
-    ends = (0, carries, carries + sequences, len(operands))
-    inputs: list[Any] = []
-    given: list[Any] = []
-    counts = []
-    for start, end in pairwise(ends):
-        own = [v for v in t.moved[start:end] if v is not None]
-        inputs += [*t.inputs[start:end], *own]
-        given += operands[start:end]
-        for x, tangent, move in zip(
-            operands[start:end], tangents[start:end], moving[start:end], strict=True
-        ):
-            if move:
-                given.append(zeros_like(x) if tangent is None else tangent)
-        counts.append(end - start + len(own))
+    ends = carries, carries + sequences, len(operands)
+    inputs, given, counts = interleaved(t, operands, tangents, ends)
     pushed = [v for v in t.pushed[:carries] if v is not None]
     later = [v for v in t.pushed[carries:] if v is not None]
     both = Body(t.name, inputs, t.nodes, [*t.outputs[:carries], *pushed, *later])
