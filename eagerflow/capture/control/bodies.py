@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import wraps
 from itertools import count
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from eagerflow.batching import Batching
 from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
+from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.graph.cache import kept
@@ -28,6 +30,9 @@ from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
 HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
@@ -145,25 +150,31 @@ def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) ->
 
 
 _made: OrderedDict[Any, Any] = OrderedDict()
-_KEPT = 512
+_MAX_MADE = 512
 
 
-def remembered(graph: Graph, key: Any, make: Callable[[], Any]) -> Any:
-    """What follows from a graph, made once for all equal ones from the same lines.
+def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Graph, P], T]:
+    """A function of a graph whose results are made once for all equal graphs from the same lines.
 
     A loop that is called again and again under a tape is traced each time, and what its gradient
-    needs is made the first time alone.
+    needs is made the first time alone. The other arguments are given in order and can be hashed.
     """
-    if key in graph.cache:
-        return graph.cache[key]
-    known = key, _facts(graph), _places(graph)
-    found = _made.get(known)
-    if found is None:
-        found = _made[known] = make()
-        if len(_made) > _KEPT:
-            _made.pop(next(iter(_made)), None)
-    graph.cache[key] = found
-    return found
+
+    @wraps(f)
+    def found(graph: Graph, *args: Any) -> Any:
+        key = (f, *(str(x) if isinstance(x, Dim) else x for x in args))
+        if key in graph.cache:
+            return graph.cache[key]
+        known = key, _facts(graph), _places(graph)
+        result = _made.get(known)
+        if result is None:
+            result = _made[known] = f(graph, *args)  # type: ignore[call-arg]
+            if len(_made) > _MAX_MADE:
+                _made.pop(next(iter(_made)), None)
+        graph.cache[key] = result
+        return result
+
+    return found  # type: ignore[return-value]
 
 
 # What is said of a body ---------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.control.bodies import Body, Inner, remembered, replay
+from eagerflow.capture.control.bodies import Body, Inner, made_once, replay
 from eagerflow.devices import Device
 from eagerflow.dims import Shape
 from eagerflow.dtypes import is_inexact
@@ -60,6 +60,7 @@ class Writing:
 # Gradients ----------------------------------------------------------------------------------------
 
 
+@made_once
 def gradients(
     graph: Graph, needed: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
 ) -> tuple[Body, tuple[bool, ...]]:
@@ -69,16 +70,6 @@ def gradients(
     that are ``forced``; which these are is told next to it. What was computed on the way
     forward is computed again.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("gradients", needed, forced, device),
-        lambda: _gradients(graph, needed, forced, device),
-    )
-
-
-def _gradients(
-    graph: Graph, needed: Any, forced: Any, device: Any
-) -> tuple[Body, tuple[bool, ...]]:
     writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     gs = writing.inputs([v for v in graph.outputs if is_inexact(v.dtype)], "gradient_")
@@ -133,31 +124,21 @@ class Halves(NamedTuple):
     needed: tuple[bool, ...]
 
 
+@made_once
 def halves(
     graph: Graph,
     carries: int,
     sequences: int,
     needed: tuple[bool, ...],
+    rows: tuple[bool, ...],
     device: Device | None,
-    rows: tuple[bool, ...] | None = None,
 ) -> Halves:
     """The two halves of the gradient of a scan with this body.
 
     ``needed`` says by which slices and captured values a gradient is wanted, and ``rows`` which
-    ys have one (None: all). The body is run once under a tape: what the way back uses of the way
-    forward are the residuals.
+    ys have one. The body is run once under a tape: what the way back uses of the way forward are
+    the residuals.
     """
-    rows = rows or (True,) * (len(graph.outputs) - carries)
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("halves", carries, sequences, needed, rows, device),
-        lambda: _halves(graph, carries, sequences, needed, rows, device),
-    )
-
-
-def _halves(
-    graph: Graph, carries: int, sequences: int, needed: Any, rows: Any, device: Any
-) -> Halves:
     writing = Writing(graph.name, device)
     inputs = writing.inputs(graph.inputs)
     state, slices = inputs[:carries], inputs[carries : carries + sequences]
@@ -264,6 +245,7 @@ class Tangents(NamedTuple):
     pushed: list[Value | None]
 
 
+@made_once
 def moved(
     graph: Graph, moving: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
 ) -> Tangents:
@@ -271,12 +253,6 @@ def moved(
 
     Outputs that are ``forced`` have a tangent in any case.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph, ("moved", moving, forced, device), lambda: _moved(graph, moving, forced, device)
-    )
-
-
-def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
     writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     given = iter(
@@ -323,6 +299,7 @@ def interleaved(
 # Batches ------------------------------------------------------------------------------------------
 
 
+@made_once
 def batched(
     graph: Graph,
     flags: tuple[bool, ...],
@@ -335,16 +312,6 @@ def batched(
     Outputs that depend on them have that axis too, as do those that are ``forced``; which they
     are is told next to it.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("batched", flags, forced, str(size), device),
-        lambda: _batched(graph, flags, forced, size, device),
-    )
-
-
-def _batched(
-    graph: Graph, flags: Any, forced: Any, size: Any, device: Any
-) -> tuple[Body, tuple[bool, ...]]:
     writing = Writing(graph.name, device)
     xs = [
         writing.inputs([v], "", (size,) if flag else ())[0]

@@ -19,7 +19,7 @@ from eagerflow.capture.control.bodies import (
     cost_of,
     for_each,
     fresh,
-    remembered,
+    made_once,
     replay,
     results_of,
     run,
@@ -94,27 +94,18 @@ def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterati
     return Cost((test.flops + step.flops) * often, (test.bytes + step.bytes) * often)
 
 
-def _bounded(cond: Graph, body: Graph, states: int, device: Device | None) -> Body:
+@made_once
+def _bounded(body: Graph, cond: Graph, states: int, device: Device | None) -> Body:
     """The body of a scan that does what a loop does, and nothing once that has ended."""
-
-    def make() -> Body:
-        writing = Writing(body.name, device)
-        with writing.trace:
-            going = writing.new((), "bool", "going")
-            given = writing.inputs(body.inputs)
-            goes = logical_and(going, replay(cond, given)[0])
-            stay = unused(body, body.inputs)
-            after = call(
-                COND,
-                goes,
-                *given,
-                true_graph=body,
-                false_graph=Body("stay", stay, [], stay[:states]),
-            )
-        return writing.body([going, *given], [goes, *after])
-
-    found: Body = remembered(body, ("bounded", cond, states, device), make)
-    return found
+    writing = Writing(body.name, device)
+    with writing.trace:
+        going = writing.new((), "bool", "going")
+        given = writing.inputs(body.inputs)
+        goes = logical_and(going, replay(cond, given)[0])
+        stay = unused(body, body.inputs)
+        last = Body("stay", stay, [], stay[:states])
+        after = call(COND, goes, *given, true_graph=body, false_graph=last)
+    return writing.body([going, *given], [goes, *after])
 
 
 def _vjp(
@@ -135,7 +126,7 @@ def _vjp(
         _, maximum_iterations = with_recorder(
             None, _iterated, cond, body, operands, states, maximum_iterations
         )
-    whole = _bounded(cond, body, states, home(operands))
+    whole = _bounded(body, cond, states, home(operands))
     going = as_tensor(True, device=operands[0].device)
     parts = scan_vjp(
         (going, *g),
@@ -193,34 +184,30 @@ def _batch(
         outs = call(WHILE, *given, cond=test, body=step, states=states, **more)
         return list(outs), list(found[:states])
     going = replay(test, given)[0]
-    some, each = _masked(test, step, states, size, device)
+    some, each = _masked(step, test, states, size, device)
     outs = call(WHILE, going, *given, cond=some, body=each, states=1 + states, **more)
     return list(outs[1:]), list(found[:states])
 
 
+@made_once
 def _masked(
-    test: Graph, step: Graph, states: int, size: Any, device: Device | None
+    step: Graph, test: Graph, states: int, size: Any, device: Device | None
 ) -> tuple[Body, Body]:
     """Condition and body of a loop for many examples; the first state is who goes on."""
-
-    def make() -> tuple[Body, Body]:
-        asking = Writing(test.name, device)
-        with asking.trace:
-            going = asking.new((size,), "bool", "going")
-            some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
-        writing = Writing(step.name, device)
-        with writing.trace:
-            going = writing.new((size,), "bool", "going")
-            given = writing.inputs(step.inputs)
-            after = [
-                where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
-                for new, x in zip(replay(step, given), given, strict=False)
-            ]
-            goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
-        return some, writing.body([going, *given], [goes, *after])
-
-    found: tuple[Body, Body] = remembered(step, ("masked", test, states, str(size), device), make)
-    return found
+    asking = Writing(test.name, device)
+    with asking.trace:
+        going = asking.new((size,), "bool", "going")
+        some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
+    writing = Writing(step.name, device)
+    with writing.trace:
+        going = writing.new((size,), "bool", "going")
+        given = writing.inputs(step.inputs)
+        after = [
+            where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
+            for new, x in zip(replay(step, given), given, strict=False)
+        ]
+        goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
+    return some, writing.body([going, *given], [goes, *after])
 
 
 # The op -------------------------------------------------------------------------------------------

@@ -188,7 +188,8 @@ def recorded(*operands: Any, **attributes: Any) -> Any:
     if isinstance(recorder_state()[1], GradientTape) and any(map(wanted, operands)):
         needed = tuple(map(wanted, operands[scan.carries :]))
         try:
-            half = halves(scan.body, scan.carries, scan.sequences, needed, home(operands))
+            rows = (True,) * (len(scan.body.outputs) - scan.carries)
+            half = halves(scan.body, scan.carries, scan.sequences, needed, rows, home(operands))
         except EagerflowError:  # it has no gradient: who asks for that one will hear why
             half = None
     if half is None or not half.residuals:
@@ -210,7 +211,7 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     if half is None:
         # Rows that the target does not depend on are none of the gradient's business.
         rows = tuple(part is not None for part in g[carries:])
-        half = halves(body, carries, sequences, needed, home(operands), rows)
+        half = halves(body, carries, sequences, needed, rows, home(operands))
         if half.residuals and (half.carries or half.slices or half.captured):
             found = scan._replace(body=half.forward)(operands)
             residuals = found[len(found) - half.residuals :]
