@@ -8,6 +8,7 @@ attribute ``branches`` is a tuple of such graphs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from eagerflow.capture.control.functions import (
     assign,
     runs_plainly,
 )
-from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
+from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
@@ -317,38 +318,23 @@ def _choose(
     if runs_plainly():
         name, f = list(functions.items())[chosen()]
         return all_or_nothing(_one, f, given, op, f"the result of {name}")
-    forms: list[Form] = []
+    results = Results(op, f"that of {next(iter(functions))}")
     traced = []
     for name, f in functions.items():
-
-        def finish(result: Any, name: str = name, f: Any = f) -> list[Tensor]:
-            return _same_results(forms, result, op, name, f, functions)
-
+        finish = partial(results.take, what=f"the result of {name}", at=place_of(f))
         traced.append(Traced(f, f"{op}_{name}", given.labels, given.tensors, given.nest, finish))
+    form = results.form
     outside = Outside(*traced)
     graphs = tuple(t.body([*outside.assigned, *outside.others], outside.assigned) for t in traced)
-    count = len(forms[0].tensors)
+    count = len(form.tensors)
     if not graphs[0].outputs:
-        return forms[0].nest([])
+        return form.nest([])
     outs = again([*given.tensors, *outside.state, *outside.captured], graphs)
     assign(outside.assigned, outs[count:])
-    return forms[0].nest(outs[:count])
+    return form.nest(outs[:count])
 
 
 def _one(f: Any, given: Form, op: str, what: str) -> Any:
     """What a branch returns, as tensors."""
     result = Form(f(*given.nest(given.tensors)), op, what, place_of(f))
     return result.nest(result.tensors)
-
-
-def _same_results(
-    forms: list[Form], result: Any, op: str, name: str, f: Any, functions: dict[str, Any]
-) -> list[Tensor]:
-    """The tensors that a branch returns, which have to be like those of the first one."""
-    if forms:
-        first = next(iter(functions))
-        return forms[0].match(
-            result, f"the result of {name}", place_of(f), False, f"that of {first}"
-        )
-    forms.append(Form(result, op, f"the result of {name}", place_of(f)))
-    return forms[0].take()

@@ -251,6 +251,21 @@ class Form:
         raise DTypeError(f"its dtype is not {other}", hint=hint, **facts)
 
 
+class Results:
+    """The form of what functions return: the first result has it, and later ones have to match."""
+
+    def __init__(self, op: str, first: str) -> None:
+        self._op, self._first = op, first
+        self.form: Form = None  # type: ignore[assignment]
+
+    def take(self, nest: Any, what: str, at: str | None) -> list[Tensor]:
+        """The tensors of a result, with errors as those of ``Form.match``."""
+        if self.form is None:
+            self.form = Form(nest, self._op, what, at)
+            return self.form.take()
+        return self.form.match(nest, what, at, False, self._first)
+
+
 _LEAF = tree.Structure(None, (), ())
 
 

@@ -42,7 +42,7 @@ from eagerflow.capture.control.functions import (
     assign,
     runs_plainly,
 )
-from eagerflow.capture.control.nests import Form, callable_of, place_of
+from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
 from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -422,7 +422,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
     except ShapeError as error:
         error.op = op
         raise
-    ys: list[Form] = []
+    ys = Results(op, "that in the first step")
 
     def finish(result: Any) -> list[Any]:
         """The carry and ys of one step, which are like those of the first."""
@@ -435,15 +435,11 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
                 received=summary(result),
                 expected="return carry, y (y may be None)",
             )
-        after = carry.match(result[0], "the carry", at)
-        if not ys:
-            ys.append(Form(result[1], op, "y", at))
-            return [*after, *ys[0].take()]
-        return [*after, *ys[0].match(result[1], "y", at, False, "that in the first step")]
+        return [*carry.match(result[0], "the carry", at), *ys.take(result[1], "y", at)]
 
     if runs_plainly() and steps:
         outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
-        return carry.nest(outs[: len(carry.tensors)]), ys[0].nest(outs[len(carry.tensors) :])
+        return carry.nest(outs[: len(carry.tensors)]), ys.form.nest(outs[len(carry.tensors) :])
     traced = Traced(
         step,
         f"{op}_body",
@@ -452,7 +448,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])),
         finish,
     )
-    return _as_op(traced, carry, rows, ys[0], steps, reverse)
+    return _as_op(traced, carry, rows, ys.form, steps, reverse)
 
 
 def _plainly(

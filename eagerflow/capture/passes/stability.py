@@ -307,32 +307,26 @@ def _share(sweep: Sweep, x: Input, like: Value) -> Value | None:
     return sweep.make(ones_like, like) if x == 1 else None
 
 
+_GRADIENT_OF = {softmax_gradient: softmax, sigmoid_gradient: sigmoid}
+
+
 @rule(
     STABILITY, softmax_gradient, words="the gradient of log(softmax(x)) -> that of log_softmax(x)"
 )
-def _of_log_softmax(sweep: Sweep, node: Node) -> Value | None:
-    y, pulled = node.inputs
-    inner, found = sweep.maker(y, softmax), _over(sweep, pulled)
-    if inner is None or found is None or found[1] is not y or pulled.shape != y.shape:
-        return None
-    x, axis = inner.inputs[0], inner.attributes["axis"]
-    g = _share(sweep, found[0], x)
-    if g is None:
-        return None
-    logarithm = sweep.make(log_softmax, x, axis=axis)
-    return sweep.make(log_softmax_gradient, logarithm, g, axis=node.attributes["axis"])
-
-
 @rule(
     STABILITY, sigmoid_gradient, words="the gradient of log(sigmoid(x)) -> that of log_sigmoid(x)"
 )
-def _of_log_sigmoid(sweep: Sweep, node: Node) -> Value | None:
+def _of_logarithm(sweep: Sweep, node: Node) -> Value | None:
     y, pulled = node.inputs
-    x, found = sweep.argument(y, sigmoid), _over(sweep, pulled)
-    if x is None or found is None or found[1] is not y or pulled.shape != y.shape:
+    inner, found = sweep.maker(y, _GRADIENT_OF[node.op.call]), _over(sweep, pulled)
+    if inner is None or found is None or found[1] is not y or pulled.shape != y.shape:
         return None
+    x = inner.inputs[0]
     g = _share(sweep, found[0], x)
-    return None if g is None else sweep.make(log_sigmoid_gradient, x, g)
+    if g is None or inner.op.call is sigmoid:
+        return None if g is None else sweep.make(log_sigmoid_gradient, x, g)
+    logarithm = sweep.make(log_softmax, x, axis=inner.attributes["axis"])
+    return sweep.make(log_softmax_gradient, logarithm, g, axis=node.attributes["axis"])
 
 
 @rule(
