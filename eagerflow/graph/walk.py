@@ -111,12 +111,12 @@ def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
     """Those of some nodes, in their order, that these values are computed by."""
-    waiting = set(values)
+    waiting: set[Any] = set(values)
     found = []
     for node in reversed(nodes):
         if not waiting.isdisjoint(node.outputs):
             found.append(node)
-            waiting.update(node.values())
+            waiting.update(node.inputs)
     return found[::-1]
 
 

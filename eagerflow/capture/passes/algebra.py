@@ -237,24 +237,16 @@ pattern(NO_OPS, "+x -> x", floats=False)
 
 
 @rule(NO_OPS, subtract, words="x - 0 -> x")
-def _minus_zero(sweep: Sweep, node: Node) -> Value | None:
-    x, zero = node.inputs
-    if not sweep.is_zero(zero) or is_complex(node.outputs[0].dtype):
-        return None
-    if is_float(x) and math.copysign(1, sweep.uniform(zero)) < 0:
-        return None  # -0 - -0 is 0
-    return x if sweep.stands_for(x, node, zero) else None
-
-
 @rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
-def _plus_nothing(sweep: Sweep, node: Node) -> Value | None:
+def _zero_without_effect(sweep: Sweep, node: Node) -> Value | None:
+    """Floats keep the sign of their zeros next to one of the two: 0 + -0 is 0, as is -0 - -0."""
     dtype = node.outputs[0].dtype
-    for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and sweep.stands_for(x, node, zero):
-            if dtype in INTEGERS or dtype in BOOL:
-                return x
-            if dtype in FLOATS and math.copysign(1, sweep.uniform(zero)) < 0:
-                return x  # 0 + -0 is 0, and -0 + -0 is -0
+    added = node.op.call is add
+    for x, zero in (node.inputs, node.inputs[::-1]) if added else (node.inputs,):
+        if is_complex(dtype) or not sweep.is_zero(zero) or not sweep.stands_for(x, node, zero):
+            continue
+        if dtype not in FLOATS or (math.copysign(1, sweep.uniform(zero)) < 0) == added:
+            return x
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node
+from eagerflow.graph.walk import needed
 
 _EFFECTS = "communication"  # the family of ops that are called for what they do
 
@@ -27,27 +27,13 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
 class _Needed(Sweep):
     def run(self) -> Graph:
-        kept, dead = _divided(self.graph)
-        if dead:
+        nodes = self.graph.nodes
+        effects = [v for node in nodes if node.op.family == _EFFECTS for v in node.outputs]
+        kept = needed(nodes, [*self.graph.all_outputs(), *effects])
+        if len(kept) < len(nodes):
             self.graph = self.graph.like(kept, {})
-            for node in dead:
-                self.note(f"{node.name} is not needed", node)
+            alive = set(kept)
+            for node in nodes:
+                if node not in alive:
+                    self.note(f"{node.name} is not needed", node)
         return super().run() if self.bodies else self.graph
-
-
-def _divided(graph: Graph) -> tuple[list[Node], list[Node]]:
-    """The nodes that are needed, and those that are not, in order."""
-    needed = set(graph.all_outputs())
-    kept: list[Node] = []
-    dead: list[Node] = []
-    for node in reversed(graph.nodes):
-        for value in node.outputs:
-            if value in needed:
-                break
-        else:
-            if node.op.family != _EFFECTS:
-                dead.append(node)
-                continue
-        kept.append(node)
-        needed.update(node.inputs)
-    return kept[::-1], dead[::-1]

@@ -7,6 +7,7 @@ from typing import Any
 from eagerflow.capture.control.bodies import exact
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
@@ -34,7 +35,7 @@ class _Merging(Sweep):
         self._known: dict[Any, Node] = {}
         constants: dict[Any, Value] = {}
         for value in self.graph.constants:
-            small = value.size * value.dtype.itemsize <= MAX_COMPARED_BYTES
+            small = nbytes(value) <= MAX_COMPARED_BYTES
             if small and not is_lent(value.constant):
                 first = constants.setdefault(_content(value), value)
                 if first is not value:
