@@ -154,5 +154,6 @@ def renewed(
         ):
             return node
     made = node.like(inputs, attributes, name, shapes)
-    new.update(zip(node.outputs, made.outputs, strict=True))
+    for before, after in zip(node.outputs, made.outputs, strict=True):
+        new[before] = after
     return made

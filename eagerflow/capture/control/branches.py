@@ -325,7 +325,7 @@ def _choose(
         traced.append(Traced(f, f"{op}_{name}", given.labels, given.tensors, given.nest, finish))
     form = results.form
     outside = Outside(*traced)
-    graphs = tuple(t.body([*outside.assigned, *outside.others], outside.assigned) for t in traced)
+    graphs = tuple(t.body(outside) for t in traced)
     count = len(form.tensors)
     if not graphs[0].outputs:
         return form.nest([])

@@ -138,14 +138,22 @@ class Traced:
         recorder.captured.clear()  # the body must not keep what it is given each time
         recorder.cells.clear()
 
-    def body(self, outside: Sequence[Any], assigned: Sequence[Variable]) -> Body:
-        """The body: the arguments and ``outside`` go in, results and ``assigned`` come out."""
-        entries = {id(x): self._entry(x) for x in outside}
+    def body(self, outside: Outside, carries: int | None = None, assigns: bool = True) -> Body:
+        """The body: arguments, then what comes from outside; results, then what is assigned.
+
+        Where there are ``carries``, assigned Variables are more of them. With ``assigns=False``
+        the results come out alone.
+        """
+        state = [self._entry(v) for v in outside.assigned]
+        others = [self._entry(x) for x in outside.others]
         after = [
-            self.assigned[id(v)][1] if id(v) in self.assigned else entries[id(v)] for v in assigned
+            self.assigned[id(v)][1] if id(v) in self.assigned else entry
+            for v, entry in zip(outside.assigned, state, strict=True)
         ]
-        inputs = [*self.inputs, *(entries[id(x)] for x in outside)]
-        return Body(self.name, inputs, self.nodes, [*self.outputs, *after])
+        i, o = (len(self.inputs), len(self.outputs)) if carries is None else (carries, carries)
+        inputs = [*self.inputs[:i], *state, *self.inputs[i:], *others]
+        outputs = [*self.outputs[:o], *(after if assigns else ()), *self.outputs[o:]]
+        return Body(self.name, inputs, self.nodes, outputs)
 
     def _entry(self, x: Any) -> Value:
         if id(x) in self.taken:

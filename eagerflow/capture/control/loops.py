@@ -320,7 +320,6 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         )[1]
     doing = Traced(body, "while_loop_body", *given, step)
     outside = Outside(doing, asking)
-    entries = [*outside.assigned, *outside.others]
     if not doing.outputs and not outside.assigned:
         raise ShapeError(
             "there is no state, so that nothing could end the loop",
@@ -334,8 +333,8 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         *form.tensors,
         *outside.state,
         *outside.captured,
-        cond=asking.body(entries, []),
-        body=doing.body(entries, outside.assigned),
+        cond=asking.body(outside, assigns=False),
+        body=doing.body(outside),
         states=n + len(outside.assigned),
         maximum_iterations=maximum_iterations,
     )

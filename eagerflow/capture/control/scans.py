@@ -472,19 +472,8 @@ def _as_op(
     """The scan of a body that was traced, with assigned Variables among the carries."""
     outside = Outside(traced)
     count, own = len(carry.tensors), len(outside.assigned)
-    graph = traced.body([*outside.assigned, *outside.others], outside.assigned)
-    # Assigned Variables go in after the slices and come out after the ys: make carries of them.
-    ends = (0, count, count + len(rows.tensors), count + len(rows.tensors) + own)
-    parts = [graph.inputs[a:b] for a, b in zip(ends, (*ends[1:], len(graph.inputs)), strict=True)]
-    outs = graph.outputs
-    last = len(outs) - own
-    body = Body(
-        graph.name,
-        [*parts[0], *parts[2], *parts[1], *parts[3]],
-        graph.nodes,
-        [*outs[:count], *outs[last:], *outs[count:last]],
-    )
-    if not outs:
+    body = traced.body(outside, count)
+    if not body.outputs:
         return carry.nest([]), ys.nest([])
     found = recorded(
         *carry.tensors,

@@ -40,8 +40,6 @@ from eagerflow.ops.elementwise.bitwise import bitwise_invert
 from eagerflow.ops.elementwise.comparison import logical_not
 from eagerflow.ops.elementwise.powers import power, square
 
-Form = str | int | dict[OpFunction, tuple[Any, ...]]
-"""A variable, a number, or an op's operands; where several ops give the same, the first is made."""
 Found = dict[str, Input]
 """What the variables of a form stand for."""
 
@@ -58,6 +56,24 @@ _SIGNS: dict[type[ast.AST], OpFunction] = {
 _COMMUTATIVE = (add, multiply, multiply_no_nan)
 
 
+class _Operands:
+    """The forms of an op's operands, and the orders in which they are looked for: by place.
+
+    In each order numbers come first, and variables, which stand for anything, last.
+    """
+
+    def __init__(self, function: OpFunction, *forms: Form) -> None:
+        self.forms = forms
+        ranked = sorted(enumerate(forms), key=lambda item: (int, dict, str).index(type(item[1])))
+        self.orders = [ranked]
+        if function in _COMMUTATIVE:
+            self.orders.append([(1 - place, form) for place, form in ranked])
+
+
+Form = str | int | dict[OpFunction, _Operands]
+"""A variable, a number, or an op and its operands; of several ops the first is what is made."""
+
+
 def pattern(rules: Rules, words: str, *, floats: bool = True, once: bool = False) -> None:
     """Add the rule that these words are; several are joined by commas.
 
@@ -67,7 +83,8 @@ def pattern(rules: Rules, words: str, *, floats: bool = True, once: bool = False
     for sides in re.split(", (?=[^,]*->)", words):
         left, right = map(_parsed, sides.split(" -> "))
         assert isinstance(left, dict)
-        rule(rules, *left, words=words)(partial(_apply, left, right, floats, once))
+        for function, operands in left.items():
+            rule(rules, function, words=words)(partial(_apply, operands, right, floats, once))
 
 
 def operand(words: str) -> Callable[[Sweep, Input], Any]:
@@ -77,13 +94,12 @@ def operand(words: str) -> Callable[[Sweep, Input], Any]:
 
 
 def _apply(
-    left: Form, right: Form, floats: bool, once: bool, sweep: Sweep, node: Node
+    operands: _Operands, right: Form, floats: bool, once: bool, sweep: Sweep, node: Node
 ) -> Value | None:
-    result = node.outputs[0]
-    if (floats and not is_float(result)) or (once and not sweep.used_once(node.inputs[-1])):
+    found = _found_in(sweep, operands, node, {})
+    if found is None or (floats and not is_float(node.outputs[0])):
         return None
-    found = _found(sweep, left, result, {})
-    if found is None:
+    if once and not sweep.used_once(node.inputs[-1]):
         return None
     made = _made(sweep, right, found)
     if type(right) is str:  # a value that is there already
@@ -96,21 +112,26 @@ def _found(sweep: Sweep, form: Form, x: Input, known: Found) -> Found | None:
     """What the variables stand for if ``x`` has this form and some are ``known``; else None."""
     if type(form) is str:
         return known | {form: x} if known.get(form, x) is x else None
-    if type(form) is int:
-        return known if sweep.uniform(x) == form else None
     assert type(form) is dict
-    node = sweep.maker(x, *form)
-    if node is None:
+    node = x.node if type(x) is Value else None
+    if node is None or node.op.call not in form or node.device != sweep.root.device:
         return None
-    inputs, operands = node.inputs, form[node.op.call]
-    orders = (inputs, inputs[::-1]) if node.op.call in _COMMUTATIVE else (inputs,)
-    for given in orders:
-        found: Found | None = known
-        for part, y in zip(operands, given, strict=True):
-            if int in map(type, operands) and type(part) is not int and not fits(y, node):
-                found = None
-            found = None if found is None else _found(sweep, part, y, found)
-        if found is not None:
+    return _found_in(sweep, form[node.op.call], node, known)
+
+
+def _found_in(sweep: Sweep, operands: _Operands, node: Node, known: Found) -> Found | None:
+    inputs = node.inputs
+    for order in operands.orders:
+        found = known
+        for place, form in order:
+            if type(form) is int:
+                if sweep.uniform(inputs[place]) != form or not fits(inputs[1 - place], node):
+                    break
+            elif (more := _found(sweep, form, inputs[place], found)) is not None:
+                found = more
+            else:
+                break
+        else:
             return found
     return None
 
@@ -120,7 +141,7 @@ def _made(sweep: Sweep, form: Form, found: Found) -> Input:
     if type(form) is not dict:
         return found[form] if type(form) is str else form  # type: ignore[return-value]
     function, operands = next(iter(form.items()))
-    return sweep.make(function, *[_made(sweep, part, found) for part in operands])
+    return sweep.make(function, *[_made(sweep, part, found) for part in operands.forms])
 
 
 # Words to forms ----------------------------------------------------------------------------------
@@ -139,23 +160,27 @@ def _form(words: ast.expr) -> Form:
         case ast.UnaryOp(ast.USub(), ast.Constant(int(number))):
             return -number
         case ast.UnaryOp(sign, inner):
-            return {_SIGNS[type(sign)]: (_form(inner),)}
+            return _calls((_SIGNS[type(sign)], _form(inner)))
         case ast.BinOp(inner, ast.Pow(), ast.Constant(2)):
             y = _form(inner)
-            return {square: (y,), multiply: (y, y), power: (y, 2)}
+            return _calls((square, y), (multiply, y, y), (power, y, 2))
         case ast.BinOp(one, sign, other):
             return _binary(_SIGNS[type(sign)], _form(one), _form(other))
         case ast.Call(ast.Name(name), operands):
-            return {ops[name].call: tuple(map(_form, operands))}
+            return _calls((ops[name].call, *map(_form, operands)))
     raise ValueError(f"this is no form of values: {ast.unparse(words)}")
 
 
 def _binary(function: OpFunction, one: Form, other: Form) -> Form:
-    form: dict[OpFunction, tuple[Form, ...]] = {function: (one, other)}
+    call = function, one, other
     if function is divide and one == 1:
-        return {reciprocal: (other,)} | form
+        return _calls((reciprocal, other), call)
     if function is multiply and type(other) is int:
-        form[multiply_no_nan] = one, other
+        return _calls(call, (multiply_no_nan, one, other))
     if function is subtract and type(other) is int and other:
-        form[add] = one, -other
-    return form
+        return _calls(call, (add, one, -other))
+    return _calls(call)
+
+
+def _calls(*calls: tuple[Any, ...]) -> Form:
+    return {function: _Operands(function, *forms) for function, *forms in calls}

@@ -193,7 +193,8 @@ class Sweep:
         """The node with what now stands for its inputs and bodies."""
         made = renewed(node, self.new, self.attributes(node) if holds else None)
         if made is not node:
-            self._old.update(zip(made.outputs, node.outputs, strict=True))
+            for before, after in zip(node.outputs, made.outputs, strict=True):
+                self._old[after] = before
         return made
 
     def attributes(self, node: Node) -> dict[str, Any]:
@@ -206,8 +207,8 @@ class Sweep:
         if rules is None or node.outputs[0].device is not None:
             return False
         self.root = node
+        before = len(self.nodes)
         for words, function in rules:
-            before = len(self.nodes)
             found = function(self, node)
             if found is None:
                 del self.nodes[before:]
