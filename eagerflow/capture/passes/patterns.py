@@ -1,6 +1,6 @@
 """Patterns: rules that are their own words, such as ``log(1 + exp(x)) -> softplus(x)``.
 
-Both sides are expressions of ops by their names, the signs ``+ - * / ~`` and ``²``, integers and
+Both sides are expressions of ops by their names, the signs ``+ - * / ~ not`` and ``²``, integers and
 variables. A number stands for a number or for a value whose elements all are that number; what
 it meets has the shape and dtype of the result. A variable that comes twice is the same value
 each time. Sums and products are found in either order, and so are other ops for the same: ``y²``
