@@ -1,10 +1,10 @@
 """Patterns: rules that are their own words, such as ``log(1 + exp(x)) -> softplus(x)``.
 
-Both sides are expressions of ops by their names, the signs ``+ - * / ~ not`` and ``²``, integers and
-variables. A number stands for a number or for a value whose elements all are that number; what
-it meets has the shape and dtype of the result. A variable that comes twice is the same value
-each time. Sums and products are found in either order, and so are other ops for the same: ``y²``
-as ``y * y``, ``1 / y`` as a reciprocal, ``y - 1`` as ``y + -1``.
+Both sides are expressions of ops by their names, the signs ``+ - * / ~ not`` and ``²``, integers
+and variables. A number stands for a number or for a value whose elements all are that number;
+what it meets has the shape and dtype of the result. A variable that comes twice is the same value
+each time. Sums and products are found in either order. Other ops for the same are found as well:
+``y * y`` for ``y²``, a reciprocal for ``1 / y``, ``y + -1`` for ``y - 1``.
 """
 
 from __future__ import annotations
