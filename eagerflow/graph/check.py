@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -55,10 +55,11 @@ class _Check:
         for value in graph.all_outputs():
             if type(value) is not Value:
                 self.fail(f"an output or an assigned value is {short_repr(value)}")
-        self._inputs()
-        names = [cell.name for cell in graph.cells]
-        if len(set(names)) != len(names):
-            self.fail("its Variables do not have a name each", received=", ".join(map(str, names)))
+        self._named("inputs", graph.inputs.names, len(graph.inputs))
+        for value in graph.inputs:
+            self._add(value, "an input")
+            self._given(value, f"input {value.name}")
+        self._named("Variables", [cell.name for cell in graph.cells], len(graph.cells))
         for cell in graph.cells:
             self._cell(cell)
         for value in graph.constants:
@@ -103,14 +104,13 @@ class _Check:
         self.known.add(value)
         self.names.add(value.name)
 
-    def _inputs(self) -> None:
-        names = self.graph.inputs.names
-        if len(names) != len(self.graph.inputs) or len(set(names)) != len(names):
-            self.fail("its inputs do not have a name each", received=", ".join(map(str, names)))
-        for value in self.graph.inputs:
-            self._add(value, "an input")
-            if value.constant is not None or value.node is not None:
-                self.fail(f"the input {value.name} is a constant, or a node makes it")
+    def _named(self, what: str, names: Sequence[Any], count: int) -> None:
+        if len(names) != count or len(set(names)) != count:
+            self.fail(f"its {what} do not have a name each", received=", ".join(map(str, names)))
+
+    def _given(self, value: Value, what: str) -> None:
+        if value.constant is not None or value.node is not None:
+            self.fail(f"the {what} is a constant, or a node makes it")
 
     def _constant(self, value: Value) -> None:
         self._add(value, "a constant")
@@ -126,8 +126,7 @@ class _Check:
     def _cell(self, cell: Cell) -> None:
         self._add(cell.value, f"the value of Variable {cell.name}")
         variable = cell.variable
-        if cell.value.constant is not None or cell.value.node is not None:
-            self.fail(f"the value of Variable {cell.name} is a constant, or a node makes it")
+        self._given(cell.value, f"value of Variable {cell.name}")
         if variable is not None and not _same(variable, cell.value):
             self.fail(
                 f"Variable {cell.name} is not as the graph says",
@@ -152,10 +151,8 @@ class _Check:
 
     def _outputs(self) -> None:
         graph = self.graph
-        names = graph.outputs.names
-        if len(names) != len(graph.outputs) or len(set(names)) != len(names):
-            self.fail("its outputs do not have a name each", received=", ".join(map(str, names)))
-        for name, value in zip(names, graph.outputs, strict=True):
+        self._named("outputs", graph.outputs.names, len(graph.outputs))
+        for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
             if value not in self.known:
                 self.fail(f"the output {name} is not a value of the graph: {short_repr(value)}")
         if [x for x in graph.results if type(x) is Value] != list(graph.outputs):
@@ -283,7 +280,7 @@ class _Check:
             self.fail(
                 f"the op refuses its inputs: {error.problem}",
                 node,
-                received=self._given(node),
+                received=_inputs_text(node),
                 expected=error.expected,
                 hint=error.hint,
             )
@@ -291,15 +288,16 @@ class _Check:
             self.fail(
                 f"the op cannot take its inputs and attributes: {short_repr(error)}",
                 node,
-                received=self._given(node),
+                received=_inputs_text(node),
             )
         return found if type(found) is tuple else (found,)
 
-    def _given(self, node: Node) -> str:
-        return ", ".join(
-            f"{node.op.argument(i)} {type_text(x) if type(x) is Value else repr(x)}"
-            for i, x in enumerate(node.inputs)
-        )
+
+def _inputs_text(node: Node) -> str:
+    return ", ".join(
+        f"{node.op.argument(i)} {type_text(x) if type(x) is Value else repr(x)}"
+        for i, x in enumerate(node.inputs)
+    )
 
 
 def _op_name(node: Node) -> str:

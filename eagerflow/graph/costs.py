@@ -16,7 +16,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import aligned_columns, bytes_text, line_name
-from eagerflow.graph.walk import bodies_of
+from eagerflow.graph.walk import bodies_of, inside_out
 from eagerflow.op import Cost, spec_of
 
 _MAX_SHOWN_ROWS = 20  # of the table
@@ -137,18 +137,14 @@ class _Found(NamedTuple):
 
 
 def _walked(graph: Graph) -> _Found:
-    """The costs of a graph, after those of the bodies in it; without recursion."""
+    """The costs of a graph, after those of the bodies in it."""
     known: dict[int, _Found] = {}
-    waiting = [graph]
-    while waiting:
-        inner = waiting[-1]
-        bodies = [body for node in inner.nodes for body in bodies_of(node.attributes)]
-        missing = [body for body in bodies if id(body) not in known]
-        if missing:
-            waiting += missing
-        else:
-            waiting.pop()
-            known[id(inner)] = _one(inner, known)
+
+    def look(one: Graph, bodies: dict[int, Graph]) -> Graph:
+        known[id(one)] = _one(one, known)
+        return one
+
+    inside_out(graph, look)
     return known[id(graph)]
 
 

@@ -14,7 +14,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames, value
 from eagerflow.graph.sizes import Sizes, with_sizes
 from eagerflow.graph.text import type_text
-from eagerflow.graph.walk import all_values, needed
+from eagerflow.graph.walk import all_values, needed, renewed
 
 # Less --------------------------------------------------------------------------------------------
 
@@ -77,13 +77,7 @@ class _Copy:
 
     def node(self, node: Node) -> Node:
         """The node with what was found in place of its inputs, under a free name."""
-        name = self.free(node.name)
-        inputs = tuple([self.new.get(x, x) if type(x) is Value else x for x in node.inputs])
-        if name == node.name and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
-            return node
-        made = node.like(inputs, None, name)
-        self.new.update(zip(node.outputs, made.outputs, strict=True))
-        return made
+        return renewed(node, self.new, name=self.free(node.name))
 
 
 @graph_method

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from eagerflow.dims import product
@@ -126,7 +125,7 @@ class Node:
         inputs: tuple[Any, ...] | None = None,
         attributes: dict[str, Any] | None = None,
         name: str | None = None,
-        shapes: Iterable[Any] | None = None,
+        shapes: Sequence[Any] | None = None,
     ) -> Node:
         """A node with the same facts but for those given, and with results of its own."""
         made = Node(
@@ -137,13 +136,14 @@ class Node:
             self.origin,
             self.device,
         )
-        given = repeat(None) if shapes is None else shapes
-        labels = (v.name for v in self.outputs)
-        if name is not None:
-            labels = (name + label.removeprefix(self.name) for label in labels)
-        made.outputs = tuple(
-            [v.like(made, label, s) for v, label, s in zip(self.outputs, labels, given)]  # noqa: B905
-        )
+        if name is None and shapes is None:
+            made.outputs = tuple([v.like(made) for v in self.outputs])
+            return made
+        found = []
+        for i, v in enumerate(self.outputs):
+            label = None if name is None else name + v.name.removeprefix(self.name)
+            found.append(v.like(made, label, None if shapes is None else shapes[i]))
+        made.outputs = tuple(found)
         return made
 
     @property

@@ -10,6 +10,7 @@ from eagerflow.errors import EagerflowError
 from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.walk import renewed
 
 _KEPT = 8
 """For how many sets of sizes a body's concrete forms are kept."""
@@ -150,15 +151,7 @@ class _Filling:
             if item.__class__ not in _PLAIN and is_symbolic(item):
                 attributes = {name: self.item(x) for name, x in attributes.items()}
                 break
-        before = node.inputs
-        inputs = tuple([new.get(x, x) for x in before])
-        shapes = [self.shape(v.shape) for v in node.outputs]
-        same = attributes is node.attributes and inputs == before
-        if same and all(a is v.shape for a, v in zip(shapes, node.outputs, strict=True)):
-            return node
-        made = node.like(inputs, attributes, None, shapes)
-        new.update(zip(node.outputs, made.outputs, strict=True))
-        return made
+        return renewed(node, new, attributes, shapes=[self.shape(v.shape) for v in node.outputs])
 
     def graph(self, graph: Graph) -> Graph:
         """The graph for a graph, which shares what does not change."""

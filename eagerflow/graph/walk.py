@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
+from eagerflow.dims import Shape
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
@@ -24,6 +26,19 @@ def named_bodies(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Graph]]:
 def bodies_of(attributes: Mapping[str, Any]) -> list[Graph]:
     """The graphs among the attributes of a node."""
     return [body for _, body in named_bodies(attributes)]
+
+
+def with_bodies(attributes: dict[str, Any], change: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """Attributes with ``change`` applied to the graphs among them; the same if none changes."""
+    changed: dict[str, Any] = {}
+    for name, item in attributes.items():
+        if isinstance(item, Graph):
+            changed[name] = change(item)
+        elif type(item) is tuple and any(isinstance(part, Graph) for part in item):
+            parts = tuple([change(x) if isinstance(x, Graph) else x for x in item])
+            changed[name] = item if all(map(is_, parts, item)) else parts
+    same = all(found is attributes[name] for name, found in changed.items())
+    return attributes if same else attributes | changed
 
 
 def bodies_in(graph: Graph) -> Iterator[Graph]:
@@ -96,12 +111,12 @@ def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:
     """Those of some nodes, in their order, that these values are computed by."""
-    waiting = set(values)
+    waiting: set[Any] = set(values)
     found = []
     for node in reversed(nodes):
         if not waiting.isdisjoint(node.outputs):
             found.append(node)
-            waiting.update(node.values())
+            waiting.update(node.inputs)
     return found[::-1]
 
 
@@ -112,11 +127,33 @@ def as_inputs(values: Iterable[Value]) -> dict[Value, Value]:
 
 def substituted(nodes: Iterable[Node], new: dict[Value, Value]) -> list[Node]:
     """The nodes, made anew where they read what ``new`` has a substitute for; it learns results."""
-    found = []
-    for node in nodes:
-        if any(v in new for v in node.values()):
-            made = node.like(tuple([new.get(x, x) for x in node.inputs]))
-            new.update(zip(node.outputs, made.outputs, strict=True))
-            node = made
-        found.append(node)
-    return found
+    return [renewed(node, new) for node in nodes]
+
+
+def renewed(
+    node: Node,
+    new: dict[Value, Value],
+    attributes: dict[str, Any] | None = None,
+    name: str | None = None,
+    shapes: Sequence[Shape] | None = None,
+) -> Node:
+    """The node with ``new`` values among its inputs, and with other facts, where these are given.
+
+    It is the same node where nothing changes; else ``new`` learns its results.
+    """
+    inputs = node.inputs
+    for x in inputs:
+        if x in new:
+            inputs = tuple([new.get(x, x) for x in inputs])
+            break
+    else:
+        if (
+            (attributes is None or attributes is node.attributes)
+            and (name is None or name == node.name)
+            and (shapes is None or all(map(is_, shapes, (v.shape for v in node.outputs))))
+        ):
+            return node
+    made = node.like(inputs, attributes, name, shapes)
+    for before, after in zip(node.outputs, made.outputs, strict=True):
+        new[before] = after
+    return made

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from functools import wraps
 from itertools import count
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from eagerflow.batching import Batching
 from eagerflow.capture.trace import Trace
 from eagerflow.devices import device
+from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.graph.cache import kept
+from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
@@ -22,9 +25,14 @@ from eagerflow.graph.sizes import Sizes, bind, has_names, with_sizes
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
+from eagerflow.ops.family import define
+from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 HINTS["Graph"] = (lambda x: isinstance(x, Graph), "a graph")
 HINTS["Graphs"] = (tuple_of(HINTS["Graph"][0]), "a tuple of graphs")
@@ -66,6 +74,8 @@ plain(Graph)  # passes may give bodies of any class
 
 # Equality, and the way through pickle -------------------------------------------------------------
 
+_EXACT = frozenset({str, type(None), bool, int})  # equal only if they mean the same
+
 
 def _parts(graph: Graph) -> tuple[Any, ...]:
     """A graph as plain data, in which numbers stand for Values."""
@@ -91,7 +101,7 @@ def _facts(graph: Graph) -> Any:
         tuple(spec[1:] for spec in inputs),
         tuple((t.dtype, t.shape, with_recorder(None, t.numpy).tobytes()) for _, t in constants),
         tuple(
-            (op, _comparable(given), _comparable(tuple(attributes.values())), pin)
+            (op, exact(given), exact(tuple(attributes.values())), pin)
             for op, given, attributes, _, _, pin, _ in rows
         ),
         outputs,
@@ -108,15 +118,18 @@ def _places(graph: Graph) -> tuple[Any, ...]:
     return tuple(node.source for node in graph.nodes)
 
 
-def _comparable(value: Any) -> Any:
-    """An attribute or number such that 1, 1.0 and True, or 0.0 and -0.0, are not equal."""
-    if isinstance(value, tuple):
-        return tuple(map(_comparable, value))
-    if isinstance(value, slice):
-        return "slice", _comparable((value.start, value.stop, value.step))
-    if isinstance(value, bool | int | float | complex):
-        return type(value).__name__, repr(value)
-    return value
+def exact(item: Any) -> Any:
+    """A key that two attributes or numbers share only if they mean the same in every way."""
+    cls = type(item)
+    if cls in _EXACT:
+        return cls, item
+    if isinstance(item, float | complex):
+        return cls, repr(item)  # which shows the sign of 0
+    if cls is tuple:
+        return tuple([exact(part) for part in item])
+    if cls is slice:
+        return slice, exact(item.start), exact(item.stop), exact(item.step)
+    return cls, item  # bodies of loops and branches compare by what they compute
 
 
 def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) -> Body:
@@ -137,25 +150,31 @@ def _rebuilt(name: str, inputs: Any, constants: Any, rows: Any, outputs: Any) ->
 
 
 _made: OrderedDict[Any, Any] = OrderedDict()
-_KEPT = 512
+_MAX_MADE = 512
 
 
-def remembered(graph: Graph, key: Any, make: Callable[[], Any]) -> Any:
-    """What follows from a graph, made once for all equal ones from the same lines.
+def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Graph, P], T]:
+    """A function of a graph whose results are made once for all equal graphs from the same lines.
 
     A loop that is called again and again under a tape is traced each time, and what its gradient
-    needs is made the first time alone.
+    needs is made the first time alone. The other arguments are given in order and can be hashed.
     """
-    if key in graph.cache:
-        return graph.cache[key]
-    known = key, _facts(graph), _places(graph)
-    found = _made.get(known)
-    if found is None:
-        found = _made[known] = make()
-        if len(_made) > _KEPT:
-            _made.pop(next(iter(_made)), None)
-    graph.cache[key] = found
-    return found
+
+    @wraps(f)
+    def found(graph: Graph, *args: Any) -> Any:
+        key = (f, *(str(x) if isinstance(x, Dim) else x for x in args))
+        if key in graph.cache:
+            return graph.cache[key]
+        known = key, _facts(graph), _places(graph)
+        result = _made.get(known)
+        if result is None:
+            result = _made[known] = f(graph, *args)  # type: ignore[call-arg]
+            if len(_made) > _MAX_MADE:
+                _made.pop(next(iter(_made)), None)
+        graph.cache[key] = result
+        return result
+
+    return found  # type: ignore[return-value]
 
 
 # What is said of a body ---------------------------------------------------------------------------
@@ -182,13 +201,8 @@ def draws(graph: Graph) -> bool:
 def cost_of(graph: Graph, given: Sequence[Any]) -> Cost:
     """What one run of a graph costs for inputs like these."""
     graph = with_sizes(graph, sizes_of(graph, given, str))
-    flops: Any = 0
-    moved: Any = 0
-    for node in graph.nodes:
-        specs = [x.spec if type(x) is Value else x for x in node.inputs]
-        cost = node.op.cost(*specs, **node.attributes)
-        flops, moved = flops + cost.flops, moved + cost.bytes
-    return Cost(flops, moved)
+    costs = [stated_cost(node) for node in graph.nodes]
+    return Cost(sum(cost.flops for cost in costs), sum(cost.bytes for cost in costs))
 
 
 def unused(graph: Graph, likes: Sequence[Any]) -> list[Value]:
@@ -216,16 +230,10 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
             expected=", ".join(summary(v) for v in graph.inputs),
         )
     for i, (value, x) in enumerate(zip(graph.inputs, given, strict=True)):
-        if value.dtype != x.dtype:
-            raise DTypeError(
-                f"its dtype is not that of the graph's input {value.name}",
-                argument=argument(i),
-                received=summary(x),
-                expected=str(TensorSpec(value.shape, value.dtype)),
-            )
-        if not bind(sizes, value.shape, tuple(x.shape)):
-            raise ShapeError(
-                f"its shape is not that of the graph's input {value.name}",
+        same = value.dtype == x.dtype
+        if not same or not bind(sizes, value.shape, tuple(x.shape)):
+            raise (ShapeError if same else DTypeError)(
+                f"its {'shape' if same else 'dtype'} is not that of the graph's input {value.name}",
                 argument=argument(i),
                 received=summary(x),
                 expected=str(TensorSpec(value.shape, value.dtype)),
@@ -282,6 +290,24 @@ def _call_in_scope(node: Node, args: list[Any]) -> Any:
 
 BATCHED: dict[str, Callable[..., tuple[list[Tensor], list[bool]]]] = {}
 """By op: the batching rule that also says which of its results have an axis of examples."""
+
+
+def control_op(*, name: str, batch: Callable[..., Any], **facts: Any) -> Callable[[Any], Any]:
+    """The decorator that registers an op that holds graphs, with a rule as in ``BATCHED``."""
+    BATCHED[name] = batch
+
+    def joined(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[Tensor, ...]:
+        """All results with an axis of examples, which some have."""
+        outs, own = batch(args, flags, size, **attributes)
+        return tuple([for_each(y, has, True, size) for y, has in zip(outs, own, strict=True)])
+
+    # There are as many results as the graphs give.
+    return define("control", name=name, on_tensors=True, outputs=0, batch=joined, **facts)
+
+
+def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
+    """A value with an axis of examples, where it needs one and does not have it."""
+    return broadcast_to(x, (size, *x.shape)) if needs and not has else x
 
 
 def call(op: Op, *args: Any, **attributes: Any) -> Any:

@@ -7,16 +7,17 @@ attribute ``branches`` is a tuple of such graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow.capture.control.bodies import (
-    BATCHED,
     Body,
     as_graph,
     call,
+    control_op,
     cost_of,
     fresh,
     replay,
@@ -31,68 +32,90 @@ from eagerflow.capture.control.functions import (
     assign,
     runs_plainly,
 )
-from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
+from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.walk import bodies_of
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.selection import clip, where
-from eagerflow.ops.family import define, op_of
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.family import op_of
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
 Graphs = tuple[Graph, ...]
-Again = Callable[..., Any]
-"""Calls the op once more: ``again(chooser, operands, graphs)``."""
 
 
-# Rules that both ops share ------------------------------------------------------------------------
+# Rules of both ops, whose attributes are the graphs -----------------------------------------------
 
 
-def _check_chooser(spec: Any, name: str, dtypes: Any, kind: str) -> None:
-    if spec.dtype not in dtypes:
+def _named(attributes: dict[str, Any]) -> dict[str, Graph]:
+    """The graphs by their names in errors; those that come first are chosen first."""
+    if "branches" not in attributes:
+        return attributes
+    branches = attributes["branches"]
+    if not isinstance(branches, tuple) or not branches:
         raise DTypeError(
-            f"it is no {kind}", argument=name, received=summary(spec), expected=f"one {kind}"
+            "there are no branches",
+            argument="branches",
+            received=summary(branches),
+            expected="a tuple of at least one graph",
         )
-    if spec.shape != ():
-        raise ShapeError(
-            "it has axes",
-            argument=name,
-            received=summary(spec),
-            expected=f"one {kind}",
-            hint="ef.vmap for many of them",
-        )
+    return {f"branches[{i}]": graph for i, graph in enumerate(branches)}
 
 
-def _infer(graphs: Graphs, names: Sequence[str], operands: Any) -> tuple[TensorSpec, ...]:
-    found = [
-        results_of(as_graph(graph, name), operands, lambda i: f"operands[{i}]")
-        for graph, name in zip(graphs, names, strict=True)
-    ]
-    for graph, name, own in zip(graphs, names, found, strict=True):
-        if own != found[0]:
+def _again(
+    attributes: dict[str, Any], graphs: Iterable[Graph], chooser: Any, *operands: Any
+) -> Any:
+    """The op once more, with other graphs and operands."""
+    if "branches" in attributes:
+        return call(SWITCH, chooser, *operands, branches=tuple(graphs))
+    return call(COND, chooser, *operands, **dict(zip(attributes, graphs, strict=True)))
+
+
+def _infer(chooser: Any, *operands: Any, **attributes: Any) -> tuple[TensorSpec, ...]:
+    several = "branches" in attributes
+    kind = "integer" if several else "bool"
+    facts = {
+        "argument": "index" if several else "pred",
+        "received": summary(chooser),
+        "expected": f"one {kind}",
+    }
+    if chooser.dtype not in (INTEGERS if several else BOOL):
+        raise DTypeError(f"it is no {kind}", **facts)
+    if chooser.shape != ():
+        raise ShapeError("it has axes", hint="ef.vmap for many of them", **facts)
+    graphs = _named(attributes)
+    found = {
+        name: results_of(as_graph(graph, name), operands, lambda i: f"operands[{i}]")
+        for name, graph in graphs.items()
+    }
+    first = next(iter(graphs))
+    for name, own in found.items():
+        if own != found[first]:
             raise ShapeError(
-                f"{name} and {names[0]} give different results",
+                f"{name} and {first} give different results",
                 argument=name,
-                received=", ".join(map(summary, graph.outputs)),
-                expected=", ".join(map(summary, graphs[0].outputs)),
+                received=", ".join(map(summary, graphs[name].outputs)),
+                expected=", ".join(map(summary, graphs[first].outputs)),
             )
-    return tuple(found[0])
+    return tuple(found[first])
 
 
-def _cost(graphs: Graphs, operands: Any) -> Cost:
+def _cost(chooser: Any, *operands: Any, **attributes: Any) -> Cost:
     """That of the dearest branch."""
-    costs = [cost_of(graph, operands) for graph in graphs]
+    costs = [cost_of(graph, operands) for graph in bodies_of(attributes)]
     known = [c for c in costs if all(isinstance(part, int) for part in c)]
     return max(known, default=costs[0])
 
 
-def _vjp(again: Again, g: Any, graphs: Graphs, chooser: Any, operands: Any) -> tuple[Any, ...]:
+def _vjp(g: Any, y: Any, chooser: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
     """The op once more, over the gradients of its branches."""
+    graphs = bodies_of(attributes)
     needed = tuple(map(wanted, operands))
     nothing = (False,) * len(operands)
     device = home(operands)
@@ -100,13 +123,14 @@ def _vjp(again: Again, g: Any, graphs: Graphs, chooser: Any, operands: Any) -> t
     forced = tuple(map(any, zip(*reached, strict=True)))
     if not any(forced):
         return (None,) * (1 + len(operands))
-    back = tuple(gradients(graph, needed, forced, device)[0] for graph in graphs)
+    back = [gradients(graph, needed, forced, device)[0] for graph in graphs]
     gs = [part for part in g if is_inexact(part.dtype)]
-    found = iter(again(chooser, (*operands, *gs), back))
+    found = iter(_again(attributes, back, chooser, *operands, *gs))
     return (None, *(next(found) if has else None for has in forced))
 
 
-def _jvp(again: Again, tangents: Any, graphs: Graphs, chooser: Any, operands: Any) -> Any:
+def _jvp(tangents: Any, y: Any, chooser: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
+    graphs = bodies_of(attributes)
     moving = tuple(t is not None for t in tangents[1:])
     device = home(operands)
     nothing = (False,) * len(graphs[0].outputs)
@@ -120,16 +144,14 @@ def _jvp(again: Again, tangents: Any, graphs: Graphs, chooser: Any, operands: An
         given = [v for v in t.moved if v is not None]
         out = [v for v in t.pushed if v is not None]
         both.append(Body(t.name, [*t.inputs, *given], t.nodes, out))
-    found = iter(
-        again(chooser, (*operands, *(t for t in tangents[1:] if t is not None)), tuple(both))
-    )
+    known = [t for t in tangents[1:] if t is not None]
+    found = iter(_again(attributes, both, chooser, *operands, *known))
     return tuple(next(found) if has else None for has in forced)
 
 
-def _batch(
-    again: Again, choose: Callable[..., Any], args: Any, flags: Any, size: Any, graphs: Graphs
-) -> tuple[list[Tensor], list[bool]]:
+def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Tensor], list[bool]]:
     """All examples take the branch; where they choose for themselves, all branches are run."""
+    graphs = bodies_of(attributes)
     chooser, operands = args[0], args[1:]
     device = home(operands) or home(args)
     nothing = (False,) * len(graphs[0].outputs)
@@ -137,85 +159,53 @@ def _batch(
     forced = tuple(map(any, zip(*found, strict=True)))
     whole = (True,) * len(forced)
     if not flags[0]:
-        bodies = tuple(batched(graph, flags[1:], forced, size, device)[0] for graph in graphs)
-        return list(again(chooser, operands, bodies)), list(forced)
+        bodies = [batched(graph, flags[1:], forced, size, device)[0] for graph in graphs]
+        return list(_again(attributes, bodies, chooser, *operands)), list(forced)
     columns = [
         replay(batched(graph, flags[1:], whole, size, device)[0], operands) for graph in graphs
     ]
-    rank = [len(v.shape) for v in graphs[0].outputs]
-    outs = [
-        choose(lambda test, n=n: reshape(test, (size, *(1,) * n)), chooser, parts)
-        for n, parts in zip(rank, zip(*columns, strict=True), strict=True)
-    ]
+    outs = []
+    for v, parts in zip(graphs[0].outputs, zip(*columns, strict=True), strict=True):
+        outs.append(_chosen(chooser, (size, *(1,) * len(v.shape)), parts))
     return outs, list(whole)
 
 
-def joined(found: tuple[list[Tensor], list[bool]], size: Any) -> tuple[Tensor, ...]:
-    """All results with an axis of examples, which some have."""
-    return tuple(
-        y if flag else broadcast_to(y, (size, *y.shape)) for y, flag in zip(*found, strict=True)
-    )
-
-
-def _where(test: Callable[[Any], Any], pred: Any, parts: Any) -> Tensor:
-    false, true = parts
-    return where(test(pred), true, false)  # type: ignore[no-any-return]
-
-
-def _case(test: Callable[[Any], Any], index: Any, parts: Any) -> Tensor:
-    at = clip(index, 0, len(parts) - 1)
+def _chosen(chooser: Tensor, shape: Any, parts: tuple[Tensor, ...]) -> Tensor:
+    """For each example the part that it chooses; choices take the ``shape`` to meet the parts."""
+    if chooser.dtype in BOOL:
+        return where(reshape(chooser, shape), *parts)  # type: ignore[no-any-return]
+    at = clip(chooser, 0, len(parts) - 1)
     chosen = parts[0]
     for i, part in enumerate(parts[1:], 1):
-        chosen = where(test(equal(at, i)), part, chosen)
-    return chosen  # type: ignore[no-any-return]
+        chosen = where(reshape(equal(at, i), shape), part, chosen)
+    return chosen
 
 
-# cond ---------------------------------------------------------------------------------------------
+_SHARED: dict[str, Any] = {
+    "together": (1,),
+    "infer": _infer,
+    "vjp": _vjp,
+    "jvp": _jvp,
+    "batch": _batch,
+    "cost": _cost,
+    "split": Missing("a branch needs its whole operands"),
+}
 
 
-def _cond_again(pred: Any, operands: Any, graphs: Graphs) -> Any:
-    return call(COND, pred, *operands, true_graph=graphs[1], false_graph=graphs[0])
+# The ops ------------------------------------------------------------------------------------------
 
 
-def _cond_spec(pred: Any, *operands: Any, true_graph: Any, false_graph: Any) -> Any:
-    _check_chooser(pred, "pred", BOOL, "bool")
-    return _infer((true_graph, false_graph), ("true_graph", "false_graph"), operands)
-
-
-def _cond_batch(args: Any, flags: Any, size: Any, true_graph: Graph, false_graph: Graph) -> Any:
-    return _batch(_cond_again, _where, args, flags, size, (false_graph, true_graph))
-
-
-def _cond_reference(pred: Any, *operands: Any, true_graph: Graph, false_graph: Graph) -> Any:
-    return tuple(reference_run((false_graph, true_graph)[int(pred)], operands))
-
-
-@define(
-    "control",
+@control_op(
     name="cond",
-    on_tensors=True,
-    outputs=0,  # as many as the branches give
     dtypes=(BOOL, ANY),
-    together=(1,),
     saves="pred operands",
-    infer=_cond_spec,
-    vjp=lambda g, y, pred, *operands, true_graph, false_graph: _vjp(
-        _cond_again, g, (false_graph, true_graph), pred, operands
-    ),
-    jvp=lambda tangents, y, pred, *operands, true_graph, false_graph: _jvp(
-        _cond_again, tangents, (false_graph, true_graph), pred, operands
-    ),
-    batch=lambda args, flags, size, **graphs: joined(
-        _cond_batch(args, flags, size, **graphs), size
-    ),
-    cost=lambda pred, *operands, true_graph, false_graph: _cost(
-        (true_graph, false_graph), operands
-    ),
-    split=Missing("a branch needs its whole operands"),
     onnx=Missing("exported as If with the graphs of its branches"),
     samples=branch_samples("cond"),
     errors=branch_errors("cond"),
-    reference=_cond_reference,
+    reference=lambda pred, *operands, true_graph, false_graph: tuple(
+        reference_run((false_graph, true_graph)[int(pred)], operands)
+    ),
+    **_SHARED,
 )
 def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph: Graph) -> Any:
     """The results of one of two graphs.
@@ -227,57 +217,17 @@ def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph:
     return fresh(run(true_graph if bool(pred) else false_graph, operands))
 
 
-COND = op_of(_cond)
-BATCHED["cond"] = _cond_batch
-
-
-# switch -------------------------------------------------------------------------------------------
-
-
-def _switch_again(index: Any, operands: Any, graphs: Graphs) -> Any:
-    return call(SWITCH, index, *operands, branches=graphs)
-
-
-def _switch_spec(index: Any, *operands: Any, branches: Any) -> Any:
-    _check_chooser(index, "index", INTEGERS, "integer")
-    if not isinstance(branches, tuple) or not branches:
-        raise DTypeError(
-            "there are no branches",
-            argument="branches",
-            received=summary(branches),
-            expected="a tuple of at least one graph",
-        )
-    return _infer(branches, [f"branches[{i}]" for i in range(len(branches))], operands)
-
-
-def _switch_batch(args: Any, flags: Any, size: Any, branches: Graphs) -> Any:
-    return _batch(_switch_again, _case, args, flags, size, branches)
-
-
-@define(
-    "control",
+@control_op(
     name="switch",
-    on_tensors=True,
-    outputs=0,  # as many as the branches give
     dtypes=(INTEGERS, ANY),
-    together=(1,),
     saves="index operands",
-    infer=_switch_spec,
-    vjp=lambda g, y, index, *operands, branches: _vjp(_switch_again, g, branches, index, operands),
-    jvp=lambda tangents, y, index, *operands, branches: _jvp(
-        _switch_again, tangents, branches, index, operands
-    ),
-    batch=lambda args, flags, size, branches: joined(
-        _switch_batch(args, flags, size, branches), size
-    ),
-    cost=lambda index, *operands, branches: _cost(branches, operands),
-    split=Missing("a branch needs its whole operands"),
     onnx=Missing("exported as nested If"),
     samples=branch_samples("switch"),
     errors=branch_errors("switch"),
     reference=lambda index, *operands, branches: tuple(
         reference_run(branches[int(np.clip(int(index), 0, len(branches) - 1))], operands)
     ),
+    **_SHARED,
 )
 def _switch(xp: Any, index: Any, /, *operands: Any, branches: Graphs) -> Any:
     """The results of one of several graphs.
@@ -289,8 +239,7 @@ def _switch(xp: Any, index: Any, /, *operands: Any, branches: Graphs) -> Any:
     return fresh(run(branches[_within(index, len(branches))], operands))
 
 
-SWITCH = op_of(_switch)
-BATCHED["switch"] = _switch_batch
+COND, SWITCH = op_of(_cond), op_of(_switch)
 
 
 def _within(index: Any, count: int) -> int:
@@ -320,7 +269,7 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
         functions,
         operands,
         lambda: int(not bool(flag)),
-        lambda given, graphs: _cond_again(flag, given, graphs[::-1]),
+        lambda given, graphs: call(COND, flag, *given, true_graph=graphs[0], false_graph=graphs[1]),
     )
 
 
@@ -350,7 +299,7 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
         functions,
         operands,
         lambda: _within(at, len(branches)),
-        lambda given, graphs: _switch_again(at, given, graphs),
+        lambda given, graphs: call(SWITCH, at, *given, branches=graphs),
     )
 
 
@@ -369,38 +318,23 @@ def _choose(
     if runs_plainly():
         name, f = list(functions.items())[chosen()]
         return all_or_nothing(_one, f, given, op, f"the result of {name}")
-    forms: list[Form] = []
+    results = Results(op, f"that of {next(iter(functions))}")
     traced = []
     for name, f in functions.items():
-
-        def finish(result: Any, name: str = name, f: Any = f) -> list[Tensor]:
-            return _same_results(forms, result, op, name, f, functions)
-
+        finish = partial(results.take, what=f"the result of {name}", at=place_of(f))
         traced.append(Traced(f, f"{op}_{name}", given.labels, given.tensors, given.nest, finish))
+    form = results.form
     outside = Outside(*traced)
-    graphs = tuple(t.body([*outside.assigned, *outside.others], outside.assigned) for t in traced)
-    count = len(forms[0].tensors)
+    graphs = tuple(t.body(outside) for t in traced)
+    count = len(form.tensors)
     if not graphs[0].outputs:
-        return forms[0].nest([])
+        return form.nest([])
     outs = again([*given.tensors, *outside.state, *outside.captured], graphs)
     assign(outside.assigned, outs[count:])
-    return forms[0].nest(outs[:count])
+    return form.nest(outs[:count])
 
 
 def _one(f: Any, given: Form, op: str, what: str) -> Any:
     """What a branch returns, as tensors."""
     result = Form(f(*given.nest(given.tensors)), op, what, place_of(f))
     return result.nest(result.tensors)
-
-
-def _same_results(
-    forms: list[Form], result: Any, op: str, name: str, f: Any, functions: dict[str, Any]
-) -> list[Tensor]:
-    """The tensors that a branch returns, which have to be like those of the first one."""
-    if forms:
-        first = next(iter(functions))
-        return forms[0].match(
-            result, f"the result of {name}", place_of(f), False, f"that of {first}"
-        )
-    forms.append(Form(result, op, f"the result of {name}", place_of(f)))
-    return forms[0].take()

@@ -16,18 +16,18 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.control.bodies import (
-    BATCHED,
     Body,
     Inner,
     as_graph,
     call,
+    control_op,
+    for_each,
     fresh,
     replay,
     results_of,
 )
-from eagerflow.capture.control.branches import joined
 from eagerflow.capture.control.derived import batched, home
-from eagerflow.capture.control.samples import ANY, written
+from eagerflow.capture.control.samples import ANY, misfits, written
 from eagerflow.capture.trace import Trace
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
@@ -38,9 +38,8 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.creation.filled import zeros_like
-from eagerflow.ops.family import define, op_of
+from eagerflow.ops.family import op_of
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -176,14 +175,7 @@ def _counts(operands: Any, arguments: Any, results: Any) -> bool:
 
 
 def _vjp(
-    g: Any,
-    y: Any,
-    *operands: Any,
-    backward: Graph | None,
-    reached: tuple[bool, ...],
-    arguments: int,
-    results: int,
-    reason: str | None,
+    g: Any, y: Any, *operands: Any, backward: Graph | None, reached: Any, reason: Any, **_: Any
 ) -> tuple[Any, ...]:
     if backward is None:
         raise GradientError(
@@ -196,7 +188,7 @@ def _vjp(
         )
     found = iter(replay(backward, [*operands, *g]))
     parts = [next(found) if has else None for has in reached]
-    return (*parts, *(None,) * (len(operands) - arguments))
+    return (*parts, *(None,) * (len(operands) - len(parts)))
 
 
 _vjp.stated = "its gradient is what its graph says"  # type: ignore[attr-defined]
@@ -207,30 +199,21 @@ def _batch(
     flags: Any,
     size: Any,
     backward: Graph | None,
-    reached: tuple[bool, ...],
     arguments: int,
     results: int,
-    reason: str | None,
+    **more: Any,
 ) -> tuple[list[Tensor], list[bool]]:
     """The node of a batch: each example has arguments and results of its own."""
     count = arguments + results
     whole = [
-        broadcast_to(x, (size, *x.shape)) if i < count and not flag else x
+        for_each(x, flag, i < count, size)
         for i, (x, flag) in enumerate(zip(args, flags, strict=True))
     ]
     if backward is not None:
         now = (*(True,) * count, *flags[count:], *(True,) * results)
         every = (True,) * len(backward.outputs)
         backward = batched(backward, now, every, size, home(args))[0]
-    outs = call(
-        CUSTOM,
-        *whole,
-        backward=backward,
-        reached=reached,
-        arguments=arguments,
-        results=results,
-        reason=reason,
-    )
+    outs = call(CUSTOM, *whole, backward=backward, arguments=arguments, results=results, **more)
     return list(outs), [True] * results
 
 
@@ -257,25 +240,20 @@ def _errors(rng: Any) -> list[ErrorSample]:
     graph = written(lambda x, y, g: (g * 2.0,), *[((3,), "float64")] * 3)
     good = {"backward": graph, "reached": (True,), "arguments": 1, "results": 1}
     return [
-        ErrorSample((x, x), good | {"backward": "words"}, DTypeError, "not a graph"),
-        ErrorSample((x, x[:2]), good, ShapeError, "its shape is not that of"),
-        ErrorSample((x, x > 0), good, DTypeError, "its dtype is not that of"),
+        *misfits((x, x), good),
         ErrorSample((x, x), good | {"reached": (False,)}, ShapeError, "not those of the arguments"),
         ErrorSample((x, x), good | {"results": 2}, ShapeError, "there are 2 operands"),
         ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "no number of operands"),
     ]
 
 
-@define(
-    "control",
+@control_op(
     name="custom_gradient",
-    on_tensors=True,
-    outputs=0,  # as many as the function gives
     dtypes=ANY,
     saves="operands",
     infer=_spec,
     vjp=_vjp,
-    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    batch=_batch,
     cost=lambda *operands, **facts: Cost(0, 0),
     split=Missing("its gradient may need whole operands"),
     onnx=Missing("exported as what it stands behind"),
@@ -307,5 +285,4 @@ def _custom_gradient(
 
 
 CUSTOM = op_of(_custom_gradient)
-BATCHED["custom_gradient"] = _batch
 Trace.custom_call = custom_call  # type: ignore[method-assign,assignment]

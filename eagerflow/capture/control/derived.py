@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from eagerflow.batching import Batching
-from eagerflow.capture.control.bodies import Body, Inner, remembered, replay
+from eagerflow.capture.control.bodies import Body, Inner, made_once, replay
 from eagerflow.devices import Device
+from eagerflow.dims import Shape
 from eagerflow.dtypes import is_inexact
 from eagerflow.forward import Forward
 from eagerflow.graph.graph import Graph
@@ -35,22 +37,14 @@ def wanted(x: Any) -> bool:
 class Writing:
     """A graph being written down: inputs are added, ops called, and outputs named."""
 
-    def __init__(self, graph: Graph, device: Device | None) -> None:
-        self.trace = Inner(graph.name, device)
+    def __init__(self, name: str, device: Device | None = None) -> None:
+        self.trace = Inner(name, device)
 
-    def inputs(
-        self, likes: Sequence[Any], prefix: str = "", lead: tuple[Any, ...] = ()
-    ) -> list[Tensor]:
+    def inputs(self, likes: Sequence[Any], prefix: str = "", lead: Shape = ()) -> list[Tensor]:
         """New inputs of these shapes (with ``lead`` in front) and dtypes, as Tensors."""
-        found = []
-        for like in likes:
-            value = Value(
-                self.trace.unique(prefix + like.name), (*lead, *like.shape), like.dtype, self.trace
-            )
-            found.append(self.trace.symbol(value))
-        return found
+        return [self.new((*lead, *x.shape), x.dtype, prefix + x.name) for x in likes]
 
-    def new(self, shape: tuple[Any, ...], dtype: str, name: str) -> Tensor:
+    def new(self, shape: Shape, dtype: Any, name: str) -> Tensor:
         """One new input."""
         return self.trace.input(TensorSpec(shape, dtype), name)
 
@@ -66,6 +60,7 @@ class Writing:
 # Gradients ----------------------------------------------------------------------------------------
 
 
+@made_once
 def gradients(
     graph: Graph, needed: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
 ) -> tuple[Body, tuple[bool, ...]]:
@@ -75,17 +70,7 @@ def gradients(
     that are ``forced``; which these are is told next to it. What was computed on the way
     forward is computed again.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("gradients", needed, forced, device),
-        lambda: _gradients(graph, needed, forced, device),
-    )
-
-
-def _gradients(
-    graph: Graph, needed: Any, forced: Any, device: Any
-) -> tuple[Body, tuple[bool, ...]]:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     gs = writing.inputs([v for v in graph.outputs if is_inexact(v.dtype)], "gradient_")
     watched = [x for x, need in zip(xs, needed, strict=True) if need]
@@ -139,32 +124,22 @@ class Halves(NamedTuple):
     needed: tuple[bool, ...]
 
 
+@made_once
 def halves(
     graph: Graph,
     carries: int,
     sequences: int,
     needed: tuple[bool, ...],
+    rows: tuple[bool, ...],
     device: Device | None,
-    rows: tuple[bool, ...] | None = None,
 ) -> Halves:
     """The two halves of the gradient of a scan with this body.
 
     ``needed`` says by which slices and captured values a gradient is wanted, and ``rows`` which
-    ys have one (None: all). The body is run once under a tape: what the way back uses of the way
-    forward are the residuals.
+    ys have one. The body is run once under a tape: what the way back uses of the way forward are
+    the residuals.
     """
-    rows = rows or (True,) * (len(graph.outputs) - carries)
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("halves", carries, sequences, needed, rows, device),
-        lambda: _halves(graph, carries, sequences, needed, rows, device),
-    )
-
-
-def _halves(
-    graph: Graph, carries: int, sequences: int, needed: Any, rows: Any, device: Any
-) -> Halves:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     inputs = writing.inputs(graph.inputs)
     state, slices = inputs[:carries], inputs[carries : carries + sequences]
     captured = inputs[carries + sequences :]
@@ -270,6 +245,7 @@ class Tangents(NamedTuple):
     pushed: list[Value | None]
 
 
+@made_once
 def moved(
     graph: Graph, moving: tuple[bool, ...], forced: tuple[bool, ...], device: Device | None
 ) -> Tangents:
@@ -277,13 +253,7 @@ def moved(
 
     Outputs that are ``forced`` have a tangent in any case.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph, ("moved", moving, forced, device), lambda: _moved(graph, moving, forced, device)
-    )
-
-
-def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = writing.inputs(graph.inputs)
     given = iter(
         writing.inputs([v for v, m in zip(graph.inputs, moving, strict=True) if m], "tangent_")
@@ -307,9 +277,29 @@ def _moved(graph: Graph, moving: Any, forced: Any, device: Any) -> Tangents:
     return Tangents(graph.name, writing.values(xs), given_values, nodes, writing.values(ys), pushed)
 
 
+def interleaved(
+    t: Tangents, operands: Sequence[Any], tangents: Sequence[Any], ends: Sequence[int]
+) -> tuple[list[Value], list[Tensor], list[int]]:
+    """Inputs of a graph and its derivative, operands for them, and how many there are in each part.
+
+    Parts end at ``ends``; in each come the values, and then the tangents of those that move.
+    """
+    inputs: list[Value] = []
+    given: list[Tensor] = []
+    counts = []
+    for start, end in pairwise((0, *ends)):
+        pairs = zip(operands[start:end], tangents[start:end], t.moved[start:end], strict=True)
+        own = [(v, zeros_like(x) if dx is None else dx) for x, dx, v in pairs if v is not None]
+        inputs += [*t.inputs[start:end], *(v for v, _ in own)]
+        given += [*operands[start:end], *(dx for _, dx in own)]
+        counts.append(end - start + len(own))
+    return inputs, given, counts
+
+
 # Batches ------------------------------------------------------------------------------------------
 
 
+@made_once
 def batched(
     graph: Graph,
     flags: tuple[bool, ...],
@@ -322,17 +312,7 @@ def batched(
     Outputs that depend on them have that axis too, as do those that are ``forced``; which they
     are is told next to it.
     """
-    return remembered(  # type: ignore[no-any-return]
-        graph,
-        ("batched", flags, forced, str(size), device),
-        lambda: _batched(graph, flags, forced, size, device),
-    )
-
-
-def _batched(
-    graph: Graph, flags: Any, forced: Any, size: Any, device: Any
-) -> tuple[Body, tuple[bool, ...]]:
-    writing = Writing(graph, device)
+    writing = Writing(graph.name, device)
     xs = [
         writing.inputs([v], "", (size,) if flag else ())[0]
         for v, flag in zip(graph.inputs, flags, strict=True)

@@ -93,12 +93,28 @@ class Traced:
         finish: Callable[[Any], list[Tensor]],
     ) -> None:
         self.name = name
-        recorder, graph = self._trace(f, labels, likes, build, finish)
+
+        def trace() -> tuple[Trace, Graph]:
+            """One run of the function, written down."""
+            recorder = Inner(name, lifts=True)
+            symbols = []
+            for label, x in zip(labels, likes, strict=True):
+                value = Value(recorder.unique(plain_name(label)), tuple(x.shape), x.dtype, recorder)
+                symbols.append(recorder.symbol(value, x.device))
+            inputs = Values([s._array for s in symbols])
+            with recorder:
+                outputs = tuple(finish(f(*build(symbols))))
+            graph = recorder.finish(inputs, outputs)
+            del symbols, outputs
+            _refuse_leaks(recorder)
+            return recorder, graph
+
+        recorder, graph = trace()
         if recorder.made:
             # A first run makes what later ones find, as the weights of a layer.
             for what in recorder.made:
                 _tell(what)
-            recorder, graph = self._trace(f, labels, likes, build, finish)
+            recorder, graph = trace()
         if recorder.made:
             raise CaptureError(
                 "state that lasts is created each time that it runs",
@@ -122,36 +138,22 @@ class Traced:
         recorder.captured.clear()  # the body must not keep what it is given each time
         recorder.cells.clear()
 
-    def _trace(
-        self,
-        f: Callable[..., Any],
-        labels: Sequence[str],
-        likes: Sequence[Any],
-        build: Callable[[list[Tensor]], tuple[Any, ...]],
-        finish: Callable[[Any], list[Tensor]],
-    ) -> tuple[Trace, Graph]:
-        """One run of the function, written down."""
-        recorder = Inner(self.name, lifts=True)
-        symbols = []
-        for label, x in zip(labels, likes, strict=True):
-            value = Value(recorder.unique(plain_name(label)), tuple(x.shape), x.dtype, recorder)
-            symbols.append(recorder.symbol(value, x.device))
-        inputs = Values([s._array for s in symbols])
-        with recorder:
-            outputs = tuple(finish(f(*build(symbols))))
-        graph = recorder.finish(inputs, outputs)
-        del symbols, outputs
-        _refuse_leaks(recorder)
-        return recorder, graph
+    def body(self, outside: Outside, carries: int | None = None, assigns: bool = True) -> Body:
+        """The body: arguments, then what comes from outside; results, then what is assigned.
 
-    def body(self, outside: Sequence[Any], assigned: Sequence[Variable]) -> Body:
-        """The body: the arguments and ``outside`` go in, results and ``assigned`` come out."""
-        entries = {id(x): self._entry(x) for x in outside}
+        Where there are ``carries``, assigned Variables are more of them. With ``assigns=False``
+        the results come out alone.
+        """
+        state = [self._entry(v) for v in outside.assigned]
+        others = [self._entry(x) for x in outside.others]
         after = [
-            self.assigned[id(v)][1] if id(v) in self.assigned else entries[id(v)] for v in assigned
+            self.assigned[id(v)][1] if id(v) in self.assigned else entry
+            for v, entry in zip(outside.assigned, state, strict=True)
         ]
-        inputs = [*self.inputs, *(entries[id(x)] for x in outside)]
-        return Body(self.name, inputs, self.nodes, [*self.outputs, *after])
+        i, o = (len(self.inputs), len(self.outputs)) if carries is None else (carries, carries)
+        inputs = [*self.inputs[:i], *state, *self.inputs[i:], *others]
+        outputs = [*self.outputs[:o], *(after if assigns else ()), *self.outputs[o:]]
+        return Body(self.name, inputs, self.nodes, outputs)
 
     def _entry(self, x: Any) -> Value:
         if id(x) in self.taken:

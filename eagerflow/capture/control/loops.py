@@ -12,21 +12,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from eagerflow.capture.control.bodies import (
-    BATCHED,
     Body,
     as_graph,
     call,
+    control_op,
     cost_of,
+    for_each,
     fresh,
-    remembered,
+    made_once,
     replay,
     results_of,
     run,
     unused,
     with_inputs,
 )
-from eagerflow.capture.control.branches import COND, joined
-from eagerflow.capture.control.derived import Writing, batched, home, moved
+from eagerflow.capture.control.branches import COND
+from eagerflow.capture.control.derived import Writing, batched, home, interleaved, moved
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -36,7 +37,7 @@ from eagerflow.capture.control.functions import (
 )
 from eagerflow.capture.control.nests import Form, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, reference_run, while_errors, while_samples
-from eagerflow.capture.control.scans import count_of, for_each, grown, over, same_carries, scan_vjp
+from eagerflow.capture.control.scans import count_of, grown, over, same_carries, scan_vjp
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device
 from eagerflow.dims import Dim
@@ -46,11 +47,10 @@ from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeErr
 from eagerflow.graph.graph import Graph
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
-from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.elementwise.comparison import less, logical_and
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import define, op_of
+from eagerflow.ops.family import op_of
 from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.recorder import with_recorder
@@ -94,27 +94,18 @@ def _cost(*operands: Any, cond: Graph, body: Graph, states: int, maximum_iterati
     return Cost((test.flops + step.flops) * often, (test.bytes + step.bytes) * often)
 
 
-def _bounded(cond: Graph, body: Graph, states: int, device: Device | None) -> Body:
+@made_once
+def _bounded(body: Graph, cond: Graph, states: int, device: Device | None) -> Body:
     """The body of a scan that does what a loop does, and nothing once that has ended."""
-
-    def make() -> Body:
-        writing = Writing(body, device)
-        with writing.trace:
-            going = writing.new((), "bool", "going")
-            given = writing.inputs(body.inputs)
-            goes = logical_and(going, replay(cond, given)[0])
-            stay = unused(body, body.inputs)
-            after = call(
-                COND,
-                goes,
-                *given,
-                true_graph=body,
-                false_graph=Body("stay", stay, [], stay[:states]),
-            )
-        return writing.body([going, *given], [goes, *after])
-
-    found: Body = remembered(body, ("bounded", cond, states, device), make)
-    return found
+    writing = Writing(body.name, device)
+    with writing.trace:
+        going = writing.new((), "bool", "going")
+        given = writing.inputs(body.inputs)
+        goes = logical_and(going, replay(cond, given)[0])
+        stay = unused(body, body.inputs)
+        last = Body("stay", stay, [], stay[:states])
+        after = call(COND, goes, *given, true_graph=body, false_graph=last)
+    return writing.body([going, *given], [goes, *after])
 
 
 def _vjp(
@@ -135,7 +126,7 @@ def _vjp(
         _, maximum_iterations = with_recorder(
             None, _iterated, cond, body, operands, states, maximum_iterations
         )
-    whole = _bounded(cond, body, states, home(operands))
+    whole = _bounded(body, cond, states, home(operands))
     going = as_tensor(True, device=operands[0].device)
     parts = scan_vjp(
         (going, *g),
@@ -152,47 +143,29 @@ def _vjp(
 
 
 def _jvp(
-    tangents: Any,
-    y: Any,
-    *operands: Any,
-    cond: Graph,
-    body: Graph,
-    states: int,
-    maximum_iterations: Any,
+    tangents: Any, y: Any, *operands: Any, cond: Graph, body: Graph, states: int, **more: Any
 ) -> tuple[Any, ...]:
     state = [is_inexact(x.dtype) for x in operands[:states]]
     moving = (*state, *(t is not None for t in tangents[states:]))
     t = moved(body, moving, tuple(state), home(operands))
-    given: list[Any] = []
-    inputs: list[Any] = []
-    tests: list[Any] = []
-    for start, end in ((0, states), (states, len(operands))):
-        given += operands[start:end]
-        inputs += t.inputs[start:end]
-        tests += cond.inputs[start:end]
-        for x, tangent, value in zip(
-            operands[start:end], tangents[start:end], t.moved[start:end], strict=True
-        ):
-            if value is not None:
-                given.append(zeros_like(x) if tangent is None else tangent)
-                inputs.append(value)
-                tests.append(None)
+    inputs, given, _ = interleaved(t, operands, tangents, (states, len(operands)))
+    asked = dict(zip(t.inputs, cond.inputs, strict=True))
     spare = iter(unused(cond, [v for v in t.moved if v is not None]))
     pushed = [v for v in t.pushed if v is not None]
     outs = call(
         WHILE,
         *given,
-        cond=with_inputs(cond, [next(spare) if v is None else v for v in tests]),
+        cond=with_inputs(cond, [asked[v] if v in asked else next(spare) for v in inputs]),
         body=Body(t.name, inputs, t.nodes, [*t.outputs, *pushed]),
         states=states + len(pushed),
-        maximum_iterations=maximum_iterations,
+        **more,
     )
     found = iter(outs[states:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
 
 def _batch(
-    args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+    args: Any, flags: Any, size: Any, cond: Graph, body: Graph, states: int, **more: Any
 ) -> tuple[list[Tensor], list[bool]]:
     """All examples in one loop, which goes on while it does for any; those at their end stay."""
     device = home(args)
@@ -208,52 +181,33 @@ def _batch(
     test, own = batched(cond, found, (False,), size, device)
     step = batched(body, found, found[:states], size, device)[0]
     if not own[0]:
-        outs = call(
-            WHILE,
-            *given,
-            cond=test,
-            body=step,
-            states=states,
-            maximum_iterations=maximum_iterations,
-        )
+        outs = call(WHILE, *given, cond=test, body=step, states=states, **more)
         return list(outs), list(found[:states])
     going = replay(test, given)[0]
-    some, each = _masked(test, step, states, size, device)
-    outs = call(
-        WHILE,
-        going,
-        *given,
-        cond=some,
-        body=each,
-        states=1 + states,
-        maximum_iterations=maximum_iterations,
-    )
+    some, each = _masked(step, test, states, size, device)
+    outs = call(WHILE, going, *given, cond=some, body=each, states=1 + states, **more)
     return list(outs[1:]), list(found[:states])
 
 
+@made_once
 def _masked(
-    test: Graph, step: Graph, states: int, size: Any, device: Device | None
+    step: Graph, test: Graph, states: int, size: Any, device: Device | None
 ) -> tuple[Body, Body]:
     """Condition and body of a loop for many examples; the first state is who goes on."""
-
-    def make() -> tuple[Body, Body]:
-        asking = Writing(test, device)
-        with asking.trace:
-            going = asking.new((size,), "bool", "going")
-            some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
-        writing = Writing(step, device)
-        with writing.trace:
-            going = writing.new((size,), "bool", "going")
-            given = writing.inputs(step.inputs)
-            after = [
-                where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
-                for new, x in zip(replay(step, given), given, strict=False)
-            ]
-            goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
-        return some, writing.body([going, *given], [goes, *after])
-
-    found: tuple[Body, Body] = remembered(step, ("masked", test, states, str(size), device), make)
-    return found
+    asking = Writing(test.name, device)
+    with asking.trace:
+        going = asking.new((size,), "bool", "going")
+        some = asking.body([going, *asking.inputs(test.inputs)], [any_of(going)])
+    writing = Writing(step.name, device)
+    with writing.trace:
+        going = writing.new((size,), "bool", "going")
+        given = writing.inputs(step.inputs)
+        after = [
+            where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
+            for new, x in zip(replay(step, given), given, strict=False)
+        ]
+        goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
+    return some, writing.body([going, *given], [goes, *after])
 
 
 # The op -------------------------------------------------------------------------------------------
@@ -269,17 +223,14 @@ def _reference(
     return tuple(values[:states])
 
 
-@define(
-    "control",
+@control_op(
     name="while_loop",
-    on_tensors=True,
-    outputs=0,  # as many as the state has
     dtypes=ANY,
     saves="operands",
     infer=_spec,
     vjp=_vjp,
     jvp=_jvp,
-    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    batch=_batch,
     cost=_cost,
     split=Missing("each iteration needs the one before"),
     onnx=Missing("exported as Loop with the graphs of its condition and body"),
@@ -318,7 +269,6 @@ def _iterated(
 
 
 WHILE = op_of(_while_loop)
-BATCHED["while_loop"] = _batch
 
 
 # For users ----------------------------------------------------------------------------------------
@@ -364,13 +314,12 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         # What is assigned where it is asked whether to go on is part of an iteration as well.
         return while_loop(
             lambda pair: pair[0],
-            lambda pair: (lambda state: (cond(state), state))(_nested(form, step(body(pair[1])))),
+            lambda pair: (lambda state: (cond(state), state))(form.nest(step(body(pair[1])))),
             (test(cond(form.nest(form.tensors)))[0], form.nest(form.tensors)),
             maximum_iterations,
         )[1]
     doing = Traced(body, "while_loop_body", *given, step)
     outside = Outside(doing, asking)
-    entries = [*outside.assigned, *outside.others]
     if not doing.outputs and not outside.assigned:
         raise ShapeError(
             "there is no state, so that nothing could end the loop",
@@ -384,17 +333,13 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         *form.tensors,
         *outside.state,
         *outside.captured,
-        cond=asking.body(entries, []),
-        body=doing.body(entries, outside.assigned),
+        cond=asking.body(outside, assigns=False),
+        body=doing.body(outside),
         states=n + len(outside.assigned),
         maximum_iterations=maximum_iterations,
     )
     assign(outside.assigned, outs[n:])
     return form.nest(outs[:n])
-
-
-def _nested(form: Form, tensors: Sequence[Tensor]) -> Any:
-    return form.nest(tensors)
 
 
 def _plainly(

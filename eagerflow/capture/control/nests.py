@@ -68,30 +68,22 @@ def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None)
     except EagerflowError as error:
         error.op, error.argument, error.at = op, argument, error.at or at
         raise
+    if tensor.dtype in dtypes and not tensor.ndim:
+        return tensor
+    facts = {
+        "op": op,
+        "argument": argument,
+        "received": summary(tensor),
+        "expected": f"{wanted}, or a tensor of one without axes",
+        "at": at,
+    }
     if tensor.dtype not in dtypes:
         hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else f"{argument}.astype('int32')"
-        raise DTypeError(
-            f"it is no {kind}",
-            op=op,
-            argument=argument,
-            received=summary(tensor),
-            expected=f"{wanted}, or a tensor of one without axes",
-            hint=hint,
-            at=at,
-        )
-    if tensor.ndim:
-        raise ShapeError(
-            "it has axes",
-            op=op,
-            argument=argument,
-            received=summary(tensor),
-            expected=f"{wanted}, or a tensor of one without axes",
-            at=at,
-            hint="ef.any(x) or ef.all(x), or ef.where(x, a, b) element by element"
-            if kind == "bool"
-            else "ef.vmap for many of them",
-        )
-    return tensor
+        raise DTypeError(f"it is no {kind}", hint=hint, **facts)
+    hint = "ef.any(x) or ef.all(x), or ef.where(x, a, b) element by element"
+    raise ShapeError(
+        "it has axes", hint=hint if kind == "bool" else "ef.vmap for many of them", **facts
+    )
 
 
 class Form:
@@ -240,31 +232,38 @@ class Form:
         if kind is not None and join_scalar(like.dtype, kind) == like.dtype:
             leaf = as_tensor(leaf, like.dtype, like.device)
         tensor = _as_leaf(leaf, self.op, label, at)
-        expected = str(TensorSpec(like.shape, like.dtype))
-        if tuple(tensor.shape) != tuple(like.shape):
-            raise ShapeError(
-                f"its shape is not {other}",
-                op=self.op,
-                at=at,
-                argument=label,
-                received=str(TensorSpec(tensor.shape, tensor.dtype)),
-                expected=expected,
-                hint="a carry keeps its shape: pad it, or write into a tensor with x.at[i].set(y)"
-                if weak
-                else "ef.broadcast_to or ef.reshape in one of them",
-            )
-        if tensor.dtype != like.dtype:
-            raise DTypeError(
-                f"its dtype is not {other}",
-                op=self.op,
-                at=at,
-                argument=label,
-                received=str(TensorSpec(tensor.shape, tensor.dtype)),
-                expected=expected,
-                hint=f"y.astype({like.dtype.name!r})"
-                + (f", or start with {tensor.dtype.name}" if weak else ""),
-            )
-        return tensor
+        same = tuple(tensor.shape) == tuple(like.shape)
+        if same and tensor.dtype == like.dtype:
+            return tensor
+        facts = {
+            "op": self.op,
+            "at": at,
+            "argument": label,
+            "received": str(TensorSpec(tensor.shape, tensor.dtype)),
+            "expected": str(TensorSpec(like.shape, like.dtype)),
+        }
+        if not same:
+            hint = "a carry keeps its shape: pad it, or write into a tensor with x.at[i].set(y)"
+            hint = hint if weak else "ef.broadcast_to or ef.reshape in one of them"
+            raise ShapeError(f"its shape is not {other}", hint=hint, **facts)
+        hint = f"y.astype({like.dtype.name!r})"
+        hint += f", or start with {tensor.dtype.name}" if weak else ""
+        raise DTypeError(f"its dtype is not {other}", hint=hint, **facts)
+
+
+class Results:
+    """The form of what functions return: the first result has it, and later ones have to match."""
+
+    def __init__(self, op: str, first: str) -> None:
+        self._op, self._first = op, first
+        self.form: Form = None  # type: ignore[assignment]
+
+    def take(self, nest: Any, what: str, at: str | None) -> list[Tensor]:
+        """The tensors of a result, with errors as those of ``Form.match``."""
+        if self.form is None:
+            self.form = Form(nest, self._op, what, at)
+            return self.form.take()
+        return self.form.match(nest, what, at, False, self._first)
 
 
 _LEAF = tree.Structure(None, (), ())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.control.bodies import Body
-from eagerflow.capture.trace import Trace
+from eagerflow.capture.control.derived import Writing
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_inexact
@@ -18,7 +18,6 @@ from eagerflow.graph.ir import Value
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.family import FLOAT8, STANDARD
 from eagerflow.ops.samples import make
-from eagerflow.spec import TensorSpec
 
 ANY = STANDARD | FLOAT8
 _COUNT = np.dtype("int32")
@@ -26,12 +25,11 @@ _COUNT = np.dtype("int32")
 
 def written(f: Callable[..., Any], *specs: tuple[tuple[Any, ...], Any]) -> Body:
     """The body of a function of tensors, which uses nothing from outside."""
-    recorder = Trace("body")
-    symbols = [recorder.input(TensorSpec(*spec), f"x{i}") for i, spec in enumerate(specs)]
-    with recorder:
+    writing = Writing("body")
+    symbols = [writing.new(*spec, f"x{i}") for i, spec in enumerate(specs)]
+    with writing.trace:
         outs = f(*symbols)
-    values = [recorder.value_of(s) for s in symbols]
-    return Body("body", values, recorder.nodes, [recorder.value_of(y) for y in outs])
+    return writing.body(symbols, outs)
 
 
 def reference_run(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
@@ -53,6 +51,17 @@ def _mix(a: Any, b: Any) -> Any:
     if is_inexact(a.dtype):
         return a * b + a * 0.5
     return a + b * 2
+
+
+def misfits(args: tuple[Any, ...], attributes: dict[str, Any]) -> list[ErrorSample]:
+    """Calls whose last operand has another shape or dtype than graphs take, or without a graph."""
+    *others, last = args
+    graphs = [name for name, item in attributes.items() if isinstance(item, Graph)]
+    return [
+        ErrorSample((*others, last[:1]), attributes, ShapeError, "its shape is not that of"),
+        ErrorSample((*others, last > 0), attributes, DTypeError, "its dtype is not that of"),
+        *(ErrorSample(args, attributes | {g: "words"}, DTypeError, "not a graph") for g in graphs),
+    ]
 
 
 # Branches -----------------------------------------------------------------------------------------
@@ -114,10 +123,9 @@ def branch_errors(op: str) -> Callable[[Any], list[ErrorSample]]:
             ErrorSample(("a string", x, x), good, DTypeError, "str"),
             ErrorSample((np.array(0.5), x, x), good, DTypeError, "it is no"),
             ErrorSample((chooser[None], x, x), good, ShapeError, "it has axes"),
-            ErrorSample((chooser, x, x[0]), good, ShapeError, "its shape is not that of"),
-            ErrorSample((chooser, x, x > 0), good, DTypeError, "its dtype is not that of"),
             ErrorSample((chooser, x, x), good | last, ShapeError, "give different results"),
             ErrorSample((chooser, x, x), good | text, DTypeError, "graph"),
+            *misfits((chooser, x, x), good),
         ]
 
     return errors
@@ -172,13 +180,11 @@ def while_errors(rng: Any) -> list[ErrorSample]:
     wide = written(lambda i, x, n, k: (i + 1, x[None]), *(_spec(a) for a in (n, x, n, x)))
     return [
         ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
-        ErrorSample((n, x[:2], n, x), good, ShapeError, "its shape is not that of"),
-        ErrorSample((n, x, x, x), good, DTypeError, "its dtype is not that of"),
         ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "not what went in"),
         ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "one bool"),
         ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "not what went in"),
-        ErrorSample((n, x, n, x), good | {"body": "words"}, DTypeError, "not a graph"),
         ErrorSample((n, x, n, x), good | {"maximum_iterations": -1}, ShapeError, "negative"),
+        *misfits((n, x, n, x), good),
     ]
 
 
@@ -232,12 +238,10 @@ def scan_errors(rng: Any) -> list[ErrorSample]:
     }
     wide = written(lambda c, x, k: (c[None], x), *[((2,), "float64")] * 3)
     return [
-        ErrorSample((c, xs, c[:1]), good, ShapeError, "its shape is not that of"),
-        ErrorSample((c, xs > 0, c), good, DTypeError, "its dtype is not that of"),
         ErrorSample((c, xs[0, 0], c), good, ShapeError, "no axis"),
         ErrorSample((c, xs, c), good | {"length": 3}, ShapeError, "length"),
         ErrorSample((c, xs, c), good | {"body": wide}, ShapeError, "not what went in"),
-        ErrorSample((c, xs, c), good | {"body": 1.0}, DTypeError, "not a graph"),
         ErrorSample((c, xs, c), good | {"carries": -1}, ShapeError, "carries"),
+        *misfits((c, xs, c), good),
         ErrorSample((c, c, c), good | {"sequences": 0}, ShapeError, "length"),
     ]

@@ -10,24 +10,31 @@ gives the carries after the last step, and the ys of all steps along a first axi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.capture.control.bodies import (
-    BATCHED,
     Body,
     as_graph,
     call,
+    control_op,
     cost_of,
+    for_each,
     fresh,
     results_of,
     run,
     sizes_of,
 )
-from eagerflow.capture.control.branches import joined
-from eagerflow.capture.control.derived import Halves, batched, halves, home, moved, wanted
+from eagerflow.capture.control.derived import (
+    Halves,
+    batched,
+    halves,
+    home,
+    interleaved,
+    moved,
+    wanted,
+)
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -35,7 +42,7 @@ from eagerflow.capture.control.functions import (
     assign,
     runs_plainly,
 )
-from eagerflow.capture.control.nests import Form, callable_of, place_of
+from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
 from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -48,9 +55,9 @@ from eagerflow.graph.sizes import with_sizes
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.filled import zeros, zeros_like
-from eagerflow.ops.family import define, op_of
+from eagerflow.ops.family import op_of
 from eagerflow.ops.shapes.joining import stack
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
+from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.recorder import recorder_state
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
@@ -117,20 +124,42 @@ def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> No
         )
 
 
-def _row(spec: Any) -> TensorSpec:
-    return TensorSpec(spec.shape[1:], spec.dtype, None, spec.device)
+def _row(x: Any) -> TensorSpec:
+    return TensorSpec(x.shape[1:], x.dtype, None, x.device)
 
 
-def _spec(
-    *operands: Any,
-    body: Any,
-    carries: Any,
-    sequences: Any,
-    length: Any = None,
-    reverse: bool = False,
-) -> tuple[TensorSpec, ...]:
-    graph = as_graph(body, "body")
-    for value, name in ((carries, "carries"), (sequences, "sequences")):
+class _Scan(NamedTuple):
+    """The attributes of a scan, and what they say of its operands."""
+
+    body: Graph
+    carries: int
+    sequences: int
+    length: Any = None
+    reverse: bool = False
+
+    def parts(self, operands: Sequence[Any]) -> tuple[Sequence[Any], ...]:
+        """Carries, sequences and captured values."""
+        first, last = self.carries, self.carries + self.sequences
+        return operands[:first], operands[first:last], operands[last:]
+
+    def steps(self, operands: Sequence[Any]) -> Any:
+        """The number of steps, which sequences have to agree on."""
+        first = self.carries
+        return _steps(self.parts(operands)[1], self.length, lambda i: f"operands[{first + i}]")
+
+    def once(self, operands: Sequence[Any]) -> list[Any]:
+        """What one step gets, with specs of the rows."""
+        carries, xs, captured = self.parts(operands)
+        return [*carries, *map(_row, xs), *captured]
+
+    def __call__(self, operands: Sequence[Any]) -> Any:
+        return call(SCAN, *operands, **self._asdict())
+
+
+def _spec(*operands: Any, **attributes: Any) -> tuple[TensorSpec, ...]:
+    scan = _Scan(**attributes)
+    graph, carries = as_graph(scan.body, "body"), scan.carries
+    for value, name in ((carries, "carries"), (scan.sequences, "sequences")):
         if count_of(value, name) is not value or isinstance(value, Dim) or value > len(operands):
             raise ShapeError(
                 f"there are {len(operands)} operands",
@@ -138,64 +167,53 @@ def _spec(
                 received=str(value),
                 expected="as many as the body takes",
             )
-    xs = operands[carries : carries + sequences]
-    steps = _steps(xs, length, lambda i: f"operands[{carries + i}]")
-    given = [*operands[:carries], *map(_row, xs), *operands[carries + sequences :]]
-    outs = results_of(graph, given, lambda i: f"operands[{i}]")
+    steps = scan.steps(operands)
+    outs = results_of(graph, scan.once(operands), lambda i: f"operands[{i}]")
     same_carries(graph, graph.outputs, carries, "carries")
     return (*outs[:carries], *(s.like((steps, *s.shape)) for s in outs[carries:]))
 
 
-def _cost(*operands: Any, body: Graph, carries: int, sequences: int, length: Any, **_: Any) -> Cost:
-    xs = operands[carries : carries + sequences]
-    steps = _steps(xs, length, str)
-    once = cost_of(body, [*operands[:carries], *map(_row, xs), *operands[carries + sequences :]])
+def _cost(*operands: Any, **attributes: Any) -> Cost:
+    scan = _Scan(**attributes)
+    steps, once = scan.steps(operands), cost_of(scan.body, scan.once(operands))
     return Cost(once.flops * steps, once.bytes * steps)
 
 
 # Gradients, tangents, batches ---------------------------------------------------------------------
 
 
-def recorded(*operands: Any, body: Graph, carries: int, sequences: int, **more: Any) -> Any:
+def recorded(*operands: Any, **attributes: Any) -> Any:
     """The results of a scan; where a tape sees it first, it keeps what its gradient needs."""
-    half = None
+    half, scan = None, _Scan(**attributes)
     if isinstance(recorder_state()[1], GradientTape) and any(map(wanted, operands)):
-        needed = tuple(map(wanted, operands[carries:]))
+        needed = tuple(map(wanted, operands[scan.carries :]))
         try:
-            half = halves(body, carries, sequences, needed, home(operands))
+            rows = (True,) * (len(scan.body.outputs) - scan.carries)
+            half = halves(scan.body, scan.carries, scan.sequences, needed, rows, home(operands))
         except EagerflowError:  # it has no gradient: who asks for that one will hear why
             half = None
     if half is None or not half.residuals:
-        return call(SCAN, *operands, body=body, carries=carries, sequences=sequences, **more)
+        return scan(operands)
     _HALVES.set(half.forward, half)
-    outs = call(SCAN, *operands, body=half.forward, carries=carries, sequences=sequences, **more)
+    outs = scan._replace(body=half.forward)(operands)
     return outs[: len(outs) - half.residuals]
 
 
-def scan_vjp(
-    g: Any,
-    y: Any,
-    *operands: Any,
-    body: Graph,
-    carries: int,
-    sequences: int,
-    length: Any,
-    reverse: bool,
-) -> tuple[Any, ...]:
+def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
     """A scan that keeps what each step's gradient needs, and a scan the other way."""
     parts: list[Any] = [None] * len(operands)
+    scan = _Scan(**attributes)
+    scan = scan._replace(length=scan.steps(operands))
+    body, carries, sequences = scan[:3]
     needed = tuple(map(wanted, operands[carries:]))
-    xs, captured = operands[carries : carries + sequences], operands[carries + sequences :]
-    more = {"length": _steps(xs, length, str), "reverse": reverse}
-    half, residuals = _kept(g, y, body, carries, needed)
+    _, xs, captured = scan.parts(operands)
+    half, residuals = _kept(g, y, body, needed)
     if half is None:
         # Rows that the target does not depend on are none of the gradient's business.
         rows = tuple(part is not None for part in g[carries:])
-        half = halves(body, carries, sequences, needed, home(operands), rows)
+        half = halves(body, carries, sequences, needed, rows, home(operands))
         if half.residuals and (half.carries or half.slices or half.captured):
-            found = call(
-                SCAN, *operands, body=half.forward, carries=carries, sequences=sequences, **more
-            )
+            found = scan._replace(body=half.forward)(operands)
             residuals = found[len(found) - half.residuals :]
     if not half.carries and not half.slices and not half.captured:
         return tuple(parts)
@@ -207,17 +225,8 @@ def scan_vjp(
     ]
     along += [*residuals, *(xs[i] for i in half.read_slices)]
     around = [captured[i] for i in half.read_captured]
-    back = iter(
-        recorded(
-            *starts,
-            *along,
-            *around,
-            body=half.backward,
-            carries=len(starts),
-            sequences=len(along),
-            **more | {"reverse": not reverse},
-        )
-    )
+    back_scan = _Scan(half.backward, len(starts), len(along), scan.length, not scan.reverse)
+    back = iter(recorded(*starts, *along, *around, **back_scan._asdict()))
     for i in half.carries:
         parts[i] = next(back)
     for i in half.captured:
@@ -230,61 +239,32 @@ def scan_vjp(
 scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that nobody asks about
 
 
-def _kept(
-    g: Any, y: Any, body: Graph, carries: int, needed: tuple[bool, ...]
-) -> tuple[Halves | None, Any]:
+def _kept(g: Any, y: Any, body: Graph, needed: tuple[bool, ...]) -> tuple[Halves | None, Any]:
     """The halves of a scan that has kept its residuals, and these; None where it has not.
 
     Gradients of the residuals themselves, as in gradients of gradients, need all of the body.
     """
     half = _HALVES.of(body)
-    if half is None or any(part is not None for part in g[len(g) - half.residuals :]):
+    if half is None or half.needed != needed:
         return None, ()
-    if half.needed != needed:
+    if any(part is not None for part in g[len(g) - half.residuals :]):
         return None, ()
     return half, y[len(y) - half.residuals :]
 
 
-def _jvp(
-    tangents: Any,
-    y: Any,
-    *operands: Any,
-    body: Graph,
-    carries: int,
-    sequences: int,
-    length: Any,
-    reverse: bool,
-) -> tuple[Any, ...]:
+def _jvp(tangents: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
+    scan = _Scan(**attributes)
+    body, carries, sequences = scan[:3]
     state = [is_inexact(x.dtype) for x in operands[:carries]]
     moving = (*state, *(t is not None for t in tangents[carries:]))
     forced = (*state, *(False,) * (len(body.outputs) - carries))
     t = moved(body, moving, forced, home(operands))
-    ends = (0, carries, carries + sequences, len(operands))
-    inputs: list[Any] = []
-    given: list[Any] = []
-    counts = []
-    for start, end in pairwise(ends):
-        own = [v for v in t.moved[start:end] if v is not None]
-        inputs += [*t.inputs[start:end], *own]
-        given += operands[start:end]
-        for x, tangent, move in zip(
-            operands[start:end], tangents[start:end], moving[start:end], strict=True
-        ):
-            if move:
-                given.append(zeros_like(x) if tangent is None else tangent)
-        counts.append(end - start + len(own))
+    ends = carries, carries + sequences, len(operands)
+    inputs, given, counts = interleaved(t, operands, tangents, ends)
     pushed = [v for v in t.pushed[:carries] if v is not None]
     later = [v for v in t.pushed[carries:] if v is not None]
     both = Body(t.name, inputs, t.nodes, [*t.outputs[:carries], *pushed, *later])
-    outs = call(
-        SCAN,
-        *given,
-        body=both,
-        carries=counts[0],
-        sequences=counts[1],
-        length=_steps(operands[carries : carries + sequences], length, str),
-        reverse=reverse,
-    )
+    outs = _Scan(both, counts[0], counts[1], scan.steps(operands), scan.reverse)(given)
     found = iter(outs[carries:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
@@ -310,21 +290,11 @@ def grown(
         flags[:state] = after
 
 
-def for_each(x: Any, has: bool, needs: bool, size: Any) -> Any:
-    """An operand with an axis of examples, where it needs one and does not have it."""
-    return broadcast_to(x, (size, *x.shape)) if needs and not has else x
-
-
 def _batch(
-    args: Any,
-    batched_args: Any,
-    size: Any,
-    body: Graph,
-    carries: int,
-    sequences: int,
-    length: Any,
-    reverse: bool,
+    args: Any, batched_args: Any, size: Any, **attributes: Any
 ) -> tuple[list[Tensor], list[bool]]:
+    scan = _Scan(**attributes)
+    body, carries, sequences = scan[:3]
     device = home(args)
     ys = (False,) * (len(body.outputs) - carries)
     flags = grown(
@@ -336,16 +306,7 @@ def _batch(
     given = [for_each(x, a, b, size) for x, a, b in zip(args, batched_args, flags, strict=True)]
     for i in range(carries, carries + sequences):
         given[i] = _swap(given[i]) if flags[i] else given[i]
-    steps = _steps(given[carries : carries + sequences], length, str)
-    outs = call(
-        SCAN,
-        *given,
-        body=whole,
-        carries=carries,
-        sequences=sequences,
-        length=steps,
-        reverse=reverse,
-    )
+    outs = scan._replace(body=whole, length=scan.steps(given))(given)
     rows = [_swap(y) if flag else y for y, flag in zip(outs[carries:], out[carries:], strict=True)]
     return [*outs[:carries], *rows], list(out)
 
@@ -357,16 +318,14 @@ def _reference(
     *operands: Any, body: Graph, carries: int, sequences: int, length: Any, reverse: bool
 ) -> tuple[Any, ...]:
     state, xs = list(operands[:carries]), operands[carries : carries + sequences]
+    captured = operands[carries + sequences :]
     steps = len(xs[0]) if length is None else length
     rows: dict[int, list[Any]] = {}
     for i in range(steps)[:: -1 if reverse else 1]:
-        outs = reference_run(body, [*state, *(x[i] for x in xs), *operands[carries + sequences :]])
+        outs = reference_run(body, [*state, *(x[i] for x in xs), *captured])
         state, rows[i] = outs[:carries], outs[carries:]
-    sizes = sizes_of(
-        body,
-        [*state, *(np.zeros(x.shape[1:], x.dtype) for x in xs), *operands[carries + sequences :]],
-        str,
-    )
+    row_zeros = [np.zeros(x.shape[1:], x.dtype) for x in xs]
+    sizes = sizes_of(body, [*state, *row_zeros, *captured], str)
     ys = [
         np.array([rows[i][j] for i in range(steps)], v.dtype).reshape(steps, *v.shape)
         for j, v in enumerate(with_sizes(body, sizes).outputs[carries:])
@@ -374,17 +333,14 @@ def _reference(
     return (*state, *ys)
 
 
-@define(
-    "control",
+@control_op(
     name="scan",
-    on_tensors=True,
-    outputs=0,  # as many as the body gives
     dtypes=ANY,
     saves="operands y",
     infer=_spec,
     vjp=scan_vjp,
     jvp=_jvp,
-    batch=lambda args, flags, size, **facts: joined(_batch(args, flags, size, **facts), size),
+    batch=_batch,
     cost=_cost,
     split=Missing("each step needs the one before"),
     onnx=Missing("exported as Scan with the graph of its body"),
@@ -409,9 +365,9 @@ def _scan(
     ``sequences`` are counts, ``length`` that of the steps. Users call ``ef.scan``. Raises
     ShapeError and DTypeError for operands that are not what the body takes.
     """
-    xs, rest = operands[carries : carries + sequences], operands[carries + sequences :]
-    steps = _steps(xs, length, str)
-    state = list(operands[:carries])
+    scan = _Scan(body, carries, sequences, length, reverse)
+    state, xs, rest = scan.parts(operands)
+    steps = scan.steps(operands)
     rows: list[list[Tensor]] = [[] for _ in body.outputs[carries:]]
     order = range(steps)
     for i in reversed(order) if reverse else order:
@@ -423,14 +379,13 @@ def _scan(
     if steps:
         ys = [stack(row[::-1] if reverse else row) for row in rows]
         return fresh([*state, *ys])
-    specs = _spec(*operands, body=body, carries=carries, sequences=sequences, length=length)
+    specs = _spec(*operands, **scan._asdict())
     place = operands[0].device if operands else current_device()
     ys = [zeros(s.shape, s.dtype, device=str(place)) for s in specs[carries:]]
     return fresh([*state, *ys])
 
 
 SCAN = op_of(_scan)
-BATCHED["scan"] = _batch
 
 
 # For users ----------------------------------------------------------------------------------------
@@ -467,7 +422,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
     except ShapeError as error:
         error.op = op
         raise
-    ys: list[Form] = []
+    ys = Results(op, "that in the first step")
 
     def finish(result: Any) -> list[Any]:
         """The carry and ys of one step, which are like those of the first."""
@@ -480,24 +435,20 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
                 received=summary(result),
                 expected="return carry, y (y may be None)",
             )
-        after = carry.match(result[0], "the carry", at)
-        if not ys:
-            ys.append(Form(result[1], op, "y", at))
-            return [*after, *ys[0].take()]
-        return [*after, *ys[0].match(result[1], "y", at, False, "that in the first step")]
+        return [*carry.match(result[0], "the carry", at), *ys.take(result[1], "y", at)]
 
     if runs_plainly() and steps:
         outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
-        return carry.nest(outs[: len(carry.tensors)]), ys[0].nest(outs[len(carry.tensors) :])
+        return carry.nest(outs[: len(carry.tensors)]), ys.form.nest(outs[len(carry.tensors) :])
     traced = Traced(
         step,
         f"{op}_body",
         [*carry.labels, *labels],
-        [*carry.tensors, *(_row_like(x) for x in rows.tensors)],
+        [*carry.tensors, *map(_row, rows.tensors)],
         lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])),
         finish,
     )
-    return _as_op(traced, carry, rows, ys[0], steps, reverse)
+    return _as_op(traced, carry, rows, ys.form, steps, reverse)
 
 
 def _plainly(
@@ -515,29 +466,14 @@ def _plainly(
     return [*state, *(stack(list(column)) for column in zip(*columns, strict=True))]
 
 
-def _row_like(x: Tensor) -> TensorSpec:
-    return TensorSpec(x.shape[1:], x.dtype, None, x.device)
-
-
 def _as_op(
     traced: Traced, carry: Form, rows: Form, ys: Form, steps: Any, reverse: bool
 ) -> tuple[Any, Any]:
     """The scan of a body that was traced, with assigned Variables among the carries."""
     outside = Outside(traced)
     count, own = len(carry.tensors), len(outside.assigned)
-    graph = traced.body([*outside.assigned, *outside.others], outside.assigned)
-    # Assigned Variables go in after the slices and come out after the ys: make carries of them.
-    ends = (0, count, count + len(rows.tensors), count + len(rows.tensors) + own)
-    parts = [graph.inputs[a:b] for a, b in zip(ends, (*ends[1:], len(graph.inputs)), strict=True)]
-    outs = graph.outputs
-    last = len(outs) - own
-    body = Body(
-        graph.name,
-        [*parts[0], *parts[2], *parts[1], *parts[3]],
-        graph.nodes,
-        [*outs[:count], *outs[last:], *outs[count:last]],
-    )
-    if not outs:
+    body = traced.body(outside, count)
+    if not body.outputs:
         return carry.nest([]), ys.nest([])
     found = recorded(
         *carry.tensors,

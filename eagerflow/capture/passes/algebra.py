@@ -18,6 +18,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from eagerflow.capture.passes.patterns import pattern
 from eagerflow.capture.passes.rewriting import (
     Input,
     Rewrite,
@@ -43,14 +44,13 @@ from eagerflow.ops.elementwise.arithmetic import (
     multiply,
     multiply_no_nan,
     negative,
-    positive,
     reciprocal,
     subtract,
 )
-from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_invert, bitwise_or
-from eagerflow.ops.elementwise.comparison import logical_and, logical_not, logical_or
+from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_or
+from eagerflow.ops.elementwise.comparison import logical_and, logical_or
 from eagerflow.ops.elementwise.complexes import conj, imag, real
-from eagerflow.ops.elementwise.powers import power, rsqrt, sqrt
+from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.elementwise.selection import maximum, minimum, where
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.reductions import sums
@@ -227,57 +227,27 @@ def _keeps(narrow: DType, wide: DType) -> bool:
 # Operands that change nothing --------------------------------------------------------------------
 
 
-@rule(NO_OPS, multiply, multiply_no_nan, words="x * 1 -> x")
-@rule(ALGEBRA, multiply, multiply_no_nan, words="x * 1 -> x")
-def _times_one(sweep: Sweep, node: Node) -> Value | None:
-    for x, one in (node.inputs, node.inputs[::-1]):
-        if sweep.is_one(one) and sweep.stands_for(x, node, one):
-            return x
-    return None
-
-
-@rule(NO_OPS, divide, words="x / 1 -> x")
-@rule(ALGEBRA, divide, words="x / 1 -> x")
-def _over_one(sweep: Sweep, node: Node) -> Value | None:
-    x, one = node.inputs
-    return x if sweep.is_one(one) and sweep.stands_for(x, node, one) else None
-
-
-@rule(NO_OPS, negative, words="-(-x) -> x")
-@rule(NO_OPS, logical_not, words="not not x -> x")
-@rule(NO_OPS, bitwise_invert, words="~~x -> x")
-@rule(ALGEBRA, negative, words="-(-x) -> x")
-def _twice(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(node.inputs[0], node.op.call)
-    return x if sweep.stands_for(x, node) else None
+for _rules in (NO_OPS, ALGEBRA):
+    pattern(_rules, "x * 1 -> x", floats=False)
+    pattern(_rules, "x / 1 -> x", floats=False)
+    pattern(_rules, "-(-x) -> x", floats=False)
+pattern(NO_OPS, "~~x -> x", floats=False)
+pattern(NO_OPS, "not not x -> x", floats=False)
+pattern(NO_OPS, "+x -> x", floats=False)
 
 
 @rule(NO_OPS, subtract, words="x - 0 -> x")
-def _minus_zero(sweep: Sweep, node: Node) -> Value | None:
-    x, zero = node.inputs
-    if not sweep.is_zero(zero) or is_complex(node.outputs[0].dtype):
-        return None
-    if is_float(x) and math.copysign(1, sweep.uniform(zero)) < 0:
-        return None  # -0 - -0 is 0
-    return x if sweep.stands_for(x, node, zero) else None
-
-
 @rule(NO_OPS, add, words="x + -0.0 -> x, and x + 0 -> x of integers")
-def _plus_nothing(sweep: Sweep, node: Node) -> Value | None:
+def _zero_without_effect(sweep: Sweep, node: Node) -> Value | None:
+    """Floats keep the sign of their zeros next to one of the two: 0 + -0 is 0, as is -0 - -0."""
     dtype = node.outputs[0].dtype
-    for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and sweep.stands_for(x, node, zero):
-            if dtype in INTEGERS or dtype in BOOL:
-                return x
-            if dtype in FLOATS and math.copysign(1, sweep.uniform(zero)) < 0:
-                return x  # 0 + -0 is 0, and -0 + -0 is -0
+    added = node.op.call is add
+    for x, zero in (node.inputs, node.inputs[::-1]) if added else (node.inputs,):
+        if is_complex(dtype) or not sweep.is_zero(zero) or not sweep.stands_for(x, node, zero):
+            continue
+        if dtype not in FLOATS or (math.copysign(1, sweep.uniform(zero)) < 0) == added:
+            return x
     return None
-
-
-@rule(NO_OPS, positive, words="+x -> x")
-def _positive(sweep: Sweep, node: Node) -> Value | None:
-    x = node.inputs[0]
-    return x if sweep.stands_for(x, node) else None
 
 
 @rule(NO_OPS, conj, words="conj(x) -> x of real numbers")
@@ -308,15 +278,7 @@ def _small_power(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(ones_like, x) if n == 0 else small_power(sweep.make, x, n)
 
 
-@rule(ALGEBRA, divide, reciprocal, words="1 / sqrt(x) -> rsqrt(x)")
-def _rsqrt(sweep: Sweep, node: Node) -> Value | None:
-    if node.op.call is divide and not sweep.is_one(node.inputs[0]):
-        return None
-    root = node.inputs[-1]
-    x = sweep.argument(root, sqrt)
-    if not is_float(x) or not fits(root, node) or not sweep.used_once(root):
-        return None
-    return sweep.make(rsqrt, x)
+pattern(ALGEBRA, "1 / sqrt(x) -> rsqrt(x)", once=True)
 
 
 # Factors -----------------------------------------------------------------------------------------
@@ -375,43 +337,11 @@ def _times_reciprocal(sweep: Sweep, node: Node) -> Value | None:
 # Signs and zeros ---------------------------------------------------------------------------------
 
 
-@rule(ALGEBRA, multiply, words="x * -1 -> -x")
-def _times_minus_one(sweep: Sweep, node: Node) -> Value | None:
-    for x, factor in (node.inputs, node.inputs[::-1]):
-        if sweep.uniform(factor) == -1 and fits(x, node):
-            return sweep.make(negative, x)
-    return None
-
-
-@rule(ALGEBRA, add, words="x + 0 -> x")
-def _plus_zero(sweep: Sweep, node: Node) -> Value | None:
-    for x, zero in (node.inputs, node.inputs[::-1]):
-        if sweep.is_zero(zero) and fits(x, node):
-            return x
-    return None
-
-
-@rule(ALGEBRA, subtract, words="x - 0 -> x, 0 - x -> -x")
-def _difference_to_zero(sweep: Sweep, node: Node) -> Value | None:
-    a, b = node.inputs
-    if sweep.is_zero(b) and fits(a, node):
-        return a
-    return sweep.make(negative, b) if sweep.is_zero(a) and fits(b, node) else None
-
-
-@rule(ALGEBRA, add, words="a + (-b) -> a - b")
-def _plus_negative(sweep: Sweep, node: Node) -> Value | None:
-    for a, minus in (node.inputs, node.inputs[::-1]):
-        b = sweep.argument(minus, negative)
-        if b is not None:
-            return sweep.make(subtract, a, b)
-    return None
-
-
-@rule(ALGEBRA, subtract, words="a - (-b) -> a + b")
-def _minus_negative(sweep: Sweep, node: Node) -> Value | None:
-    b = sweep.argument(node.inputs[1], negative)
-    return None if b is None else sweep.make(add, node.inputs[0], b)
+pattern(ALGEBRA, "x * -1 -> -x", floats=False)
+pattern(ALGEBRA, "x + 0 -> x", floats=False)
+pattern(ALGEBRA, "x - 0 -> x, 0 - x -> -x", floats=False)
+pattern(ALGEBRA, "a + (-b) -> a - b", floats=False)
+pattern(ALGEBRA, "a - (-b) -> a + b", floats=False)
 
 
 @rule(ALGEBRA, multiply, multiply_no_nan, divide, words="(-a) * (-b) -> a * b, and of quotients")
@@ -420,12 +350,7 @@ def _two_signs(sweep: Sweep, node: Node) -> Value | None:
     return None if a is None or b is None else sweep.make(node.op.call, a, b)
 
 
-@rule(ALGEBRA, negative, words="-(a - b) -> b - a")
-def _turned(sweep: Sweep, node: Node) -> Value | None:
-    inner = sweep.maker(node.inputs[0], subtract)
-    if inner is None or not sweep.used_once(node.inputs[0]):
-        return None
-    return sweep.make(subtract, *inner.inputs[::-1])
+pattern(ALGEBRA, "-(a - b) -> b - a", floats=False, once=True)
 
 
 # Choices -----------------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
 from eagerflow.fusion.lowering import without_inputs
+from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import bodies_of
-from eagerflow.op import spec_of
 from eagerflow.recorder import with_recorder
 
 MAX_BYTES = 2**20
@@ -57,12 +57,9 @@ class _Folding(Sweep):
         if found is None:
             return False
         for value, tensor in zip(node.outputs, found, strict=True):
-            self.replace(
-                value,
-                Value(
-                    value.name, value.shape, value.dtype, value.owner, None, 0, tensor, value.device
-                ),
-            )
+            known = value.like()
+            known.constant, known.index = tensor, 0
+            self.replace(value, known)
         self.note(f"{node.name} is computed once", node)
         return True
 
@@ -79,12 +76,10 @@ class _Folding(Sweep):
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False
-        size = sum(v.size * v.dtype.itemsize for v in node.outputs)
-        given = sum(x.size * x.dtype.itemsize for x in node.values())
+        size, given = sum(map(nbytes, node.outputs)), sum(map(nbytes, node.values()))
         if size > MAX_BYTES or size > max(SMALL_BYTES, MAX_GROWTH * given):
             return False
-        specs = [spec_of(x) if type(x) is Value else x for x in node.inputs]
-        return bool(op.cost(*specs, **node.attributes).flops <= MAX_FLOPS)
+        return bool(stated_cost(node).flops <= MAX_FLOPS)
 
     def _computed(self, node: Node) -> tuple[Any, ...] | None:
         """The results of a node; None where it fails."""

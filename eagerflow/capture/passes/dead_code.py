@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node
-from eagerflow.graph.walk import inside_out
+from eagerflow.graph.walk import needed
 
-NAME = "dead_code"
 _EFFECTS = "communication"  # the family of ops that are called for what they do
 
 
@@ -24,31 +22,18 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in ef.capture.passes.dead_code(graph).nodes]
     ['tanh']
     """
-    rewrites: list[Rewrite] = []
-
-    def change(graph: Graph, bodies: dict[int, Graph]) -> Graph:
-        kept, dead = _divided(graph)
-        if dead:
-            graph = graph.like(kept, {})
-            rewrites.extend(Rewrite(NAME, f"{node.name} is not needed", node) for node in dead)
-        return Sweep(NAME, graph, {}, bodies).run() if bodies else graph
-
-    return inside_out(graph, change), rewrites
+    return swept("dead_code", graph, {}, _Needed)
 
 
-def _divided(graph: Graph) -> tuple[list[Node], list[Node]]:
-    """The nodes that are needed, and those that are not, in order."""
-    needed = set(graph.all_outputs())
-    kept: list[Node] = []
-    dead: list[Node] = []
-    for node in reversed(graph.nodes):
-        for value in node.outputs:
-            if value in needed:
-                break
-        else:
-            if node.op.family != _EFFECTS:
-                dead.append(node)
-                continue
-        kept.append(node)
-        needed.update(node.inputs)
-    return kept[::-1], dead[::-1]
+class _Needed(Sweep):
+    def run(self) -> Graph:
+        nodes = self.graph.nodes
+        effects = [v for node in nodes if node.op.family == _EFFECTS for v in node.outputs]
+        kept = needed(nodes, [*self.graph.all_outputs(), *effects])
+        if len(kept) < len(nodes):
+            self.graph = self.graph.like(kept, {})
+            alive = set(kept)
+            for node in nodes:
+                if node not in alive:
+                    self.note(f"{node.name} is not needed", node)
+        return super().run() if self.bodies else self.graph

@@ -20,7 +20,8 @@ from eagerflow.fusion.access import Number
 from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.walk import bodies_of, inside_out
+from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import bodies_of, inside_out, renewed, with_bodies
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
@@ -79,7 +80,7 @@ class Sweep:
         self.nodes: list[Node] = []
         self.rewrites: list[Rewrite] = []
         self.root: Node = None  # type: ignore[assignment]
-        self._names: set[str] | None = None
+        self._names: FreeNames | None = None
         self._counts: Counter[Value] | None = None
         self._uniform: dict[Value, Any] = {}
         self._old: dict[Value, Value] = {}  # of a remade value: the one in the graph
@@ -165,16 +166,9 @@ class Sweep:
     def unique(self, op: Op) -> str:
         """A name for a new node that belongs to the root."""
         if self._names is None:
-            self._names = {node.name for node in self.graph.nodes}
-            self._names |= {v.name for v in self.graph.all_inputs()}
-            self._names |= {v.name for v in self.graph.constants}
-        base = name = f"{self.root.name}/{op.name}"
-        number = 0
-        while name in self._names:
-            number += 1
-            name = f"{base}_{number}"
-        self._names.add(name)
-        return name
+            given = (*self.graph.all_inputs(), *self.graph.constants)
+            self._names = FreeNames([n.name for n in self.graph.nodes] + [v.name for v in given])
+        return self._names.take(f"{self.root.name}/{op.name}")
 
     # The walk ----------------------------------------------------------------------------------
 
@@ -197,22 +191,15 @@ class Sweep:
 
     def current(self, node: Node, holds: bool = False) -> Node:
         """The node with what now stands for its inputs and bodies."""
-        new = self.new
-        inputs = node.inputs
-        for x in inputs:
-            if x in new:
-                inputs = tuple([new.get(x, x) for x in inputs])
-                break
-        attributes = node.attributes
-        if holds:
-            attributes = with_bodies(attributes, self.bodies)
-        if inputs is node.inputs and attributes is node.attributes:
-            return node
-        made = node.like(inputs, attributes)
-        for before, after in zip(node.outputs, made.outputs, strict=True):
-            new[before] = after
-            self._old[after] = before
+        made = renewed(node, self.new, self.attributes(node) if holds else None)
+        if made is not node:
+            for before, after in zip(node.outputs, made.outputs, strict=True):
+                self._old[after] = before
         return made
+
+    def attributes(self, node: Node) -> dict[str, Any]:
+        """The attributes of a node, with what now stands for the bodies in them."""
+        return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
 
     def look(self, node: Node) -> bool:
         """Whether the results of this node have been replaced, here by a rule."""
@@ -220,8 +207,8 @@ class Sweep:
         if rules is None or node.outputs[0].device is not None:
             return False
         self.root = node
+        before = len(self.nodes)
         for words, function in rules:
-            before = len(self.nodes)
             found = function(self, node)
             if found is None:
                 del self.nodes[before:]
@@ -274,23 +261,6 @@ def _element(constant: Tensor) -> Number | None:
         if signs.any() != signs.all():
             return None
     return first.item()
-
-
-def with_bodies(attributes: dict[str, Any], bodies: dict[int, Graph]) -> dict[str, Any]:
-    """Attributes with other graphs in place of those that have changed."""
-    changed = {}
-    for name, item in attributes.items():
-        if isinstance(item, Graph):
-            found: Any = bodies.get(id(item), item)
-        elif type(item) is tuple and any(isinstance(part, Graph) for part in item):
-            found = tuple([bodies.get(id(part), part) for part in item])
-            if all(a is b for a, b in zip(found, item, strict=True)):
-                found = item
-        else:
-            continue
-        if found is not item:
-            changed[name] = found
-    return attributes | changed if changed else attributes
 
 
 def swept(

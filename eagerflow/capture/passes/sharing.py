@@ -9,14 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.control.bodies import Body
-from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept, with_bodies
+from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.walk import inside_out
-
-SHARED = "shared_scans"
-UNUSED = "unused_results"
-CUSTOM = "custom_gradients"
+from eagerflow.graph.walk import with_bodies
 
 
 def _new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
@@ -46,32 +42,28 @@ def with_shared_scans(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in with_shared_scans(graph)[0].nodes].count("scan")
     2
     """
-    return swept(SHARED, graph, {}, _Sharing)
+    return swept("shared_scans", graph, {}, _Sharing)
 
 
 class _Sharing(Sweep):
     def run(self) -> Graph:
         self._longer = _longer_scans(self.graph)
         self._made: dict[str, tuple[Value, ...]] = {}
-        return super().run() if self._longer else self._with_bodies()
-
-    def _with_bodies(self) -> Graph:
-        return super().run() if self.bodies else self.graph
+        return super().run() if self._longer or self.bodies else self.graph
 
     def look(self, node: Node) -> bool:
         whole = self._longer.get(node.name)
         if whole is None and node.name not in self._made:
             return False
         if whole is not None and whole.name not in self._made:
-            attributes = with_bodies(whole.attributes, self.bodies)
-            made = _new_node(node, node.inputs, attributes, whole.outputs)
+            made = _new_node(node, node.inputs, self.attributes(whole), whole.outputs)
             self.nodes.append(made)
             self._made[whole.name] = made.outputs
         outs = self._made[node.name if whole is None else whole.name]
         for value, found in zip(node.outputs, outs, strict=False):
             self.replace(value, found)
         if whole is not None:
-            self.rewrites.append(Rewrite(SHARED, f"{whole.name} serves for {node.name}", node))
+            self.note(f"{whole.name} serves for {node.name}", node)
         return True
 
 
@@ -111,15 +103,7 @@ def without_unused_results(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [len(node.outputs) for node in without_unused_results(graph)[0].nodes]
     [1]
     """
-    rewrites: list[Rewrite] = []
-
-    def change(one: Graph, bodies: dict[int, Graph]) -> Graph:
-        walk = _Pruning(UNUSED, one, {}, bodies)
-        found = walk.run()
-        rewrites.extend(walk.rewrites)
-        return found
-
-    return inside_out(graph, change), rewrites
+    return swept("unused_results", graph, {}, _Pruning)
 
 
 class _Pruning(Sweep):
@@ -137,23 +121,19 @@ class _Pruning(Sweep):
         kept = [i for i, v in enumerate(before) if i < fixed or v in self._used]
         if len(kept) == len(before) or not kept:  # else nothing is left, which is dead code
             return False
-        attributes = {name: _cut(item, kept) for name, item in node.attributes.items()}
+        attributes = with_bodies(node.attributes, lambda body: _cut(body, kept))
         made = _new_node(node, node.inputs, attributes, [node.outputs[i] for i in kept])
         self.nodes.append(made)
         for i, found in zip(kept, made.outputs, strict=True):
             self.replace(node.outputs[i], found)
         gone = len(before) - len(kept)
-        self.rewrites.append(Rewrite(UNUSED, f"{gone} results of {node.name} are not used", node))
+        self.note(f"{gone} results of {node.name} are not used", node)
         return True
 
 
-def _cut(item: Any, kept: list[int]) -> Any:
-    """An attribute in which bodies give these results alone."""
-    if isinstance(item, Graph):
-        return Body(item.name, item.inputs, item.nodes, [item.outputs[i] for i in kept])
-    if isinstance(item, tuple):
-        return tuple(_cut(part, kept) for part in item)
-    return item
+def _cut(body: Graph, kept: list[int]) -> Body:
+    """A body that gives these results alone."""
+    return Body(body.name, body.inputs, body.nodes, [body.outputs[i] for i in kept])
 
 
 # Gradients that nobody asks for -------------------------------------------------------------------
@@ -169,7 +149,7 @@ def without_custom_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> [node.op.name for node in without_custom_gradients(graph)[0].nodes]
     ['multiply']
     """
-    return swept(CUSTOM, graph, {}, _Plain)
+    return swept("custom_gradients", graph, {}, _Plain)
 
 
 class _Plain(Sweep):
@@ -179,5 +159,5 @@ class _Plain(Sweep):
         first = node.attributes["arguments"]
         for i, value in enumerate(node.outputs):
             self.replace(value, node.inputs[first + i])
-        self.rewrites.append(Rewrite(CUSTOM, f"{node.name} is not asked for", node))
+        self.note(f"{node.name} is not asked for", node)
         return True

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eagerflow.capture.passes.patterns import operand, pattern
 from eagerflow.capture.passes.rewriting import (
     Input,
     Rewrite,
@@ -30,7 +31,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import (
-    abs,
     add,
     divide,
     multiply,
@@ -40,19 +40,17 @@ from eagerflow.ops.elementwise.arithmetic import (
     subtract,
 )
 from eagerflow.ops.elementwise.comparison import greater, isfinite
-from eagerflow.ops.elementwise.exponential import exp, expm1, log, log1p, logaddexp
-from eagerflow.ops.elementwise.powers import hypot, power, sqrt, square
+from eagerflow.ops.elementwise.exponential import exp, expm1, log, log1p
+from eagerflow.ops.elementwise.powers import square
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.elementwise.sigmoids import (
     log_sigmoid,
     log_sigmoid_gradient,
     sigmoid,
     sigmoid_gradient,
-    softplus,
     softplus_gradient,
 )
-from eagerflow.ops.elementwise.special import erf, erfc
-from eagerflow.ops.elementwise.trigonometric import cos, cosh, sin, tanh
+from eagerflow.ops.elementwise.trigonometric import cos, sin
 from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.reductions.softmax import (
@@ -85,50 +83,8 @@ def stabilized(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 # The parts of forms -------------------------------------------------------------------------------
 
 
-def _plus_one(sweep: Sweep, x: Input) -> Value | None:
-    """The y of x = 1 + y, else None."""
-    node = sweep.maker(x, add)
-    if node is not None and is_float(x):
-        for y, one in (node.inputs, node.inputs[::-1]):
-            if type(y) is Value and y.shape == x.shape and sweep.is_one(one):
-                return y
-    return None
-
-
-def _one_minus(sweep: Sweep, x: Input) -> Value | None:
-    """The y of x = 1 - y, else None."""
-    node = sweep.maker(x, subtract)
-    if node is not None and is_float(x):
-        one, y = node.inputs
-        if type(y) is Value and y.shape == x.shape and sweep.is_one(one):
-            return y
-    return None
-
-
-def _less_one(sweep: Sweep, x: Input) -> Value | None:
-    """The y of x = y - 1, else None."""
-    node = sweep.maker(x, subtract, add)
-    if node is None or not is_float(x):
-        return None
-    wanted = 1 if node.op.call is subtract else -1
-    pairs = (node.inputs,) if wanted == 1 else (node.inputs, node.inputs[::-1])
-    for y, one in pairs:
-        if type(y) is Value and y.shape == x.shape and sweep.uniform(one) == wanted:
-            return y
-    return None
-
-
-def _square_of(sweep: Sweep, x: Input) -> Value | None:
-    """The y of x = y², else None."""
-    node = sweep.maker(x, square, multiply, power)
-    if node is None or not is_float(x):
-        return None
-    y = node.inputs[0]
-    if node.op.call is multiply:
-        return y if node.inputs[1] is y else None
-    if node.op.call is power and (sweep.uniform(node.inputs[1]) != 2 or y.__class__ is not Value):
-        return None
-    return y if y.shape == x.shape else None
+_plus_one, _one_minus, _square_of = map(operand, ("1 + y", "1 - y", "y²"))
+_mirrored = operand("sigmoid(-y)")
 
 
 def _is_complement(sweep: Sweep, y: Value, other: Input) -> bool:
@@ -136,8 +92,7 @@ def _is_complement(sweep: Sweep, y: Value, other: Input) -> bool:
     if _one_minus(sweep, other) is y:
         return True
     x = sweep.argument(y, sigmoid)
-    back = sweep.argument(other, sigmoid)
-    return x is not None and back is not None and sweep.argument(back, negative) is x
+    return x is not None and _mirrored(sweep, other) is x
 
 
 def _over(sweep: Sweep, x: Input) -> tuple[Input, Value] | None:
@@ -198,10 +153,7 @@ def _log_of_softmax(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(log_softmax, inner.inputs[0], axis=inner.attributes["axis"])
 
 
-@rule(STABILITY, log, words="log(sigmoid(x)) -> log_sigmoid(x)")
-def _log_of_sigmoid(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(node.inputs[0], sigmoid)
-    return None if x is None else sweep.make(log_sigmoid, x)
+pattern(STABILITY, "log(sigmoid(x)) -> log_sigmoid(x)")
 
 
 _LOG_OF = {softmax: log_softmax, sigmoid: log_sigmoid}
@@ -218,10 +170,7 @@ def _log_of_part(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(part.op.call, whole, *part.inputs[1:], **part.attributes)
 
 
-@rule(STABILITY, log, words="log(1 + exp(x)) -> softplus(x)")
-def _log_of_one_plus_exp(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_plus_one(sweep, node.inputs[0]), exp)
-    return None if x is None else sweep.make(softplus, x)
+pattern(STABILITY, "log(1 + exp(x)) -> softplus(x)")
 
 
 @rule(STABILITY, log, words="log(1 - exp(x)) -> log(expm1(-x)) + x or log1p(-exp(x)), by size")
@@ -238,22 +187,9 @@ def _log_of_one_minus_exp(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(where, is_near, sweep.make(add, near, x), far)
 
 
-@rule(STABILITY, log, words="log(1 + x) -> log1p(x)")
-def _log_of_one_plus(sweep: Sweep, node: Node) -> Value | None:
-    x = _plus_one(sweep, node.inputs[0])
-    return None if x is None else sweep.make(log1p, x)
-
-
-@rule(STABILITY, log, words="log(1 - x) -> log1p(-x)")
-def _log_of_one_minus(sweep: Sweep, node: Node) -> Value | None:
-    x = _one_minus(sweep, node.inputs[0])
-    return None if x is None else sweep.make(log1p, sweep.make(negative, x))
-
-
-@rule(STABILITY, log1p, words="log1p(exp(x)) -> softplus(x)")
-def _log1p_of_exp(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(node.inputs[0], exp)
-    return sweep.make(softplus, x) if is_float(x) else None
+pattern(STABILITY, "log(1 + x) -> log1p(x)")
+pattern(STABILITY, "log(1 - x) -> log1p(-x)")
+pattern(STABILITY, "log1p(exp(x)) -> softplus(x)")
 
 
 @rule(STABILITY, log, words="log(sum(exp(x))) -> logsumexp(x)")
@@ -280,54 +216,18 @@ def _log_of_mean_of_exp(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(subtract, total, math.log(count))
 
 
-@rule(STABILITY, log, words="log(exp(a) + exp(b)) -> logaddexp(a, b)")
-def _log_of_two_exps(sweep: Sweep, node: Node) -> Value | None:
-    total = sweep.maker(node.inputs[0], add)
-    if total is None:
-        return None
-    a, b = (sweep.argument(x, exp) for x in total.inputs)
-    return sweep.make(logaddexp, a, b) if is_float(a) and is_float(b) else None
-
-
-@rule(STABILITY, log, words="log(exp(x)) -> x")
-def _log_of_exp(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(node.inputs[0], exp)
-    return x if is_float(x) else None
+pattern(STABILITY, "log(exp(a) + exp(b)) -> logaddexp(a, b)")
+pattern(STABILITY, "log(exp(x)) -> x")
 
 
 # Differences -------------------------------------------------------------------------------------
 
 
-@rule(STABILITY, subtract, add, words="exp(x) - 1 -> expm1(x)")
-def _exp_less_one(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_less_one(sweep, node.outputs[0]), exp)
-    return None if x is None else sweep.make(expm1, x)
-
-
-@rule(STABILITY, subtract, words="1 - exp(x) -> -expm1(x)")
-def _one_less_exp(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_one_minus(sweep, node.outputs[0]), exp)
-    return None if x is None else sweep.make(negative, sweep.make(expm1, x))
-
-
-@rule(STABILITY, subtract, words="1 - sigmoid(x) -> sigmoid(-x)")
-def _one_less_sigmoid(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_one_minus(sweep, node.outputs[0]), sigmoid)
-    return None if x is None else sweep.make(sigmoid, sweep.make(negative, x))
-
-
-@rule(STABILITY, subtract, words="1 - erf(x) -> erfc(x)")
-def _one_less_erf(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_one_minus(sweep, node.outputs[0]), erf)
-    return None if x is None else sweep.make(erfc, x)
-
-
-@rule(STABILITY, subtract, words="1 - tanh(x)² -> (1 / cosh(x))²")
-def _one_less_squared_tanh(sweep: Sweep, node: Node) -> Value | None:
-    x = sweep.argument(_square_of(sweep, _one_minus(sweep, node.outputs[0])), tanh)
-    if x is None:
-        return None
-    return sweep.make(square, sweep.make(reciprocal, sweep.make(cosh, x)))
+pattern(STABILITY, "exp(x) - 1 -> expm1(x)")
+pattern(STABILITY, "1 - exp(x) -> -expm1(x)")
+pattern(STABILITY, "1 - sigmoid(x) -> sigmoid(-x)")
+pattern(STABILITY, "1 - erf(x) -> erfc(x)")
+pattern(STABILITY, "1 - tanh(x)² -> (1 / cosh(x))²")
 
 
 @rule(STABILITY, subtract, words="1 - cos(x) -> 2 sin(x / 2)²")
@@ -384,40 +284,15 @@ def _sigmoid(sweep: Sweep, node: Node) -> Value | None:
     return sweep.make(sigmoid, sweep.make(negative, x) if positive is None else positive)
 
 
-@rule(STABILITY, divide, words="exp(x) / (1 + exp(x)) -> sigmoid(x)")
-def _sigmoid_of_exps(sweep: Sweep, node: Node) -> Value | None:
-    above, below = node.inputs
-    x = sweep.argument(above, exp)
-    return sweep.make(sigmoid, x) if x is not None and _plus_one(sweep, below) is above else None
-
-
-@rule(STABILITY, divide, words="(exp(x) - exp(-x)) / (exp(x) + exp(-x)) -> tanh(x)")
-def _tanh(sweep: Sweep, node: Node) -> Value | None:
-    above, below = sweep.maker(node.inputs[0], subtract), sweep.maker(node.inputs[1], add)
-    if above is None or below is None or set(above.inputs) != set(below.inputs):
-        return None
-    x, minus = (sweep.argument(e, exp) for e in above.inputs)
-    if not is_float(x) or sweep.argument(minus, negative) is not x:
-        return None
-    return sweep.make(tanh, x)
+pattern(STABILITY, "exp(x) / (1 + exp(x)) -> sigmoid(x)")
+pattern(STABILITY, "(exp(x) - exp(-x)) / (exp(x) + exp(-x)) -> tanh(x)")
 
 
 # Roots -------------------------------------------------------------------------------------------
 
 
-@rule(STABILITY, sqrt, words="sqrt(x²) -> abs(x)")
-def _root_of_square(sweep: Sweep, node: Node) -> Value | None:
-    x = _square_of(sweep, node.inputs[0])
-    return None if x is None else sweep.make(abs, x)
-
-
-@rule(STABILITY, sqrt, words="sqrt(a² + b²) -> hypot(a, b)")
-def _hypotenuse(sweep: Sweep, node: Node) -> Value | None:
-    total = sweep.maker(node.inputs[0], add)
-    if total is None:
-        return None
-    a, b = (_square_of(sweep, x) for x in total.inputs)
-    return None if a is None or b is None else sweep.make(hypot, a, b)
+pattern(STABILITY, "sqrt(x²) -> abs(x)")
+pattern(STABILITY, "sqrt(a² + b²) -> hypot(a, b)")
 
 
 # Gradients ----------------------------------------------------------------------------------------
@@ -432,32 +307,26 @@ def _share(sweep: Sweep, x: Input, like: Value) -> Value | None:
     return sweep.make(ones_like, like) if x == 1 else None
 
 
+_GRADIENT_OF = {softmax_gradient: softmax, sigmoid_gradient: sigmoid}
+
+
 @rule(
     STABILITY, softmax_gradient, words="the gradient of log(softmax(x)) -> that of log_softmax(x)"
 )
-def _of_log_softmax(sweep: Sweep, node: Node) -> Value | None:
-    y, pulled = node.inputs
-    inner, found = sweep.maker(y, softmax), _over(sweep, pulled)
-    if inner is None or found is None or found[1] is not y or pulled.shape != y.shape:
-        return None
-    x, axis = inner.inputs[0], inner.attributes["axis"]
-    g = _share(sweep, found[0], x)
-    if g is None:
-        return None
-    logarithm = sweep.make(log_softmax, x, axis=axis)
-    return sweep.make(log_softmax_gradient, logarithm, g, axis=node.attributes["axis"])
-
-
 @rule(
     STABILITY, sigmoid_gradient, words="the gradient of log(sigmoid(x)) -> that of log_sigmoid(x)"
 )
-def _of_log_sigmoid(sweep: Sweep, node: Node) -> Value | None:
+def _of_logarithm(sweep: Sweep, node: Node) -> Value | None:
     y, pulled = node.inputs
-    x, found = sweep.argument(y, sigmoid), _over(sweep, pulled)
-    if x is None or found is None or found[1] is not y or pulled.shape != y.shape:
+    inner, found = sweep.maker(y, _GRADIENT_OF[node.op.call]), _over(sweep, pulled)
+    if inner is None or found is None or found[1] is not y or pulled.shape != y.shape:
         return None
+    x = inner.inputs[0]
     g = _share(sweep, found[0], x)
-    return None if g is None else sweep.make(log_sigmoid_gradient, x, g)
+    if g is None or inner.op.call is sigmoid:
+        return None if g is None else sweep.make(log_sigmoid_gradient, x, g)
+    logarithm = sweep.make(log_softmax, x, axis=inner.attributes["axis"])
+    return sweep.make(log_softmax_gradient, logarithm, g, axis=node.attributes["axis"])
 
 
 @rule(
@@ -503,17 +372,13 @@ def _over_one_plus(sweep: Sweep, quotient: Input, x: Value, exponential: Value) 
     found = _over(sweep, quotient)
     if found is not None:
         return found[0] if _plus_one(sweep, found[1]) is exponential else None
-    if _is_mirrored(sweep, quotient, x):
+    if _mirrored(sweep, quotient) is x:
         return 1
     node = sweep.maker(quotient, multiply, multiply_no_nan)
     for g, share in (node.inputs, node.inputs[::-1]) if node is not None else ():
-        if _is_mirrored(sweep, share, x):
+        if _mirrored(sweep, share) is x:
             return g
     return None
-
-
-def _is_mirrored(sweep: Sweep, share: Input, x: Value) -> bool:
-    return sweep.argument(sweep.argument(share, sigmoid), negative) is x
 
 
 @rule(

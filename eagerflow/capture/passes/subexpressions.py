@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.control.bodies import exact
 from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 
-_EXACT = frozenset({str, type(None), bool, int})
 MAX_COMPARED_BYTES = 1024  # of constants that are compared by what they hold
 
 
@@ -34,7 +35,7 @@ class _Merging(Sweep):
         self._known: dict[Any, Node] = {}
         constants: dict[Any, Value] = {}
         for value in self.graph.constants:
-            small = value.size * value.dtype.itemsize <= MAX_COMPARED_BYTES
+            small = nbytes(value) <= MAX_COMPARED_BYTES
             if small and not is_lent(value.constant):
                 first = constants.setdefault(_content(value), value)
                 if first is not value:
@@ -61,20 +62,6 @@ class _Merging(Sweep):
             self.replace(value, found)
         self.note(f"{node.name} is {first.name}", node)
         return True
-
-
-def exact(item: Any) -> Any:
-    """A key that two attributes or numbers share only if they mean the same in every way."""
-    cls = type(item)
-    if cls in _EXACT:
-        return cls, item
-    if cls is float or cls is complex:
-        return cls, repr(item)  # which shows the sign of 0
-    if cls is tuple:
-        return tuple([exact(part) for part in item])
-    if cls is slice:
-        return slice, exact(item.start), exact(item.stop), exact(item.step)
-    return cls, item  # bodies of loops and branches compare by what they compute
 
 
 def _content(value: Value) -> Any:

@@ -187,36 +187,31 @@ class _Header:
         self.at = 0
 
     def parse(self) -> tuple[dict[str, str], dict[str, Place]]:
-        texts: dict[str, str] | None = None
+        texts: dict[str, str] = {}
         places: dict[str, Place] = {}
-        for name in self._keys():
+        for name in self._keys("the header has"):
             if name == "__metadata__":
-                if texts is not None:
-                    fail("the header has '__metadata__' twice")
                 texts = self._texts()
                 continue
-            if name in places:
-                fail(f"the header has {short_repr(name)} twice")
             if len(places) == MAX_ARRAYS:
                 fail(f"the file has more than {MAX_ARRAYS:,} tensors")
             places[name] = self._place(name)
         self._blank()
         if self.at < len(self.text):
             self._fail("the end of the header")
-        return texts or {}, places
+        return texts, places
 
     def _texts(self) -> dict[str, str]:
         texts: dict[str, str] = {}
-        for name in self._keys():
-            if name in texts:
-                fail(f"the metadata have {short_repr(name)} twice")
+        for name in self._keys("the metadata have"):
             if len(texts) == MAX_TEXTS:
                 fail(f"the metadata have more than {MAX_TEXTS} entries")
             texts[name] = self._string(_PLAIN_STRING if name == "graph" else _STRING)
         return texts
 
-    def _keys(self) -> Iterator[str]:
+    def _keys(self, owner: str) -> Iterator[str]:
         """The keys of an object; the caller reads a key's value before it asks for the next key."""
+        known: set[str] = set()
         self._skip("{")
         if self._peek() == "}":
             self.at += 1
@@ -224,6 +219,9 @@ class _Header:
         while True:
             name = self._string(_STRING)
             self._skip(":")
+            if name in known:
+                fail(f"{owner} {short_repr(name)} twice")
+            known.add(name)
             yield name
             if self._peek() != ",":
                 break

@@ -9,6 +9,7 @@ import eagerflow as ef
 from eagerflow.capture.control import cond, while_loop
 from eagerflow.capture.passes import ALL, Pass
 from eagerflow.capture.passes.constants import MAX_BYTES, SMALL_BYTES
+from eagerflow.capture.passes.patterns import pattern
 from eagerflow.capture.passes.rewriting import Rewrite, rule, swept
 from eagerflow.errors import ArgumentError, CaptureError
 from eagerflow.graph.graph import Graph
@@ -427,6 +428,35 @@ def test_a_rule_that_gives_another_shape_is_refused():
     graph = ef.capture.trace(ef.tanh, spec(3))
     with pytest.raises(CaptureError, match="replaces tanh by something else"):
         swept("planted", graph, rules)
+
+
+def test_a_pattern_is_found_in_every_form():
+    rules = {}
+    pattern(rules, "exp(x)² - 1 -> cosh(x)")  # which need not be true
+    last = lambda f: swept("planted", ef.capture.trace(f, spec(3)), rules)[0].nodes[-1].op.name
+    assert last(lambda x: ef.square(ef.exp(x)) - 1) == "cosh"
+    assert last(lambda x: -1 + ef.exp(x) ** 2) == "cosh"
+    assert last(lambda x: (lambda e: e * e)(ef.exp(x)) - ef.ones((3,))) == "cosh"
+    assert last(lambda x: ef.exp(x) * ef.exp(-x) - 1) == "subtract"
+    assert last(lambda x: ef.exp(x) ** 2 - 2) == "subtract"
+    assert last(lambda x: ef.exp(x) ** 2 - ef.ones((2, 3))) == "subtract"  # another shape
+    assert last(lambda x: 1 - ef.exp(x) ** 2) == "subtract"
+
+
+def test_a_pattern_may_ask_that_nothing_else_reads_the_last_operand():
+    rules = {}
+    pattern(rules, "-(a - b) -> b - a", once=True)
+    names = lambda f: [
+        n.op.name for n in swept("planted", ef.capture.trace(f, spec(3)), rules)[0].nodes
+    ]
+    assert names(lambda x: -(x - 2.0)) == ["subtract", "subtract"]
+    assert names(lambda x: (lambda y: (-y, y))(x - 2.0)) == ["subtract", "negative"]
+
+
+@pytest.mark.parametrize("words", ["x[0] -> x", "exp(x) -> 'x'", "x % 2 -> x"])
+def test_words_that_are_no_pattern_are_refused(words):
+    with pytest.raises((ValueError, KeyError)):
+        pattern({}, words)
 
 
 def test_wrong_numbers_are_caught():
