@@ -11,6 +11,9 @@ none. Rules use public ops and Tensor methods, so they work on whatever flows th
 
 from __future__ import annotations
 
+import cmath
+import math
+import operator as operators
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,6 +40,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
+from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 
@@ -293,7 +297,8 @@ def elementwise(
     """An op on each element of arguments that broadcast.
 
     ``result`` is the rule of ``result_dtype``, applied to argument ``data_dtype``.
-    ``scalar`` defaults to the scalar instruction of the op's name.
+    ``scalar`` defaults to the scalar instruction of the op's name, ``reference`` to Python's
+    function for its ``operator`` or else of its name, ``samples`` to values from -2 to 2.
     """
 
     def infer(*specs: Any, **attributes: Any) -> TensorSpec:
@@ -304,7 +309,8 @@ def elementwise(
     def decorate(kernel: Call) -> Call:
         name = facts.get("name") or kernel.__name__.strip("_")
         code = kernel.__code__
-        has_attributes = code.co_argcount + code.co_kwonlyargcount > code.co_posonlyargcount
+        arity = code.co_posonlyargcount - 1
+        has_attributes = code.co_argcount + code.co_kwonlyargcount > arity + 1
         own: dict[str, Any] = {
             "partials": partials,
             "dtypes": dtypes,
@@ -313,7 +319,9 @@ def elementwise(
             "scalar": _scalar_rule(name, scalar),
             "split": split_elementwise,
             "batch": Batch(batch_elementwise),
-            "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
+            "samples": reals() if arity == 1 else pairs(),
+            "errors": _refused_by(arity),
+            "reference": _of_python(operator or name),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
         } | facts
@@ -354,6 +362,16 @@ def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Ca
         return elementwise(**own | facts)(body)
 
     return decorate
+
+
+def _of_python(name: str) -> Call | None:
+    """The reference of the op that Python has under a name, for numbers that may be complex."""
+    of_both = getattr(operators, name, None) or getattr(operators, f"{name}_", None)
+    of_real: Any = of_both or getattr(math, name, None)
+    of_complex: Any = of_both or getattr(cmath, name, of_real)
+    if of_real is None:
+        return None
+    return each(lambda *x: (of_complex if complex in map(type, x) else of_real)(*x))
 
 
 def _scalar_rule(name: str, rule: Any) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 from typing import Any
 
 from eagerflow.ops.elementwise.arithmetic import negative, over
 from eagerflow.ops.elementwise.comparison import equal
-from eagerflow.ops.elementwise.exponential import plain
+from eagerflow.ops.elementwise.exponential import analytic
 from eagerflow.ops.elementwise.powers import rsqrt
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
@@ -33,14 +31,7 @@ __all__ = [
 ]
 
 
-@ufunc(
-    partials=(lambda y, x: cos(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Sin"),
-    samples=reals(-3, 3),
-    reference=plain(math.sin, cmath.sin),
-)
+@analytic(lambda y, x: cos(x), saves="x", between=(-3, 3), onnx=Onnx("Sin"))
 def sin(xp: Namespace, x: Array, /) -> Array:
     """Sine of each element, in radians.
 
@@ -53,14 +44,7 @@ def sin(xp: Namespace, x: Array, /) -> Array:
     return xp.sin(x)
 
 
-@ufunc(
-    partials=(lambda y, x: negative(sin(x)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Cos"),
-    samples=reals(-3, 3),
-    reference=plain(math.cos, cmath.cos),
-)
+@analytic(lambda y, x: negative(sin(x)), saves="x", between=(-3, 3), onnx=Onnx("Cos"))
 def cos(xp: Namespace, x: Array, /) -> Array:
     """Cosine of each element, in radians.
 
@@ -73,14 +57,7 @@ def cos(xp: Namespace, x: Array, /) -> Array:
     return xp.cos(x)
 
 
-@ufunc(
-    partials=(lambda y, x: y * y + 1,),
-    saves="y",
-    dtypes=INEXACT,
-    onnx=Onnx("Tan"),
-    samples=reals(-1.2, 1.2),
-    reference=plain(math.tan, cmath.tan),
-)
+@analytic(lambda y, x: y * y + 1, saves="y", between=(-1.2, 1.2), onnx=Onnx("Tan"))
 def tan(xp: Namespace, x: Array, /) -> Array:
     """Tangent of each element, in radians.
 
@@ -93,14 +70,12 @@ def tan(xp: Namespace, x: Array, /) -> Array:
     return xp.tan(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(1 - x * x)),),
+@analytic(
+    in_float32(lambda y, x: rsqrt(1 - x * x)),
     saves="x",
+    between=(-0.9, 0.9),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Asin"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.asin, cmath.asin),
 )
 def asin(xp: Namespace, x: Array, /) -> Array:
     """Arc sine of each element, in radians from -π/2 to π/2.
@@ -115,14 +90,12 @@ def asin(xp: Namespace, x: Array, /) -> Array:
     return xp.asin(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: negative(rsqrt(1 - x * x))),),
+@analytic(
+    in_float32(lambda y, x: negative(rsqrt(1 - x * x))),
     saves="x",
+    between=(-0.9, 0.9),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Acos"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.acos, cmath.acos),
 )
 def acos(xp: Namespace, x: Array, /) -> Array:
     """Arc cosine of each element, in radians from 0 to π.
@@ -137,13 +110,8 @@ def acos(xp: Namespace, x: Array, /) -> Array:
     return xp.acos(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: over(x * x + 1)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Atan"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.atan, cmath.atan),
+@analytic(
+    in_float32(lambda y, x: over(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Atan")
 )
 def atan(xp: Namespace, x: Array, /) -> Array:
     """Arc tangent of each element, in radians from -π/2 to π/2.
@@ -157,14 +125,7 @@ def atan(xp: Namespace, x: Array, /) -> Array:
     return xp.atan(x)
 
 
-@ufunc(
-    partials=(lambda y, x: cosh(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Sinh"),
-    samples=reals(-2, 2),
-    reference=plain(math.sinh, cmath.sinh),
-)
+@analytic(lambda y, x: cosh(x), saves="x", between=(-2, 2), onnx=Onnx("Sinh"))
 def sinh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic sine of each element.
 
@@ -177,14 +138,7 @@ def sinh(xp: Namespace, x: Array, /) -> Array:
     return xp.sinh(x)
 
 
-@ufunc(
-    partials=(lambda y, x: sinh(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Cosh"),
-    samples=reals(-2, 2),
-    reference=plain(math.cosh, cmath.cosh),
-)
+@analytic(lambda y, x: sinh(x), saves="x", between=(-2, 2), onnx=Onnx("Cosh"))
 def cosh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic cosine of each element.
 
@@ -216,14 +170,7 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
     return s.subtract(1, s.multiply(x, x))
 
 
-@ufunc(
-    partials=(lambda y, x: one_minus_square(y),),
-    saves="y",
-    dtypes=INEXACT,
-    onnx=Onnx("Tanh"),
-    samples=reals(-1.4, 1.4),
-    reference=plain(math.tanh, cmath.tanh),
-)
+@analytic(lambda y, x: one_minus_square(y), saves="y", between=(-1.4, 1.4), onnx=Onnx("Tanh"))
 def tanh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic tangent of each element.
 
@@ -236,13 +183,8 @@ def tanh(xp: Namespace, x: Array, /) -> Array:
     return xp.tanh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(x * x + 1)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Asinh"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.asinh, cmath.asinh),
+@analytic(
+    in_float32(lambda y, x: rsqrt(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Asinh")
 )
 def asinh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic sine of each element.
@@ -256,14 +198,12 @@ def asinh(xp: Namespace, x: Array, /) -> Array:
     return xp.asinh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),),
+@analytic(
+    in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),
     saves="x",
+    between=(1.2, 4),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Acosh"),
-    samples=reals(1.2, 4),
-    reference=plain(math.acosh, cmath.acosh),
 )
 def acosh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic cosine of each element.
@@ -277,14 +217,12 @@ def acosh(xp: Namespace, x: Array, /) -> Array:
     return xp.acosh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: over(1 - x * x)),),
+@analytic(
+    in_float32(lambda y, x: over(1 - x * x)),
     saves="x",
+    between=(-0.8, 0.8),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Atanh"),
-    samples=reals(-0.8, 0.8),
-    reference=plain(math.atanh, cmath.atanh),
 )
 def atanh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic tangent of each element.
@@ -314,7 +252,6 @@ def _per_square(leg: Any, a: Any, b: Any) -> Any:
     dtypes=FLOATS,
     onnx=Missing("ONNX has no such operator"),
     samples=pairs(0.3, 3, 0.3, 3),
-    reference=each(math.atan2),
 )
 def atan2(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Angle of the points (x2, x1) to the positive x axis, in radians from -π to π.
