@@ -29,6 +29,14 @@ from eagerflow.dims import product, symbolic
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.activation import (
+    log_sigmoid,
+    log_sigmoid_gradient,
+    sigmoid,
+    sigmoid_gradient,
+    softplus,
+    softplus_gradient,
+)
 from eagerflow.ops.elementwise.arithmetic import (
     abs,
     add,
@@ -43,14 +51,6 @@ from eagerflow.ops.elementwise.comparison import greater, isfinite
 from eagerflow.ops.elementwise.exponential import exp, expm1, log, log1p, logaddexp
 from eagerflow.ops.elementwise.powers import hypot, power, sqrt, square
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.elementwise.sigmoids import (
-    log_sigmoid,
-    log_sigmoid_gradient,
-    sigmoid,
-    sigmoid_gradient,
-    softplus,
-    softplus_gradient,
-)
 from eagerflow.ops.elementwise.special import erf, erfc
 from eagerflow.ops.elementwise.trigonometric import cos, cosh, sin, tanh
 from eagerflow.ops.indexing.gathering import take, take_along_axis

@@ -62,11 +62,7 @@ def add(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.add(x1, x2)
 
 
-@ufunc(
-    partials=(1, -1),
-    operator="sub",
-    onnx=Onnx("Sub"),
-)
+@ufunc(partials=(1, -1), operator="sub", onnx=Onnx("Sub"))
 def subtract(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Difference of two tensors, element by element.
 
@@ -137,11 +133,7 @@ def multiply_no_nan(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.where((x1 == 0) | (x2 == 0), xp.zeros_like(product), product)
 
 
-@ufunc(
-    partials=(-1,),
-    operator="neg",
-    onnx=Onnx("Neg"),
-)
+@ufunc(partials=(-1,), operator="neg", onnx=Onnx("Neg"))
 def negative(xp: Namespace, x: Array, /) -> Array:
     """The numbers with the opposite sign.
 
@@ -154,13 +146,7 @@ def negative(xp: Namespace, x: Array, /) -> Array:
     return xp.negative(x)
 
 
-@ufunc(
-    views="some",
-    partials=(1,),
-    operator="pos",
-    scalar=lambda s, x: x,
-    onnx=Onnx("Identity"),
-)
+@ufunc(views="some", partials=(1,), operator="pos", scalar=lambda s, x: x, onnx=Onnx("Identity"))
 def positive(xp: Namespace, x: Array, /) -> Array:
     """The numbers themselves, as ``+x`` says.
 

@@ -42,14 +42,11 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 def _on_bits(**facts: Any) -> Any:
     bits = Missing("the result is made of bits, which do not change smoothly")
     own: dict[str, Any] = {"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors}
+    own["samples"] = pairs(0, 100)
     return ufunc(**own | facts)
 
 
-@_on_bits(
-    operator="and",
-    onnx=Onnx("BitwiseAnd"),
-    samples=pairs(0, 100),
-)
+@_on_bits(operator="and", onnx=Onnx("BitwiseAnd"))
 def bitwise_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in both of two tensors.
 
@@ -62,11 +59,7 @@ def bitwise_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.bitwise_and(x1, x2)
 
 
-@_on_bits(
-    operator="or",
-    onnx=Onnx("BitwiseOr"),
-    samples=pairs(0, 100),
-)
+@_on_bits(operator="or", onnx=Onnx("BitwiseOr"))
 def bitwise_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in at least one of two tensors.
 
@@ -79,11 +72,7 @@ def bitwise_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.bitwise_or(x1, x2)
 
 
-@_on_bits(
-    operator="xor",
-    onnx=Onnx("BitwiseXor"),
-    samples=pairs(0, 100),
-)
+@_on_bits(operator="xor", onnx=Onnx("BitwiseXor"))
 def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in exactly one of two tensors.
 

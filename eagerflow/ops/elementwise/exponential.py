@@ -23,7 +23,7 @@ Call = Callable[..., Any]
 def analytic(
     partial: Call, *, saves: str, between: tuple[float, float], **facts: Any
 ) -> Callable[[Call], Call]:
-    """A function of real and complex numbers, by its derivative; samples are ``between`` numbers."""
+    """A function of real and complex numbers, by its derivative; samples are ``between`` two."""
     return ufunc(partials=(partial,), saves=saves, dtypes=INEXACT, samples=reals(*between), **facts)
 
 

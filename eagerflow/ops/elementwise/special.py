@@ -30,6 +30,7 @@ def _special(**facts: Any) -> Any:
             out[...] = kernel(np, x, **attributes)
 
         own: dict[str, Any] = {"overrides": {"numpy": in_tiles(into)}, "dtypes": FLOATS}
+        own["onnx"] = Missing("ONNX has no such operator")
         return elementwise(**own | facts)(kernel)
 
     return decorate
@@ -120,7 +121,6 @@ def _bisected(x: float) -> float:
     partials=(in_float32(lambda y, x: exp(y * y) / _TWO_OVER_ROOT_PI),),
     saves="y",
     singular=True,
-    onnx=Missing("ONNX has no such operator"),
     samples=reals(-0.9, 0.9),
     ulp=6,
     reference=each(_bisected),
@@ -142,7 +142,6 @@ def erfinv(xp: Namespace, x: Array, /) -> Array:
     partials=(lambda y, x: digamma(x),),
     saves="x",
     singular=True,
-    onnx=Missing("ONNX has no such operator"),
     samples=reals(0.2, 12),
     ulp=6,
 )
@@ -170,7 +169,6 @@ def _digamma_of_number(x: float) -> float:
     partials=(lambda y, x: polygamma(x, 1),),
     saves="x",
     singular=True,
-    onnx=Missing("ONNX has no such operator"),
     samples=reals(1.8, 12),
     ulp=6,
     reference=each(_digamma_of_number),
@@ -211,7 +209,6 @@ def _polygamma_of_number(x: float, n: int) -> float:
     infer=_polygamma_spec,
     trusted=False,
     scalar=Missing("a sum of many terms"),
-    onnx=Missing("ONNX has no such operator"),
     samples=lambda rng, dtype: [
         Sample((x,), {"n": n}) for n in (0, 1, 3) for x in values(rng, dtype, 1.8, 9)[:6]
     ],
