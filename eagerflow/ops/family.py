@@ -107,7 +107,11 @@ def define(
         own = dict(facts, family=family)
         own["dtypes"] = _per_argument(own["dtypes"])
         own["saves"] = frozenset(own.get("saves", "").split())
-        own.setdefault("errors", refused_objects)
+        special = own.get("errors")
+        own["errors"] = lambda rng: [
+            *refused_by_signature(op, rng),
+            *(special(rng) if special else ()),
+        ]
         own.setdefault("cost", elements)
         own.setdefault("onnx", Missing("exported as the ops that it consists of"))
         own.setdefault("scalar", Missing("not element-wise"))
@@ -176,16 +180,19 @@ def refused_objects(rng: np.random.Generator, *rest: Any, **attributes: Any) -> 
     ]
 
 
-def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        rest = (rng.standard_normal((2, 3)),) * (op_arity - 1)
-        found = refused_objects(rng, *rest)
-        if op_arity > 1:
-            wrong = (rng.standard_normal((4,)), *rest)
-            found.append(ErrorSample(wrong, {}, ShapeError, "broadcast"))
-        return found
+def refused_by_signature(op: Op, rng: np.random.Generator) -> list[ErrorSample]:
+    """What an op refuses since its first argument is an array, and ``axis`` one of its axes.
 
-    return errors
+    What is not given is as in its first sample.
+    """
+    if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
+        return []
+    found = refused_objects(rng)
+    if "axis" in op.attributes:
+        args = (np.ones((2, 3)),) if op.arrange else ()
+        found.append(ErrorSample(args, {"axis": 7}, ShapeError, "axis 7 does not exist"))
+        found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
+    return found
 
 
 def as_operand(obj: Any, like: Tensor) -> Tensor:
@@ -320,7 +327,7 @@ def elementwise(
             "split": split_elementwise,
             "batch": Batch(batch_elementwise),
             "samples": reals() if arity == 1 else pairs(),
-            "errors": _refused_by(arity),
+            "errors": _refused_shapes(arity),
             "reference": _of_python(operator or name),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
@@ -362,6 +369,14 @@ def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Ca
         return elementwise(**own | facts)(body)
 
     return decorate
+
+
+def _refused_shapes(arity: int) -> Call:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
+        args = [rng.standard_normal(4)] + [rng.standard_normal((2, 3))] * (arity - 1)
+        return [ErrorSample(tuple(args), {}, ShapeError, "broadcast")] if arity > 1 else []
+
+    return errors
 
 
 def _of_python(name: str) -> Call | None:
@@ -461,13 +476,7 @@ def reduction(
         return found
 
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        x = rng.standard_normal((2, 3))
-        return [
-            *refused_objects(rng),
-            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((x,), {"axis": (0, -2)}, ShapeError, "repeat"),
-            ErrorSample((x,), {"axis": "rows"}, ShapeError, "is not an axis"),
-        ]
+        return [ErrorSample((np.ones((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat")]
 
     def decorate(kernel: Call) -> Call:
         own: dict[str, Any] = {

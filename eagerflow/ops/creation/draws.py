@@ -22,7 +22,7 @@ from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
-from eagerflow.ops.family import Batch, define, refused_objects
+from eagerflow.ops.family import Batch, define
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape
 
 __all__ = [
@@ -116,7 +116,6 @@ def _errors(rng: np.random.Generator, **attributes: Any) -> list[ErrorSample]:
     state = np.array([1, 2, 3], np.uint64)
     given = {"shape": (2,)} | attributes
     return [
-        *refused_objects(rng, **given),
         ErrorSample((state,), given | {"shape": (2, -1)}, ShapeError, "negative"),
         ErrorSample((state[:2],), given, ShapeError, "3 words"),
         ErrorSample((state.astype(np.float32),), given, DTypeError, "is not taken"),

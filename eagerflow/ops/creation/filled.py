@@ -13,7 +13,7 @@ from eagerflow.dtypes import BOOL, INTEGERS, DType, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
-from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
+from eagerflow.ops.family import ANY, define, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.ops.shapes.reshaping import broadcast_to, sized
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -184,7 +184,6 @@ def _like(value: int) -> Callable[[Any], Any]:
         onnx=Missing("exported as Shape and ConstantOfShape"),
         samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
         errors=lambda rng: [
-            *refused_objects(rng),
             ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
         ],
         reference=reference,

@@ -27,7 +27,6 @@ from eagerflow.ops.family import (
     Onnx,
     Sample,
     pointwise,
-    refused_objects,
 )
 from eagerflow.ops.samples import each, pairs, reals, values
 from eagerflow.spec import TensorSpec
@@ -150,7 +149,6 @@ def _with_number(name: str, other: float) -> dict[str, Any]:
     return {
         "infer": infer,
         "errors": lambda rng: [
-            *refused_objects(rng),
             ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number"),
         ],
         "samples": lambda rng, dtype: [
@@ -647,11 +645,6 @@ def _gelu_spec(x: TensorSpec, approximate: Any) -> TensorSpec:
     return x
 
 
-def _gelu_errors(rng: np.random.Generator) -> list[ErrorSample]:
-    named = ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
-    return [*refused_objects(rng), named]
-
-
 def _gelu_of_number(x: float, approximate: bool) -> float:
     if approximate:
         return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -670,7 +663,9 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     **differentiated_by(lambda: _gradient),
     infer=_gelu_spec,
     trusted=False,
-    errors=_gelu_errors,
+    errors=lambda rng: [
+        ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
+    ],
     onnx=Missing("ONNX's Gelu has approximate='tanh' or 'none' where this has a flag"),
     samples=_both_forms,
     ulp=16,

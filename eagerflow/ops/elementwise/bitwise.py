@@ -13,7 +13,6 @@ from eagerflow.ops.family import (
     ErrorSample,
     Missing,
     Onnx,
-    refused_objects,
     ufunc,
 )
 from eagerflow.ops.samples import pairs, reals
@@ -32,7 +31,6 @@ __all__ = [
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     whole = rng.integers(0, 9, (2, 3))
     return [
-        *refused_objects(rng, whole),
         ErrorSample((rng.random(3), whole), {}, DTypeError, "float64 is not taken"),
         ErrorSample((whole, 1.5), {}, DTypeError, "float32 is not taken"),
         ErrorSample((rng.integers(0, 9, 4), whole), {}, ShapeError, "broadcast"),
@@ -90,7 +88,6 @@ def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     onnx=Onnx("BitwiseNot"),
     samples=reals(0, 100),
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
     ],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),

@@ -30,19 +30,15 @@ from eagerflow.tensor import Tensor
 __all__ = ["gather", "take", "take_along_axis"]
 
 
-def _index_errors(name: str) -> Any:
+def _index_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Indices that no op of this module takes, for a tensor of shape (2, 3) and axis 1."""
-
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        x = rng.standard_normal((2, 3))
-        return [
-            ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
-            ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
-            ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
-        ]
-
-    return errors
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
+        ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
+        ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
+    ]
 
 
 # Along one axis -----------------------------------------------------------------------------------
@@ -118,7 +114,7 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     batch=_batched_take,
     onnx=Onnx("Gather"),
     samples=_take_samples,
-    errors=_index_errors("take"),
+    errors=_index_errors,
     reference=lambda x, indices, axis: (
         np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(indices.shape)
         if axis is None
@@ -236,10 +232,7 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
     samples=_along_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
-        *(
-            e._replace(args=(e.args[0], np.array([[5]])))
-            for e in _index_errors("take_along_axis")(rng)[:2]
-        ),
+        *(e._replace(args=(e.args[0], np.array([[5]]))) for e in _index_errors(rng)[:2]),
         ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
         ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
     ],
@@ -493,7 +486,7 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,
     errors=lambda rng: [
-        *_index_errors("gather")(rng),
+        *_index_errors(rng),
         ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
         ErrorSample(
             (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"

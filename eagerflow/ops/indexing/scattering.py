@@ -12,7 +12,7 @@ from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeErr
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import STANDARD, batch_first, define, refused_objects
+from eagerflow.ops.family import STANDARD, batch_first, define
 from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_argument
@@ -389,7 +389,6 @@ def _nonzero_spec(x: TensorSpec) -> Any:
         if x.ndim
     ],
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
     ],
     reference=lambda x: tuple(

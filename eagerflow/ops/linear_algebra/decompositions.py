@@ -21,7 +21,6 @@ from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import refused_objects
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
@@ -260,7 +259,6 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     cost=lambda x, **more: cubic(x, flops=4),
     samples=_qr_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
     ],
@@ -559,7 +557,6 @@ def _values(rows: list[list[Any]]) -> list[float]:
 
 def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
     ]

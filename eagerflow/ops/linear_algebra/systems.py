@@ -19,7 +19,7 @@ from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import INEXACT, define, refused_objects, split_elementwise, stacked
+from eagerflow.ops.family import INEXACT, define, split_elementwise, stacked
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, met, transposed
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
@@ -161,7 +161,6 @@ def square_samples(
 def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
     """What an op on square matrices refuses, beside further arguments."""
     return [
-        *refused_objects(rng, *rest),
         ErrorSample((rng.random((2, 3)), *rest), {}, ShapeError, "2 rows and 3 columns"),
         ErrorSample((rng.random(3), *rest), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((1.0, *rest), {}, ShapeError, "not enough for a matrix"),
@@ -400,7 +399,6 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     cost=lambda x, **more: cubic(x, flops=20),
     samples=_pinv_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
     ],
     reference=on_each(_normal_equations),

@@ -16,7 +16,6 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import (
     batch_along_axis,
     batch_first,
-    refused_objects,
     split_others,
 )
 from eagerflow.ops.indexing.indices import ALL, refuse_none
@@ -275,7 +274,6 @@ _unstack_samples = shaped(
     onnx=Missing("exported as Split and Squeeze"),
     samples=_unstack_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
     ],

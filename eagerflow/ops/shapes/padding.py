@@ -20,7 +20,6 @@ from eagerflow.ops.family import (
     FLOAT8,
     batch_along_axes,
     define,
-    refused_objects,
     split_others,
 )
 from eagerflow.ops.indexing.indexing import index_scatter
@@ -275,7 +274,6 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
         ),
     ],
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
     ],

@@ -12,7 +12,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
-from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define, refused_objects
+from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make
 from eagerflow.spec import (
@@ -196,7 +196,6 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     onnx=Onnx("Transpose", {"axes": "perm"}),
     samples=_permuted_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
@@ -271,7 +270,6 @@ def _broadcast_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     onnx=Onnx("Expand"),
     samples=_broadcast_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
         ErrorSample((rng.random((2, 3)),), {"shape": (3,)}, ShapeError, "broadcast"),
         ErrorSample((rng.random((2, 3)),), {"shape": (-1, 3)}, ShapeError, "negative"),
@@ -352,7 +350,6 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         ErrorSample((rng.random((2, 3)),), {"axis": 3}, ShapeError, "axis 3 does not exist"),
         ErrorSample((rng.random((2, 3)),), {"axis": -4}, ShapeError, "axis -4 does not exist"),
         ErrorSample((rng.random((2, 3)),), {"axis": (0, 0)}, ShapeError, "repeat"),
-        ErrorSample((rng.random((2, 3)),), {"axis": 0.5}, ShapeError, "is not an axis"),
     ],
     reference=lambda x, axis: np.expand_dims(x, axis),
 )
@@ -427,9 +424,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     ),
     errors=lambda rng: [
         ErrorSample((rng.random((2, 1)),), {"axis": 0}, ShapeError, "axis 0 has size 2"),
-        ErrorSample((rng.random((2, 1)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((rng.random((2, 1)),), {"axis": (1, -1)}, ShapeError, "repeat"),
-        ErrorSample((rng.random((2, 1)),), {"axis": "all"}, ShapeError, "is not an axis"),
     ],
     reference=lambda x, axis: x.reshape(
         [
