@@ -107,11 +107,7 @@ def define(
         own = dict(facts, family=family)
         own["dtypes"] = _per_argument(own["dtypes"])
         own["saves"] = frozenset(own.get("saves", "").split())
-        special = own.get("errors")
-        own["errors"] = lambda rng: [
-            *refused_by_signature(op, rng),
-            *(special(rng) if special else ()),
-        ]
+        own.setdefault("errors", lambda rng: [])
         own.setdefault("cost", elements)
         own.setdefault("onnx", Missing("exported as the ops that it consists of"))
         own.setdefault("scalar", Missing("not element-wise"))
@@ -124,6 +120,7 @@ def define(
         own.setdefault("keeps_order", family in _IN_ORDER or own.get("views") == "all")
         own.setdefault("threaded", family in ("contraction", "custom"))
         op = register(kernel, own)
+        op.errors = partial(_all_refused, op, op.errors)
         call = bind(op)
         if isinstance(batch := own.get("batch"), Batch):
             op.batch = partial(batch.rule, call)
@@ -180,19 +177,19 @@ def refused_objects(rng: np.random.Generator, *rest: Any, **attributes: Any) -> 
     ]
 
 
-def refused_by_signature(op: Op, rng: np.random.Generator) -> list[ErrorSample]:
-    """What an op refuses since its first argument is an array, and ``axis`` one of its axes.
+def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSample]:
+    """What an op refuses: what is no array, axes that do not exist, and its ``own`` samples.
 
     What is not given is as in its first sample.
     """
     if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
-        return []
+        return list(own(rng))
     found = refused_objects(rng)
     if "axis" in op.attributes:
         args = (np.ones((2, 3)),) if op.arrange else ()
         found.append(ErrorSample(args, {"axis": 7}, ShapeError, "axis 7 does not exist"))
         found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
-    return found
+    return [*found, *own(rng)]
 
 
 def as_operand(obj: Any, like: Tensor) -> Tensor:

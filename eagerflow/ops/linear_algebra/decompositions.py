@@ -26,6 +26,7 @@ from eagerflow.ops.linear_algebra.systems import (
     as_column,
     cubic,
     factorization,
+    gives,
     identity_like,
     matrices,
     not_converged,
@@ -251,6 +252,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     return q[:, :k], np.triu(r[:k])
 
 
+@gives(QRResult)
 @factorization(
     infer=_qr_spec,
     vjp=in_float32(_qr_vjp),
@@ -266,19 +268,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     ulp=256,
     split=Missing("the whole input is needed"),
 )
-def _qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
-    """Orthonormal columns and an upper triangle whose product is the matrix."""
-    return tuple(xp.linalg.qr(x, mode=mode))
-
-
-def _qr_reference(x: Any, mode: str) -> Any:
-    if x.size:
-        return on_each(_reflected)(x, mode=mode)
-    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
-    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
-
-
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
     """Orthonormal columns ``Q`` and an upper triangle ``R`` whose product is the matrix.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
@@ -291,10 +281,14 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     >>> bool(ef.max(ef.abs(q @ r - ef.tensor([[0.0, 2.0], [1.0, 1.0]]))) < 1e-6)
     True
     """
-    return QRResult(*_qr(x, mode=mode))
+    return tuple(xp.linalg.qr(x, mode=mode))
 
 
-qr.op = _qr.op  # type: ignore[attr-defined]
+def _qr_reference(x: Any, mode: str) -> Any:
+    if x.size:
+        return on_each(_reflected)(x, mode=mode)
+    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
+    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
 
 
 # Eigenvalues -------------------------------------------------------------------------------------
@@ -357,6 +351,7 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     return sorted(np.diag(a).real.tolist())
 
 
+@gives(EighResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
     vjp=in_float32(_eigh_vjp),
@@ -370,8 +365,19 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     split=Missing("the whole input is needed"),
     fails=True,
 )
-def _eigh(xp: Namespace, x: Array, /) -> Any:
-    """Eigenvalues and eigenvectors of Hermitian matrices."""
+def eigh(xp: Namespace, x: Array, /) -> Any:
+    """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
+    part ``(x + x^H) / 2`` is taken. The named tuple ``(eigenvalues, eigenvectors)`` has real
+    values of shape (..., n) in ascending order, and unit vectors as columns, the largest
+    element of each real and positive. The gradient of the vectors grows as eigenvalues come
+    close; between equal ones it counts as 0. Raises ShapeError for matrices that are not
+    square, EagerflowError for values that are not finite.
+
+    >>> ef.linalg.eigh(ef.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Tensor([1., 2.], float32, cpu:0)
+    """
     values, vectors = _finite(xp, xp.linalg.eigh, x)
     return values, with_positive_tops(xp, vectors)[0]
 
@@ -407,25 +413,6 @@ def _eigh_reference(x: Any) -> Any:
                 / (math.sqrt(math.fsum((np.abs(column) ** 2).tolist())))
             )
     return values, vectors
-
-
-def eigh(x: Any, /) -> EighResult:
-    """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
-
-    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
-    part ``(x + x^H) / 2`` is taken. The named tuple ``(eigenvalues, eigenvectors)`` has real
-    values of shape (..., n) in ascending order, and unit vectors as columns, the largest
-    element of each real and positive. The gradient of the vectors grows as eigenvalues come
-    close; between equal ones it counts as 0. Raises ShapeError for matrices that are not
-    square, EagerflowError for values that are not finite.
-
-    >>> ef.linalg.eigh(ef.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
-    Tensor([1., 2.], float32, cpu:0)
-    """
-    return EighResult(*_eigh(x))
-
-
-eigh.op = _eigh.op  # type: ignore[attr-defined]
 
 
 def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
@@ -562,6 +549,7 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
+@gives(SVDResult)
 @factorization(
     infer=_svd_spec,
     vjp=in_float32(_svd_vjp),
@@ -575,24 +563,7 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     split=Missing("the whole input is needed"),
     fails=True,
 )
-def _svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
-    """Singular vectors and values of matrices."""
-    try:
-        u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
-    except np.linalg.LinAlgError as error:
-        raise not_converged() from error
-    if u.size == 0 or vh.size == 0:
-        return u, s, vh
-    turned, factor = with_positive_tops(xp, u)
-    k = s.shape[-1]
-    back = xp.conj(factor).mT if factor.dtype.kind == "c" else factor.mT
-    if vh.shape[-2] == k:
-        return turned, s, vh * back[..., :k, :]
-    first = vh[..., :k, :] * back[..., :k, :]
-    return turned, s, xp.concat((first, vh[..., k:, :]), axis=-2)
-
-
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     """Singular vectors and values of matrices: ``U @ diag(S) @ Vh`` is the matrix.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
@@ -606,10 +577,19 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
     Tensor([2., 1.], float32, cpu:0)
     """
-    return SVDResult(*_svd(x, full_matrices=full_matrices))
-
-
-svd.op = _svd.op  # type: ignore[attr-defined]
+    try:
+        u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
+    except np.linalg.LinAlgError as error:
+        raise not_converged() from error
+    if u.size == 0 or vh.size == 0:
+        return u, s, vh
+    turned, factor = with_positive_tops(xp, u)
+    k = s.shape[-1]
+    back = xp.conj(factor).mT if factor.dtype.kind == "c" else factor.mT
+    if vh.shape[-2] == k:
+        return turned, s, vh * back[..., :k, :]
+    first = vh[..., :k, :] * back[..., :k, :]
+    return turned, s, xp.concat((first, vh[..., k:, :]), axis=-2)
 
 
 def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 
 __all__ = ["det", "inv", "pinv", "slogdet", "solve"]
 
+Results = TypeVar("Results")
 _SINGULAR = "add a small multiple of ef.eye(n), or use ef.linalg.pinv"
 
 
@@ -68,6 +71,19 @@ def factorization(**facts: Any) -> Any:
         "samples": square_samples,
     } | facts
     return define("contraction", **own)
+
+
+def gives(results: type[Results]) -> Callable[[Any], Callable[..., Results]]:
+    """An op of several results as a function that gives a named tuple of them."""
+
+    def decorate(call: Any) -> Callable[..., Results]:
+        @wraps(call)
+        def named(*args: Any, **attributes: Any) -> Results:
+            return results(*call(*args, **attributes))
+
+        return named
+
+    return decorate
 
 
 def along_stack(x: TensorSpec, **attributes: Any) -> list[Split]:
@@ -489,6 +505,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     return value / abs(value), math.log(abs(value))
 
 
+@gives(SlogdetResult)
 @factorization(
     infer=lambda x: (
         square(x).like(x.shape[:-2]),
@@ -502,12 +519,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     ulp=256,
     split=Missing("the whole input is needed"),
 )
-def _slogdet(xp: Namespace, x: Array, /) -> Array:
-    """Sign, and logarithm of the absolute value, of the determinant of square matrices."""
-    return tuple(xp.linalg.slogdet(square(x)))
-
-
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(xp: Namespace, x: Array, /) -> Array:
     """Sign, and logarithm of the absolute value, of the determinant of square matrices.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., n, n). The result is a named
@@ -518,7 +530,4 @@ def slogdet(x: Any, /) -> SlogdetResult:
     >>> ef.linalg.slogdet(ef.tensor([[1.0, 0.0], [0.0, -1.0]]))
     SlogdetResult(sign=Tensor(-1., float32, cpu:0), logabsdet=Tensor(0., float32, cpu:0))
     """
-    return SlogdetResult(*_slogdet(x))
-
-
-slogdet.op = _slogdet.op  # type: ignore[attr-defined]
+    return tuple(xp.linalg.slogdet(square(x)))
