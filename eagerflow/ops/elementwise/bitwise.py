@@ -8,13 +8,7 @@ import numpy as np
 
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.family import (
-    BOOL,
-    ErrorSample,
-    Missing,
-    Onnx,
-    ufunc,
-)
+from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, ufunc
 from eagerflow.ops.samples import pairs, reals
 from eagerflow.spec import Array, Namespace
 

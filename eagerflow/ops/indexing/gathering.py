@@ -17,13 +17,7 @@ from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter,
 from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, integer_argument, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import (
-    moveaxis,
-    permute_dims,
-    reshape,
-    sized,
-    unbroadcast,
-)
+from eagerflow.ops.shapes.reshaping import moveaxis, permute_dims, reshape, sized, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axis
 from eagerflow.tensor import Tensor
 

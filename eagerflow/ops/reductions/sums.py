@@ -15,13 +15,7 @@ from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import (
-    Batch,
-    Rows,
-    expand_reduced,
-    reduced_shape,
-    reduction,
-)
+from eagerflow.ops.family import Batch, Rows, expand_reduced, reduced_shape, reduction
 from eagerflow.ops.reductions.accumulation import (
     accumulator,
     cast_first,
@@ -35,17 +29,7 @@ from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
 from eagerflow.primitives.rows import add_up
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 
-__all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "max",
-    "min",
-    "prod",
-    "sum",
-]
+__all__ = ["all", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "sum"]
 
 _BOOL_RESULT = Missing("the result is true or false, which does not change smoothly")
 INDEX_RESULT = Missing("the result is an index, which does not change smoothly")

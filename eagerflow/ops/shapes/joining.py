@@ -13,11 +13,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
-from eagerflow.ops.family import (
-    batch_along_axis,
-    batch_first,
-    split_others,
-)
+from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.samples import make, shaped
 from eagerflow.ops.shapes.reshaping import no_work, reshape, shape_op, sized

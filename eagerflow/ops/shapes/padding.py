@@ -15,13 +15,7 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import (
-    ANY,
-    FLOAT8,
-    batch_along_axes,
-    define,
-    split_others,
-)
+from eagerflow.ops.family import ANY, FLOAT8, batch_along_axes, define, split_others
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped, values
