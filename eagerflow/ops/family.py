@@ -105,7 +105,7 @@ def define(
 
     def decorate(kernel: Call) -> Call:
         own = dict(facts, family=family)
-        own["dtypes"] = _per_argument(own["dtypes"])
+        own["dtypes"] = dtypes if isinstance(dtypes := own["dtypes"], tuple) else (dtypes,)
         own["saves"] = frozenset(own.get("saves", "").split())
         own.setdefault("errors", lambda rng: [])
         own.setdefault("cost", elements)
@@ -131,10 +131,6 @@ def define(
         return call
 
     return decorate
-
-
-def _per_argument(dtypes: Any) -> tuple[Any, ...]:
-    return dtypes if isinstance(dtypes, tuple) else (dtypes,)
 
 
 def _attach_operator(op: Op, name: str) -> None:
@@ -258,12 +254,11 @@ batch_along_axis = Batch(_along_axis)
 """Of ops along ``axis`` of the first argument; None flattens all of them."""
 
 
-def _along_axes(call: Call, args: Any, batched: Any, size: Any, *, axis: Any, **more: Any) -> Any:
-    (x,) = args
-    return call(x, axis=tuple(i + 1 for i in normalize_axes(axis, x.ndim - 1)), **more)
-
-
-batch_along_axes = Batch(_along_axes)
+batch_along_axes = Batch(
+    lambda call, args, batched, size, *, axis, **more: call(
+        args[0], axis=tuple(i + 1 for i in normalize_axes(axis, args[0].ndim - 1)), **more
+    )
+)
 """Of ops along one or more axes of one argument; None stands for all of them."""
 
 stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **attributes))

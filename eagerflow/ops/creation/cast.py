@@ -98,15 +98,11 @@ def stop_gradient(xp: Namespace, x: Array, /) -> Array:
     return x
 
 
-def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
-    return TensorSpec(x.shape, x.dtype, None, as_device(device))
-
-
 @define(
     "control",
     views="some",
     dtypes=ANY,
-    infer=_move_spec,
+    infer=lambda x, device: TensorSpec(x.shape, x.dtype, None, as_device(device)),
     vjp=(lambda g, y, x, device: to_device(g, str(x.device)),),
     jvp="linear",
     batch=stacked,

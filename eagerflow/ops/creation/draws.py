@@ -174,12 +174,10 @@ def _float(dtype: Any) -> Any:
     return default_dtype(float) if dtype is None else as_dtype(dtype)
 
 
-def _bits_spec(state: TensorSpec, shape: Any, device: Any = None) -> TensorSpec:
-    return TensorSpec(_shape_of(state, shape), "uint64", None, device)
-
-
 @_random(
-    infer=_bits_spec,
+    infer=lambda state, shape, device=None: TensorSpec(
+        _shape_of(state, shape), "uint64", None, device
+    ),
     samples=_samples(),
     errors=_errors,
     reference=lambda state, shape, device: _each_state(

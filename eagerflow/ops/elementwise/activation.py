@@ -201,11 +201,6 @@ def _elu(s: Any, x: Any, alpha: float) -> Any:
     return s.add(s.maximum(x, 0), s.multiply(s.expm1(s.minimum(x, 0)), alpha))
 
 
-def _elu_curvature(x: Any, alpha: float) -> Any:
-    """The second derivative of elu."""
-    return where(greater(x, 0), 0.0, exp(minimum(x, 0.0)) * alpha)
-
-
 @pointwise(
     **_with_number("alpha", 0.5),
     **differentiated_by(lambda: elu_gradient),
@@ -226,7 +221,7 @@ def elu(s: Any, x: Any, /, alpha: float = 1.0) -> Any:
 
 
 @gradient_op(
-    second_derivative=_elu_curvature,
+    second_derivative=lambda x, alpha: where(greater(x, 0), 0.0, exp(minimum(x, 0.0)) * alpha),
     derivative=lambda x, alpha: 1 if x > 0 else alpha * math.exp(x),
     between=(-2, 2),
     samples=_pairs_with_number("alpha", 0.5),

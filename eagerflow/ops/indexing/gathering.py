@@ -165,10 +165,6 @@ def _check_ranks(x_rank: int, indices: Any) -> None:
         )
 
 
-def _along_spec(x: TensorSpec, indices: TensorSpec, axis: int = -1) -> TensorSpec:
-    return x.like(_along_shape(x.shape, indices, axis))
-
-
 def _along_shape(shape: tuple[Any, ...], indices: TensorSpec, axis: int) -> tuple[Any, ...]:
     """The shape of ``take_along_axis`` of a tensor of a shape."""
     _check_ranks(len(shape), indices)
@@ -213,7 +209,7 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
 @indexing_op(
     dtypes=(ANY, INTEGERS),
     arrange=integer_argument("take_along_axis", 1, "indices"),
-    infer=_along_spec,
+    infer=lambda x, indices, axis=-1: x.like(_along_shape(x.shape, indices, axis)),
     vjp=(
         lambda g, y, x, indices, axis: unbroadcast(
             scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape

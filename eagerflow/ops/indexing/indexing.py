@@ -140,10 +140,6 @@ def _arrange_getitem(*args: Any, **named: Any) -> tuple[Any, Any]:
     return (x, *arrays), {**named, "index": index}
 
 
-def _getitem_spec(x: TensorSpec, *indices: TensorSpec, index: Any) -> TensorSpec:
-    return x.like(layout(index, x.shape, [i.shape for i in indices]).shape)
-
-
 def _getitem_back(g: Any, y: Any, x: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
     back = index_scatter(g, *indices, shape=x.shape, index=index)
     return (back, *(None,) * len(indices))
@@ -218,7 +214,9 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
 @indexing_op(
     dtypes=(ANY, INDICES),
     arrange=_arrange_getitem,
-    infer=_getitem_spec,
+    infer=lambda x, *indices, index: x.like(
+        layout(index, x.shape, [i.shape for i in indices]).shape
+    ),
     trusted=True,
     vjp=_getitem_back,
     saves="indices",

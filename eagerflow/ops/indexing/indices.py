@@ -319,7 +319,9 @@ def layout(index: Any, shape: Sequence[Any], arrays: Sequence[Sequence[Any]]) ->
         if item.__class__ is bool:
             meets.append((int(item),))
         elif item.__class__ is not str:
-            _check_integer(item, shape[axis], axis)
+            size = shape[axis]
+            if isinstance(item, int) and isinstance(size, int) and not -size <= item < size:
+                raise out_of_range(item, axis, size)
             axis += 1
         elif item == "array":
             meets.append(tuple(next(rest)))
@@ -341,11 +343,6 @@ def _met(sizes: tuple[Any, ...], at: int, meets: list[tuple[Any, ...]], masked: 
     if masked:
         return Layout(sizes, at, max(1, len(meet)), None)
     return Layout(sizes, at, len(meet), meet)
-
-
-def _check_integer(item: Any, size: DimLike, axis: int) -> None:
-    if isinstance(item, int) and isinstance(size, int) and not -size <= item < size:
-        raise out_of_range(item, axis, size)
 
 
 def _check_mask(mask: tuple[Any, ...], shape: Sequence[Any], axis: int) -> int:

@@ -225,15 +225,14 @@ def index_set(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
     return _write(xp, x, value, indices, index)
 
 
-def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
-    part = unbroadcast(getitem(g, *indices, index=index), value.shape)
-    return (g, part, *(None,) * len(indices))
-
-
 @_writing(
     "index_add",
     lambda a, b: a + b,
-    vjp=_add_back,
+    vjp=lambda g, y, x, value, *indices, index: (
+        g,
+        unbroadcast(getitem(g, *indices, index=index), value.shape),
+        *(None,) * len(indices),
+    ),
     jvp=lambda tangents, y, x, value, *indices, index: index_add(
         *_both(tangents, x, value), *indices, index=index
     ),

@@ -186,10 +186,6 @@ def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
 # solve -------------------------------------------------------------------------------------------
 
 
-def _solve_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
-    return x1.like(_solve_shape(x1, x2))
-
-
 def _solve_shape(x1: Any, x2: Any) -> tuple[Any, ...]:
     square(x1, "x1")
     if x2.ndim == 0:
@@ -293,7 +289,7 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
 @define(
     "contraction",
     dtypes=INEXACT,
-    infer=_solve_spec,
+    infer=lambda x1, x2: x1.like(_solve_shape(x1, x2)),
     vjp=in_float32(_solve_vjp),
     saves="x1 y",
     batch=_solve_batch,
@@ -456,13 +452,11 @@ def _expanded(rows: list[list[Any]]) -> Any:
     return total
 
 
-def _det_vjp(g: Any, y: Any, x: Any) -> Any:
-    return multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))
-
-
 @factorization(
     infer=lambda x: square(x).like(x.shape[:-2]),
-    vjp=(in_float32(_det_vjp),),
+    vjp=(
+        in_float32(lambda g, y, x: multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))),
+    ),
     saves="x y",
     cost=cubic,
     onnx=Onnx("Det"),

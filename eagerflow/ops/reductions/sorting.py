@@ -222,14 +222,6 @@ def _top_places(rows: Any, k: int) -> Any:
     return np.take_along_axis(places, order, -1)
 
 
-def _top_rule(g: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any]:
-    return (scatter_along_axis(g[0], y[1], x.shape, axis),)
-
-
-def _top_tangent(tangents: Any, y: Any, x: Any, k: int, axis: int) -> tuple[Any, None]:
-    return take_along_axis(tangents[0], y[1], axis), None
-
-
 def _top_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [
         Sample((distinct(rng, dtype, shape),), {"k": k, "axis": axis})
@@ -267,8 +259,8 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     dtypes=ORDERED,
     outputs=2,
     infer=_top_spec,
-    vjp=_top_rule,
-    jvp=_top_tangent,
+    vjp=lambda g, y, x, k, axis: (scatter_along_axis(g[0], y[1], x.shape, axis),),
+    jvp=lambda tangents, y, x, k, axis: (take_along_axis(tangents[0], y[1], axis), None),
     saves="y",
     batch=batch_along_axis,
     overrides={"numpy": _top_numpy},

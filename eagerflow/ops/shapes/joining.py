@@ -321,15 +321,10 @@ def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
     return cuts
 
 
-def _split_sizes(size: Any, parts: Any) -> list[Any]:
-    ends = (0, *_cuts(size, parts), size)
-    return [b - a for a, b in pairwise(ends)]
-
-
 def _split_spec(x: TensorSpec, indices_or_sections: Any, axis: int = 0) -> tuple[TensorSpec, ...]:
     at = normalize_axis(axis, x.ndim)
-    sizes = _split_sizes(x.shape[at], indices_or_sections)
-    return tuple(x.like((*x.shape[:at], size, *x.shape[at + 1 :])) for size in sizes)
+    ends = (0, *_cuts(x.shape[at], indices_or_sections), x.shape[at])
+    return tuple(x.like((*x.shape[:at], b - a, *x.shape[at + 1 :])) for a, b in pairwise(ends))
 
 
 _split_samples = shaped(

@@ -144,11 +144,6 @@ def _pad_back(g: Any, y: Any, x: Any, pad_width: Any, mode: str, constant_values
     return g
 
 
-def _batched_pad(args: Any, batched: Any, size: Any, pad_width: Any, **more: Any) -> Any:
-    (x,) = args
-    return pad(x, ((0, 0), *_widths(pad_width, x.ndim - 1)), **more)
-
-
 _pad_samples = shaped(
     "pad_width mode",
     ((3,), 2, "constant"),
@@ -174,7 +169,9 @@ _pad_samples = shaped(
     infer=_padded_spec,
     vjp=(_pad_back,),
     jvp=lambda tangents, y, x, pad_width, mode, constant_values: pad(tangents[0], pad_width, mode),
-    batch=_batched_pad,
+    batch=lambda args, batched, size, pad_width, **more: pad(
+        args[0], ((0, 0), *_widths(pad_width, args[0].ndim - 1)), **more
+    ),
     onnx=Missing("exported as Pad, whose widths are in another order"),
     samples=_pad_samples,
     errors=lambda rng: [

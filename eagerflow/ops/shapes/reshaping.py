@@ -108,17 +108,16 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _batched_reshape(call: Any, args: Any, batched: Any, size: int, shape: Any) -> Any:
-    (x,) = args
-    return call(x, (size, *known_shape(TensorSpec(x.shape[1:], x.dtype), shape)))
-
-
 @view_op(
     views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
-    batch=Batch(_batched_reshape),
+    batch=Batch(
+        lambda call, args, batched, size, shape: call(
+            args[0], (size, *known_shape(TensorSpec(args[0].shape[1:], args[0].dtype), shape))
+        )
+    ),
     onnx=Onnx("Reshape"),
     samples=_reshape_samples,
     errors=_reshape_errors,
