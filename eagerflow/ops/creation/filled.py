@@ -179,7 +179,7 @@ def _like(value: int) -> Callable[[Any], Any]:
         onnx=Missing("exported as Shape and ConstantOfShape"),
         samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
         errors=lambda rng: [
-            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
+            ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype")
         ],
         reference=reference,
     )

@@ -143,7 +143,7 @@ def _with_number(name: str, other: float) -> dict[str, Any]:
     return {
         "infer": infer,
         "errors": lambda rng: [
-            ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number"),
+            ErrorSample((rng.random(3),), {name: "steep"}, DTypeError, "is not a number")
         ],
         "samples": lambda rng, dtype: [
             *_off_kinks(-2, 2)(rng, dtype),
@@ -362,9 +362,7 @@ def sigmoid(s: Any, x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=lambda y: 1 - 2 * y,
-    derivative=lambda y: y * (1 - y),
-    between=(0.1, 0.9),
+    second_derivative=lambda y: 1 - 2 * y, derivative=lambda y: y * (1 - y), between=(0.1, 0.9)
 )
 def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
@@ -417,9 +415,7 @@ def log_sigmoid(s: Any, x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=lambda x: sigmoid(x) * sigmoid(-x),
-    derivative=_logistic,
-    between=(-4, 4),
+    second_derivative=lambda x: sigmoid(x) * sigmoid(-x), derivative=_logistic, between=(-4, 4)
 )
 def softplus_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of softplus with respect to ``x``: g·σ(x).
@@ -532,9 +528,7 @@ def mish(s: Any, x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=_mish_curvature,
-    derivative=_mish_derivative_of_number,
-    between=(-1, 4),
+    second_derivative=_mish_curvature, derivative=_mish_derivative_of_number, between=(-1, 4)
 )
 def mish_gradient(s: Any, x: Any, g: Any, /) -> Any:
     """The gradient of mish with respect to ``x``: ``g`` times the derivative at each element.

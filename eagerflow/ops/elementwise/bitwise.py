@@ -81,9 +81,7 @@ def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     operator="invert",
     onnx=Onnx("BitwiseNot"),
     samples=reals(0, 100),
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken"),
-    ],
+    errors=lambda rng: [ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken")],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),
 )
 def bitwise_invert(xp: Namespace, x: Array, /) -> Array:

@@ -139,11 +139,7 @@ def erfinv(xp: Namespace, x: Array, /) -> Array:
 
 
 @_special(
-    partials=(lambda y, x: digamma(x),),
-    saves="x",
-    singular=True,
-    samples=reals(0.2, 12),
-    ulp=6,
+    partials=(lambda y, x: digamma(x),), saves="x", singular=True, samples=reals(0.2, 12), ulp=6
 )
 def lgamma(xp: Namespace, x: Array, /) -> Array:
     """Logarithm of the absolute value of the gamma function of each element.

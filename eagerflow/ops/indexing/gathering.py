@@ -316,10 +316,7 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
     dtypes=(STANDARD, INTEGERS),
     arrange=integer_argument("scatter_along_axis", 1, "indices"),
     infer=_scatter_along_spec,
-    vjp=(
-        lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
-        None,
-    ),
+    vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
     saves="indices",
     batch=_batched_scatter_along,
     onnx=Onnx("ScatterElements"),

@@ -388,9 +388,7 @@ def _nonzero_spec(x: TensorSpec) -> Any:
         for x in values(rng, dtype)
         if x.ndim
     ],
-    errors=lambda rng: [
-        ErrorSample((np.ones(()),), {}, ShapeError, "has no positions"),
-    ],
+    errors=lambda rng: [ErrorSample((np.ones(()),), {}, ShapeError, "has no positions")],
     reference=lambda x: tuple(
         np.array([at[i] for at in np.ndindex(x.shape) if x[at] != 0], np.int64)
         for i in range(x.ndim)

@@ -390,18 +390,13 @@ def _pinv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     """The pseudo-inverse of a matrix of full rank."""
-    a = [list(row) for row in rows]
-    m, n = len(a), len(a[0]) if a else 0
-    if not m or not n:
-        return np.zeros((n, m))
-    if m < n:
-        flipped = _normal_equations(
-            [[a[i][j].conjugate() for i in range(m)] for j in range(n)], rtol
-        )
-        return [[flipped[i][j].conjugate() for i in range(m)] for j in range(n)]
-    star = [[a[i][j].conjugate() for i in range(m)] for j in range(n)]
-    gram = [[sum(u * a[i][k] for i, u in enumerate(row)) for k in range(n)] for row in star]
-    return eliminated(gram, star)
+    a = np.array(rows).reshape(len(rows), len(rows[0]) if rows else 0)
+    star = a.conj().T
+    if not a.size:
+        return star
+    if len(a) < len(star):
+        return np.conj(_normal_equations(star.tolist(), rtol)).T
+    return eliminated((star @ a).tolist(), star.tolist())
 
 
 @factorization(
@@ -410,9 +405,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     saves="x y",
     cost=lambda x, **more: cubic(x, flops=20),
     samples=_pinv_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-    ],
+    errors=lambda rng: [ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix")],
     reference=on_each(_normal_equations),
     ulp=1024,
     fails=True,
@@ -501,10 +494,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
 
 @gives(SlogdetResult)
 @factorization(
-    infer=lambda x: (
-        square(x).like(x.shape[:-2]),
-        x.like(x.shape[:-2], real_dtype(x.dtype)),
-    ),
+    infer=lambda x: (square(x).like(x.shape[:-2]), x.like(x.shape[:-2], real_dtype(x.dtype))),
     vjp=in_float32(_slogdet_vjp),
     saves="x y",
     outputs=2,

@@ -14,7 +14,7 @@ from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import make, shaped
 from eagerflow.spec import (
     Array,
     Namespace,
@@ -233,25 +233,21 @@ def unbroadcast(g: Any, shape: Any) -> Any:
     return reshape(g.sum(axis=axes) if axes else g, shape)
 
 
-def _broadcast_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, a),), {"shape": b})
-        for a, b in (
-            ((), ()),
-            ((), 3),
-            ((3,), (2, 3)),
-            ((2, 1), (2, 4)),
-            ((1, 1), (0, 3)),
-            ((0,), (2, 0)),
-            ((2, 3), (2, 3)),
-            ((1, 3, 1), (2, 2, 3, 4)),
-            ((1,), (5,)),
-            ((2, 1, 3), (2, 4, 3)),
-        )
-    ]
-    found.append(Sample((make(rng, dtype, (4, 6)).T[::2],), {"shape": (2, 3, 4)}))
-    found.append(Sample((make(rng, dtype, (1, 6))[:, ::-2],), {"shape": (4, 3)}))
-    return found
+_broadcast_samples = shaped(
+    "shape",
+    ((), ()),
+    ((), 3),
+    ((3,), (2, 3)),
+    ((2, 1), (2, 4)),
+    ((1, 1), (0, 3)),
+    ((0,), (2, 0)),
+    ((2, 3), (2, 3)),
+    ((1, 3, 1), (2, 2, 3, 4)),
+    ((1,), (5,)),
+    ((2, 1, 3), (2, 4, 3)),
+    turned={"shape": (2, 3, 4)},
+    repeated={"shape": (4, 2, 6)},
+)
 
 
 @view_op(
@@ -326,24 +322,21 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_expand,
     onnx=Onnx("Unsqueeze", {"axis": "axes"}),
-    samples=lambda rng, dtype: (
-        [
-            Sample((make(rng, dtype, shape),), {"axis": axis})
-            for shape, axis in (
-                ((), 0),
-                ((), -1),
-                ((3,), 0),
-                ((3,), 1),
-                ((3,), -2),
-                ((2, 3), 1),
-                ((2, 3), (0, -1)),
-                ((0, 2), 2),
-                ((2, 3), (1, 2)),
-                ((2,), ()),
-                ((1, 2), 0),
-            )
-        ]
-        + [Sample((make(rng, dtype, (4, 6)).T[::2],), {"axis": -1})]
+    samples=shaped(
+        "axis",
+        ((), 0),
+        ((), -1),
+        ((3,), 0),
+        ((3,), 1),
+        ((3,), -2),
+        ((2, 3), 1),
+        ((2, 3), (0, -1)),
+        ((0, 2), 2),
+        ((2, 3), (1, 2)),
+        ((2,), ()),
+        ((1, 2), 0),
+        turned={"axis": -1},
+        repeated={"axis": 1},
     ),
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axis": 3}, ShapeError, "axis 3 does not exist"),
