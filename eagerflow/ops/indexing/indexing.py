@@ -226,7 +226,6 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
-    fails=True,
 )
 def getitem(xp: Namespace, x: Array, /, *indices: Array, index: Index) -> Array:
     """The part of a tensor that an index selects: ``x[index]``.
@@ -383,7 +382,6 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     reference=lambda updates, *indices, shape, index: written(
         np.zeros(shape, updates.dtype), index, indices, updates
     ),
-    fails=True,
 )
 def index_scatter(
     xp: Namespace, updates: Array, /, *indices: Array, shape: Sizes, index: Index

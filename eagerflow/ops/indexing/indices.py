@@ -156,8 +156,8 @@ def refuse_none(op: str, **arguments: Any) -> None:
 
 
 def indexing_op(**facts: Any) -> Any:
-    """An op that is linear in its data, and whose arguments keep dtypes of their own."""
-    own: dict[str, Any] = {"together": (), "jvp": "multilinear"} | facts
+    """An op that is linear in its data, whose arguments keep their dtypes, at places that exist."""
+    own: dict[str, Any] = {"together": (), "jvp": "multilinear", "fails": True} | facts
     return define("indexing", **own)
 
 

@@ -130,7 +130,6 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         ),
     ],
     reference=_scatter_reference,
-    fails=True,
 )
 def scatter(xp: Namespace, indices: Array, updates: Array, /, shape: Sizes) -> Array:
     """Zeros of a shape with updates added at positions, as ``tf.scatter_nd`` has it.
@@ -266,7 +265,6 @@ def _segment_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         ErrorSample((np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
     ],
     reference=_segment_reference,
-    fails=True,
 )
 def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Size) -> Array:
     """Sums of the rows of a tensor that have the same number.

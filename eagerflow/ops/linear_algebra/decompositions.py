@@ -19,7 +19,6 @@ from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
-from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
@@ -141,17 +140,14 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
 
 @factorization(
     infer=lambda x, upper=False: square(x).like(),
-    vjp=(in_float32(_cholesky_vjp),),
+    vjp=(_cholesky_vjp,),
     saves="y",
-    cost=cubic,
     samples=_cholesky_samples,
     errors=lambda rng: [
         *square_errors(rng),
         ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
     ],
     reference=on_each(_rooted),
-    ulp=256,
-    fails=True,
 )
 def cholesky(xp: Namespace, x: Array, /, *, upper: bool = False) -> Array:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -255,7 +251,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
 @gives(QRResult)
 @factorization(
     infer=_qr_spec,
-    vjp=in_float32(_qr_vjp),
+    vjp=_qr_vjp,
     saves="x y",
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
@@ -265,8 +261,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
         ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
     ],
     reference=lambda x, mode: _qr_reference(x, mode),
-    ulp=256,
-    split=Missing("the whole input is needed"),
+    fails=False,
 )
 def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
     """Orthonormal columns ``Q`` and an upper triangle ``R`` whose product is the matrix.
@@ -354,7 +349,7 @@ def rotated(rows: list[list[Any]]) -> list[float]:
 @gives(EighResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
-    vjp=in_float32(_eigh_vjp),
+    vjp=_eigh_vjp,
     saves="y",
     outputs=2,
     cost=lambda x: cubic(x, flops=9),
@@ -362,8 +357,6 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     errors=_eigenvalue_errors,
     reference=lambda x: _eigh_reference(x),
     ulp=512,
-    split=Missing("the whole input is needed"),
-    fails=True,
 )
 def eigh(xp: Namespace, x: Array, /) -> Any:
     """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
@@ -422,14 +415,13 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
 
 @factorization(
     infer=lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
-    vjp=(in_float32(_eigvalsh_vjp),),
+    vjp=(_eigvalsh_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
     samples=_eigenvalue_samples,
     errors=_eigenvalue_errors,
     reference=on_each(rotated),
     ulp=512,
-    fails=True,
 )
 def eigvalsh(xp: Namespace, x: Array, /) -> Array:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
@@ -552,7 +544,7 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
 @gives(SVDResult)
 @factorization(
     infer=_svd_spec,
-    vjp=in_float32(_svd_vjp),
+    vjp=_svd_vjp,
     saves="x y",
     outputs=3,
     cost=lambda x, **more: cubic(x, flops=20),
@@ -560,8 +552,6 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     errors=_svd_errors,
     reference=Missing("the vectors are checked by their product and orthonormality"),
     ulp=512,
-    split=Missing("the whole input is needed"),
-    fails=True,
 )
 def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     """Singular vectors and values of matrices: ``U @ diag(S) @ Vh`` is the matrix.
@@ -599,7 +589,7 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
 
 @factorization(
     infer=lambda x: _svd_spec(x)[1],
-    vjp=(in_float32(_svdvals_vjp),),
+    vjp=(_svdvals_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
     samples=lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
@@ -608,7 +598,6 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
         on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
     ),
     ulp=512,
-    fails=True,
 )
 def svdvals(xp: Namespace, x: Array, /) -> Array:
     """Singular values of matrices, in descending order.

@@ -61,15 +61,23 @@ def square(x: Any, argument: str = "x") -> Any:
 
 
 def factorization(**facts: Any) -> Any:
-    """An op on each matrix of a stack, of floats or complex numbers."""
+    """An op on each matrix of a stack, of floats or complex numbers.
+
+    Where it has several results, the work is not cut.
+    """
+    vjp = facts["vjp"]
     own: dict[str, Any] = {
         "dtypes": INEXACT,
         "batch": stacked,
-        "split": along_stack,
+        "split": Missing("the whole input is needed") if "outputs" in facts else along_stack,
+        "cost": cubic,
+        "fails": True,
+        "ulp": 256,
         "onnx": Missing("ONNX has no operator for it"),
         "errors": square_errors,
         "samples": square_samples,
     } | facts
+    own["vjp"] = in_float32(vjp) if callable(vjp) else tuple(map(in_float32, vjp))
     return define("contraction", **own)
 
 
@@ -330,7 +338,7 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 @factorization(
     infer=lambda x: square(x).like(),
-    vjp=(in_float32(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y)))),),
+    vjp=(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y))),),
     saves="y",
     jvp=lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
     cost=lambda x: cubic(x, flops=2),
@@ -343,8 +351,6 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
             eliminated(rows, np.eye(len(rows)).tolist()), (len(rows), len(rows))
         )
     ),
-    ulp=256,
-    fails=True,
 )
 def inv(xp: Namespace, x: Array, /) -> Array:
     """Inverse of square matrices.
@@ -401,14 +407,13 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
 
 @factorization(
     infer=_pinv_spec,
-    vjp=in_float32(_pinv_vjp),
+    vjp=_pinv_vjp,
     saves="x y",
     cost=lambda x, **more: cubic(x, flops=20),
     samples=_pinv_samples,
     errors=lambda rng: [ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix")],
     reference=on_each(_normal_equations),
     ulp=1024,
-    fails=True,
 )
 def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
@@ -447,14 +452,11 @@ def _expanded(rows: list[list[Any]]) -> Any:
 
 @factorization(
     infer=lambda x: square(x).like(x.shape[:-2]),
-    vjp=(
-        in_float32(lambda g, y, x: multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x)))),
-    ),
+    vjp=(lambda g, y, x: multiply(as_matrix(multiply(g, conjugate(y))), adjoint(inv(x))),),
     saves="x y",
-    cost=cubic,
     onnx=Onnx("Det"),
     reference=on_each(_expanded),
-    ulp=256,
+    fails=False,
 )
 def det(xp: Namespace, x: Array, /) -> Array:
     """Determinant of square matrices.
@@ -495,13 +497,11 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
 @gives(SlogdetResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-2]), x.like(x.shape[:-2], real_dtype(x.dtype))),
-    vjp=in_float32(_slogdet_vjp),
+    vjp=_slogdet_vjp,
     saves="x y",
     outputs=2,
-    cost=cubic,
     reference=on_each(_slogdet_reference),
-    ulp=256,
-    split=Missing("the whole input is needed"),
+    fails=False,
 )
 def slogdet(xp: Namespace, x: Array, /) -> Array:
     """Sign, and logarithm of the absolute value, of the determinant of square matrices.
