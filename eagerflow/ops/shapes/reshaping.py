@@ -62,7 +62,8 @@ def shape_op(**facts: Any) -> Any:
 
 def view_op(**facts: Any) -> Any:
     """A method that shows the values of one tensor in another shape or order."""
-    return shape_op(**{"method": True, "cost": no_work, "trusted": True} | facts)
+    own = {"views": "all", "method": True, "cost": no_work, "trusted": True}
+    return shape_op(**own | facts)
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
@@ -109,7 +110,6 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 @view_op(
-    views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
@@ -251,7 +251,6 @@ _broadcast_samples = shaped(
 
 
 @view_op(
-    views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
     keeps_order=False,
@@ -316,7 +315,6 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @view_op(
-    views="all",
     infer=_expanded_spec,
     direct=lambda xp: _expand,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
@@ -389,7 +387,6 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @view_op(
-    views="all",
     infer=_squeezed_spec,
     direct=lambda xp: xp.ndarray.squeeze,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
