@@ -212,12 +212,6 @@ def as_operands(*items: Any) -> list[Tensor]:
     ]
 
 
-def first_tensor(specs: Any) -> TensorSpec:
-    """The first argument that is not a Python scalar."""
-    found: TensorSpec = next(s for s in specs if isinstance(s, TensorSpec))
-    return found
-
-
 def shapes_of(specs: Any) -> list[Any]:
     """The shapes of all arguments; a Python scalar has none."""
     return [s.shape if isinstance(s, TensorSpec) else () for s in specs if s is not None]
@@ -290,19 +284,17 @@ def elementwise(
     scalar: Any = "",
     operator: str | None = None,
     method: bool | str = False,
-    data_dtype: int = 0,
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op on each element of arguments that broadcast.
 
-    ``result`` is the rule of ``result_dtype``, applied to argument ``data_dtype``.
+    ``result`` is the rule of ``result_dtype``, applied to the first one that is no number.
     ``scalar`` defaults to the scalar instruction of the op's name, ``reference`` to Python's
     function for its ``operator`` or else of its name, ``samples`` to values from -2 to 2.
     """
 
     def infer(*specs: Any, **attributes: Any) -> TensorSpec:
-        like = specs[data_dtype] if isinstance(specs[data_dtype], TensorSpec) else None
-        like = like or first_tensor(specs)
+        like = next(s for s in specs if isinstance(s, TensorSpec))
         return like.like(broadcast(*shapes_of(specs)), result_dtype(result, like.dtype))
 
     def decorate(kernel: Call) -> Call:

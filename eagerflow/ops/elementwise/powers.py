@@ -174,13 +174,13 @@ pow = power  # the name in the Array API standard
 # hypot -------------------------------------------------------------------------------------------
 
 
-def _cosine(leg: Any, y: Any) -> Any:
-    """Leg / y, and 0 where the triangle is a point."""
-    return leg / where(equal(y, 0), 1, y)
+def divide_no_nan(x: Any, y: Any) -> Any:
+    """X / y for a gradient rule, and 0 where both are 0."""
+    return x / where(equal(y, 0), 1, y)
 
 
 @ufunc(
-    partials=(lambda y, a, b: _cosine(a, y), lambda y, a, b: _cosine(b, y)),
+    partials=(lambda y, a, b: divide_no_nan(a, y), lambda y, a, b: divide_no_nan(b, y)),
     saves="x1 x2 y",
     singular=True,
     dtypes=FLOATS,

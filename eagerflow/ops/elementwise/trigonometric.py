@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.ops.elementwise.arithmetic import negative, over
-from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.exponential import analytic
-from eagerflow.ops.elementwise.powers import rsqrt
+from eagerflow.ops.elementwise.powers import divide_no_nan, rsqrt
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, pointwise, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
@@ -236,16 +234,10 @@ def atanh(xp: Namespace, x: Array, /) -> Array:
     return xp.atanh(x)
 
 
-def _per_square(leg: Any, a: Any, b: Any) -> Any:
-    """Leg / (a² + b²), and 0 where both are 0."""
-    square = a * a + b * b
-    return leg / where(equal(square, 0), 1, square)
-
-
 @ufunc(
     partials=(
-        lambda y, a, b: _per_square(b, a, b),
-        lambda y, a, b: negative(_per_square(a, a, b)),
+        lambda y, a, b: divide_no_nan(b, a * a + b * b),
+        lambda y, a, b: negative(divide_no_nan(a, a * a + b * b)),
     ),
     saves="x1 x2",
     singular=True,
