@@ -14,7 +14,7 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, STANDARD, batch_first
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
-from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, integer_argument, signed
+from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis, permute_dims, reshape, sized, unbroadcast
@@ -99,12 +99,11 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("take", 1, "indices"),
+    integers="indices",
     infer=_taken_spec,
     trusted=True,
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
-    saves="indices",
     batch=_batched_take,
     onnx=Onnx("Gather"),
     samples=_take_samples,
@@ -207,7 +206,7 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("take_along_axis", 1, "indices"),
+    integers="indices",
     infer=lambda x, indices, axis=-1: x.like(_along_shape(x.shape, indices, axis)),
     vjp=(
         lambda g, y, x, indices, axis: unbroadcast(
@@ -215,7 +214,6 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
         ),
         None,
     ),
-    saves="indices",
     batch=_batched_along,
     onnx=Onnx("GatherElements"),
     samples=_along_samples,
@@ -312,10 +310,9 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
 
 @indexing_op(
     dtypes=(STANDARD, INTEGERS),
-    arrange=integer_argument("scatter_along_axis", 1, "indices"),
+    integers="indices",
     infer=_scatter_along_spec,
     vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
-    saves="indices",
     batch=_batched_scatter_along,
     onnx=Onnx("ScatterElements"),
     samples=_scatter_along_samples,
@@ -462,10 +459,9 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("gather", 1, "indices"),
+    integers="indices",
     infer=_gathered_spec,
     vjp=(_gather_back, None),
-    saves="indices",
     batch=_batched_gather,
     onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,

@@ -155,10 +155,21 @@ def refuse_none(op: str, **arguments: Any) -> None:
             )
 
 
-def indexing_op(**facts: Any) -> Any:
-    """An op that is linear in its data, whose arguments keep their dtypes, at places that exist."""
-    own: dict[str, Any] = {"together": (), "jvp": "multilinear", "fails": True} | facts
-    return define("indexing", **own)
+def indexing_op(*, integers: str = "", **facts: Any) -> Any:
+    """An op that is linear in its data, whose arguments keep their dtypes, at places that exist.
+
+    ``integers`` names the argument that holds the places, which a tape keeps.
+    """
+
+    def decorate(kernel: Any) -> Any:
+        own: dict[str, Any] = {"together": (), "jvp": "multilinear", "fails": True}
+        if integers:
+            position = kernel.__code__.co_varnames.index(integers) - 1
+            own["arrange"] = integer_argument(kernel.__name__, position, integers)
+            own["saves"] = integers
+        return define("indexing", **own | facts)(kernel)
+
+    return decorate
 
 
 def integer_argument(op: str, position: int, name: str) -> Any:

@@ -107,10 +107,9 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @indexing_op(
     dtypes=(INTEGERS, STANDARD),
     together=(1,),
-    arrange=integer_argument("scatter", 0, "indices"),
+    integers="indices",
     infer=_scattered_spec,
     vjp=(None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
-    saves="indices",
     batch=_batched_scatter,
     onnx=Missing("exported as ConstantOfShape and ScatterND"),
     samples=_scatter_samples,
@@ -244,10 +243,9 @@ def _segment_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @indexing_op(
     dtypes=(STANDARD, INTEGERS),
-    arrange=integer_argument("segment_sum", 1, "segment_ids"),
+    integers="segment_ids",
     infer=_segment_spec,
     vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
-    saves="segment_ids",
     batch=_batched_segments,
     onnx=Missing("exported as ConstantOfShape and ScatterND"),
     samples=_segment_samples,

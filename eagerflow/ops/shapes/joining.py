@@ -224,20 +224,16 @@ def stack(xp: Namespace, /, *arrays: Array, axis: int = 0) -> Array:
 # Taking apart -------------------------------------------------------------------------------------
 
 
-def _known_size(size: Any, what: str) -> int:
+def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
+    at = normalize_axis(axis, x.ndim)
+    size = x.shape[at]
     if isinstance(size, Dim):
         raise CaptureError(
-            f"into how many parts an axis of size {size} is {what} is not known",
+            f"into how many parts an axis of size {size} is unstacked is not known",
             argument="axis",
             hint="give the axis a number in the TensorSpec",
         )
-    return int(size)
-
-
-def _unstack_spec(x: TensorSpec, axis: int = 0) -> tuple[TensorSpec, ...]:
-    at = normalize_axis(axis, x.ndim)
-    count = _known_size(x.shape[at], "unstacked")
-    return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * count
+    return (x.like((*x.shape[:at], *x.shape[at + 1 :])),) * size
 
 
 _unstack_samples = shaped(
