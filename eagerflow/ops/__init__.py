@@ -14,11 +14,9 @@ from eagerflow.ops.elementwise.bitwise import *
 from eagerflow.ops.elementwise.comparison import *
 from eagerflow.ops.elementwise.complexes import *
 from eagerflow.ops.elementwise.exponential import *
-from eagerflow.ops.elementwise.gaussian_units import *
 from eagerflow.ops.elementwise.powers import *
 from eagerflow.ops.elementwise.rounding import *
 from eagerflow.ops.elementwise.selection import *
-from eagerflow.ops.elementwise.sigmoids import *
 from eagerflow.ops.elementwise.special import *
 from eagerflow.ops.elementwise.trigonometric import *
 from eagerflow.ops.indexing.gathering import *

@@ -57,28 +57,8 @@ def _truth(x: Any) -> bool:
     return type(x) is bool or (type(x) is int and x in (0, 1))
 
 
-def _real(x: Any) -> bool:
-    return type(x) in (float, bool) or _whole(x)
-
-
-def _number(x: Any) -> bool:
-    return _real(x) or type(x) is complex
-
-
-def _size(x: Any) -> bool:
-    return _whole(x) or type(x) is Dim
-
-
-def _dtype(x: Any) -> bool:
-    return isinstance(x, np.dtype)
-
-
-def _text(x: Any) -> bool:
-    return type(x) is str
-
-
-def _none(x: Any) -> bool:
-    return x is None
+def _of(*types: type) -> Test:
+    return lambda x: type(x) in types
 
 
 def tuple_of(of: Test) -> Test:
@@ -90,6 +70,10 @@ def _any(*tests: Test) -> Test:
     return lambda x: any(test(x) for test in tests)
 
 
+_none, _text = _of(type(None)), _of(str)
+_real = _any(_whole, _of(float, bool))
+_number = _any(_real, _of(complex))
+_size = _any(_whole, _of(Dim))
 _sizes = _any(_size, tuple_of(_size))
 _widths = _any(_sizes, tuple_of(_sizes))
 _bound = _any(_none, _size)
@@ -113,7 +97,7 @@ HINTS: dict[str, tuple[Test, str]] = {
     "tuple[bool, ...]": (tuple_of(_truth), "a tuple of True or False"),
     "Axis": (_any(_none, _whole), "an axis or None"),
     "Axes": (_any(_none, _whole, tuple_of(_whole)), "an axis, a tuple of axes or None"),
-    "DTypeLike": (_any(_none, _dtype), "a dtype or None"),
+    "DTypeLike": (_any(_none, lambda x: isinstance(x, np.dtype)), "a dtype or None"),
     "DeviceName": (_any(_none, _text), "the name of a device or None"),
     "Index": (
         _any(_place, tuple_of(_place)),

@@ -11,6 +11,9 @@ none. Rules use public ops and Tensor methods, so they work on whatever flows th
 
 from __future__ import annotations
 
+import cmath
+import math
+import operator as operators
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,6 +40,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
+from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 
@@ -101,9 +105,9 @@ def define(
 
     def decorate(kernel: Call) -> Call:
         own = dict(facts, family=family)
-        own["dtypes"] = _per_argument(own["dtypes"])
+        own["dtypes"] = dtypes if isinstance(dtypes := own["dtypes"], tuple) else (dtypes,)
         own["saves"] = frozenset(own.get("saves", "").split())
-        own.setdefault("errors", refused_objects)
+        own.setdefault("errors", lambda rng: [])
         own.setdefault("cost", elements)
         own.setdefault("onnx", Missing("exported as the ops that it consists of"))
         own.setdefault("scalar", Missing("not element-wise"))
@@ -116,6 +120,7 @@ def define(
         own.setdefault("keeps_order", family in _IN_ORDER or own.get("views") == "all")
         own.setdefault("threaded", family in ("contraction", "custom"))
         op = register(kernel, own)
+        op.errors = partial(_all_refused, op, op.errors)
         call = bind(op)
         if isinstance(batch := own.get("batch"), Batch):
             op.batch = partial(batch.rule, call)
@@ -126,10 +131,6 @@ def define(
         return call
 
     return decorate
-
-
-def _per_argument(dtypes: Any) -> tuple[Any, ...]:
-    return dtypes if isinstance(dtypes, tuple) else (dtypes,)
 
 
 def _attach_operator(op: Op, name: str) -> None:
@@ -172,16 +173,19 @@ def refused_objects(rng: np.random.Generator, *rest: Any, **attributes: Any) -> 
     ]
 
 
-def _refused_by(op_arity: int) -> Callable[[Any], list[ErrorSample]]:
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        rest = (rng.standard_normal((2, 3)),) * (op_arity - 1)
-        found = refused_objects(rng, *rest)
-        if op_arity > 1:
-            wrong = (rng.standard_normal((4,)), *rest)
-            found.append(ErrorSample(wrong, {}, ShapeError, "broadcast"))
-        return found
+def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSample]:
+    """What an op refuses: what is no array, axes that do not exist, and its ``own`` samples.
 
-    return errors
+    What is not given is as in its first sample.
+    """
+    if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
+        return list(own(rng))
+    found = refused_objects(rng)
+    if "axis" in op.attributes:
+        args = (np.ones((2, 3)),) if op.arrange else ()
+        found.append(ErrorSample(args, {"axis": 7}, ShapeError, "axis 7 does not exist"))
+        found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
+    return [*found, *own(rng)]
 
 
 def as_operand(obj: Any, like: Tensor) -> Tensor:
@@ -206,12 +210,6 @@ def as_operands(*items: Any) -> list[Tensor]:
         t if t is not None else as_tensor(x) if like is None else as_operand(x, like)
         for x, t in zip(items, found, strict=True)
     ]
-
-
-def first_tensor(specs: Any) -> TensorSpec:
-    """The first argument that is not a Python scalar."""
-    found: TensorSpec = next(s for s in specs if isinstance(s, TensorSpec))
-    return found
 
 
 def shapes_of(specs: Any) -> list[Any]:
@@ -250,12 +248,11 @@ batch_along_axis = Batch(_along_axis)
 """Of ops along ``axis`` of the first argument; None flattens all of them."""
 
 
-def _along_axes(call: Call, args: Any, batched: Any, size: Any, *, axis: Any, **more: Any) -> Any:
-    (x,) = args
-    return call(x, axis=tuple(i + 1 for i in normalize_axes(axis, x.ndim - 1)), **more)
-
-
-batch_along_axes = Batch(_along_axes)
+batch_along_axes = Batch(
+    lambda call, args, batched, size, *, axis, **more: call(
+        args[0], axis=tuple(i + 1 for i in normalize_axes(axis, args[0].ndim - 1)), **more
+    )
+)
 """Of ops along one or more axes of one argument; None stands for all of them."""
 
 stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **attributes))
@@ -287,24 +284,24 @@ def elementwise(
     scalar: Any = "",
     operator: str | None = None,
     method: bool | str = False,
-    data_dtype: int = 0,
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op on each element of arguments that broadcast.
 
-    ``result`` is the rule of ``result_dtype``, applied to argument ``data_dtype``.
-    ``scalar`` defaults to the scalar instruction of the op's name.
+    ``result`` is the rule of ``result_dtype``, applied to the first one that is no number.
+    ``scalar`` defaults to the scalar instruction of the op's name, ``reference`` to Python's
+    function for its ``operator`` or else of its name, ``samples`` to values from -2 to 2.
     """
 
     def infer(*specs: Any, **attributes: Any) -> TensorSpec:
-        like = specs[data_dtype] if isinstance(specs[data_dtype], TensorSpec) else None
-        like = like or first_tensor(specs)
+        like = next(s for s in specs if isinstance(s, TensorSpec))
         return like.like(broadcast(*shapes_of(specs)), result_dtype(result, like.dtype))
 
     def decorate(kernel: Call) -> Call:
         name = facts.get("name") or kernel.__name__.strip("_")
         code = kernel.__code__
-        has_attributes = code.co_argcount + code.co_kwonlyargcount > code.co_posonlyargcount
+        arity = code.co_posonlyargcount - 1
+        has_attributes = code.co_argcount + code.co_kwonlyargcount > arity + 1
         own: dict[str, Any] = {
             "partials": partials,
             "dtypes": dtypes,
@@ -313,7 +310,9 @@ def elementwise(
             "scalar": _scalar_rule(name, scalar),
             "split": split_elementwise,
             "batch": Batch(batch_elementwise),
-            "errors": _refused_by(kernel.__code__.co_posonlyargcount - 1),
+            "samples": reals() if arity == 1 else pairs(),
+            "errors": _refused_shapes(arity),
+            "reference": _of_python(operator or name),
             "trusted": not has_attributes,  # NumPy checks arrays, not attributes
             "aliases": "ufunc" not in facts,
         } | facts
@@ -354,6 +353,24 @@ def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Ca
         return elementwise(**own | facts)(body)
 
     return decorate
+
+
+def _refused_shapes(arity: int) -> Call:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
+        args = [rng.standard_normal(4)] + [rng.standard_normal((2, 3))] * (arity - 1)
+        return [ErrorSample(tuple(args), {}, ShapeError, "broadcast")] if arity > 1 else []
+
+    return errors
+
+
+def _of_python(name: str) -> Call | None:
+    """The reference of the op that Python has under a name, for numbers that may be complex."""
+    of_both = getattr(operators, name, None) or getattr(operators, f"{name}_", None)
+    of_real: Any = of_both or getattr(math, name, None)
+    of_complex: Any = of_both or getattr(cmath, name, of_real)
+    if of_real is None:
+        return None
+    return each(lambda *x: (of_complex if complex in map(type, x) else of_real)(*x))
 
 
 def _scalar_rule(name: str, rule: Any) -> Any:
@@ -443,13 +460,7 @@ def reduction(
         return found
 
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        x = rng.standard_normal((2, 3))
-        return [
-            *refused_objects(rng),
-            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((x,), {"axis": (0, -2)}, ShapeError, "repeat"),
-            ErrorSample((x,), {"axis": "rows"}, ShapeError, "is not an axis"),
-        ]
+        return [ErrorSample((np.ones((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat")]
 
     def decorate(kernel: Call) -> Call:
         own: dict[str, Any] = {

@@ -50,20 +50,8 @@ def _whole(a: Any, triangle: str) -> Any:
     return add(part, conj(rest).mT)
 
 
-def _eigh(a: Any, /, UPLO: str = "L") -> Any:
-    return linalg.eigh(_whole(a, UPLO))
-
-
-def _eigvalsh(a: Any, /, UPLO: str = "L") -> Any:
-    return linalg.eigvalsh(_whole(a, UPLO))
-
-
 def _svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
-
-
-def _size(a: Any, /, axis: int | None = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -113,9 +101,9 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
 _OWN: dict[Any, Call] = {
     np.shape: lambda a, /: a.shape,
     np.ndim: lambda a, /: a.ndim,
-    np.size: _size,
-    np.linalg.eigh: _eigh,
-    np.linalg.eigvalsh: _eigvalsh,
+    np.size: lambda a, /, axis=None: a.size if axis is None else a.shape[axis],
+    np.linalg.eigh: lambda a, /, UPLO="L": linalg.eigh(_whole(a, UPLO)),
+    np.linalg.eigvalsh: lambda a, /, UPLO="L": linalg.eigvalsh(_whole(a, UPLO)),
     np.linalg.svd: _svd,
     np.where: _where,
     np.mean: _mean,

@@ -198,7 +198,6 @@ tostring: x.numpy() and NumPy's attribute of that name
 block_until_ready: nothing: x.numpy() waits where it must
 bool: x.astype("bool")
 byteswap newbyteorder: x.numpy(), and NumPy's method of that name
-chunk: ef.split(x, sections, axis=0)
 clone detach detach_: x itself: tensors do not change; ef.stop_gradient(x) for the gradient
 contiguous is_contiguous: x itself: tensors are laid out by the library
 cuda: x.to("gpu:0")
@@ -253,25 +252,18 @@ init: ef.nn.initializers
 """
 
 _RANDOM = """
-PRNGKey key default_rng RandomState new_key fold_in: ef.random.Generator(seed)
+key RandomState new_key fold_in: ef.random.Generator(seed)
 beta gamma poisson binomial dirichlet laplace lognormal gumbel logistic: NumPy's generator, and \
 ef.tensor of what it draws
 get_state set_state: ef.random.Generator(seed), which is a value
-multinomial: ef.random.categorical(...)
 multivariate_normal: ef.random.normal(shape) @ ef.cholesky(covariance).mT
-rand random random_sample: ef.random.uniform(shape)
-randint random_integers: ef.random.integers(low, high, shape)
-randn standard_normal: ef.random.normal(shape)
-shuffle: ef.random.permutation(...)
+random random_sample: ef.random.uniform(shape)
 """
 
 _LINALG = """
 cond: ef.linalg.svdvals(x): the first over the last
-eig eigvals: ef.linalg.eigh(x) for symmetric matrices
 inverse: ef.linalg.inv(x)
-lstsq: ef.linalg.pinv(x) @ y
 lu: ef.linalg.solve(x, y), ef.linalg.det(x)
-multi_dot: a @ b @ c
 """
 
 
@@ -306,7 +298,8 @@ def members(where: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Cal
 
     def missing(name: str) -> Any:
         shown = f"module {where.replace('.ops', '')!r}"
-        raise _absent(sys.modules[where], name, shown, table(where).get(name))
+        answer = table(where).get(name, table("eagerflow").get(name))
+        raise _absent(sys.modules[where], name, shown, answer)
 
     return missing, lambda: list(names)
 

@@ -112,7 +112,7 @@ class Generator:
         return f"Generator(key={high << 64 | low}, draw={draw})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._state,)
+        return Generator, (self._state,)
 
     # Independent generators ------------------------------------------------------------------
 
@@ -365,10 +365,6 @@ def _checked_state(state: Any) -> Any:
             expected=f"uint64({WORDS},), or an integer as a seed",
         )
     return state
-
-
-def _restored(state: Any) -> Generator:
-    return Generator(state)
 
 
 def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:

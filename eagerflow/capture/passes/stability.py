@@ -30,6 +30,13 @@ from eagerflow.dims import product, symbolic
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.activation import (
+    log_sigmoid,
+    log_sigmoid_gradient,
+    sigmoid,
+    sigmoid_gradient,
+    softplus_gradient,
+)
 from eagerflow.ops.elementwise.arithmetic import (
     add,
     divide,
@@ -43,13 +50,6 @@ from eagerflow.ops.elementwise.comparison import greater, isfinite
 from eagerflow.ops.elementwise.exponential import exp, expm1, log, log1p
 from eagerflow.ops.elementwise.powers import square
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.elementwise.sigmoids import (
-    log_sigmoid,
-    log_sigmoid_gradient,
-    sigmoid,
-    sigmoid_gradient,
-    softplus_gradient,
-)
 from eagerflow.ops.elementwise.trigonometric import cos, sin
 from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.indexing.indexing import getitem

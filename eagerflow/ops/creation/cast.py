@@ -11,7 +11,7 @@ from eagerflow.dtypes import COMPLEX, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike
-from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise, stacked
+from eagerflow.ops.family import ANY, define, split_elementwise, stacked
 from eagerflow.ops.samples import values
 from eagerflow.spec import Array, Namespace, TensorSpec
 
@@ -55,7 +55,6 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
         for to in ("complex128", dtype, *(() if is_complex(dtype) else ("float64", "int32")))
     ],
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype"),
         ErrorSample((np.ones(2) * 1j,), {"dtype": "float32"}, DTypeError, "imaginary"),
     ],
@@ -99,15 +98,11 @@ def stop_gradient(xp: Namespace, x: Array, /) -> Array:
     return x
 
 
-def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
-    return TensorSpec(x.shape, x.dtype, None, as_device(device))
-
-
 @define(
     "control",
     views="some",
     dtypes=ANY,
-    infer=_move_spec,
+    infer=lambda x, device: TensorSpec(x.shape, x.dtype, None, as_device(device)),
     vjp=(lambda g, y, x, device: to_device(g, str(x.device)),),
     jvp="linear",
     batch=stacked,
@@ -115,7 +110,6 @@ def _move_spec(x: TensorSpec, device: str) -> TensorSpec:
     onnx=Onnx("Identity"),
     samples=lambda rng, dtype: [Sample((x,), {"device": "cpu:0"}) for x in values(rng, dtype)],
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((np.ones(2),), {"device": "moon"}, DeviceError, "no device type 'moon'"),
         ErrorSample((np.ones(2),), {"device": "cpu:99"}, DeviceError, "no device 'cpu:99'"),
     ],

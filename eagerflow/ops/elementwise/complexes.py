@@ -23,7 +23,6 @@ _NO_COMPLEX = Missing("ONNX has no complex numbers")
     jvp="linear",
     method=True,
     onnx=_NO_COMPLEX,
-    samples=reals(),
     reference=each(lambda x: x.conjugate()),
 )
 def conj(xp: Namespace, x: Array, /) -> Array:
@@ -51,7 +50,6 @@ def _complex(g: Any, x: Any) -> Any:
     keeps_order=False,  # every other number of complex ones
     method=True,
     onnx=_NO_COMPLEX,
-    samples=reals(),
     reference=each(lambda x: x.real),
 )
 def real(xp: Namespace, x: Array, /) -> Array:
@@ -74,7 +72,6 @@ def real(xp: Namespace, x: Array, /) -> Array:
     keeps_order=False,  # every other number of complex ones
     method=True,
     onnx=_NO_COMPLEX,
-    samples=reals(),
     reference=each(lambda x: x.imag),
 )
 def imag(xp: Namespace, x: Array, /) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from collections.abc import Callable
 from typing import Any
 
 from eagerflow.ops.elementwise.arithmetic import over, reciprocal
@@ -16,20 +17,21 @@ from eagerflow.spec import Array, Namespace
 
 __all__ = ["exp", "exp2", "expm1", "log", "log10", "log1p", "log2", "logaddexp"]
 
+Call = Callable[..., Any]
 
-def plain(real: Any, of_complex: Any) -> Any:
-    """A reference from the functions of Python's ``math`` and ``cmath``."""
+
+def analytic(
+    partial: Call, *, saves: str, between: tuple[float, float], **facts: Any
+) -> Callable[[Call], Call]:
+    """A function of real and complex numbers, by its derivative; samples are ``between`` two."""
+    return ufunc(partials=(partial,), saves=saves, dtypes=INEXACT, samples=reals(*between), **facts)
+
+
+def _of_real_or_complex(real: Call, of_complex: Call) -> Call:
     return each(lambda x: of_complex(x) if isinstance(x, complex) else real(x))
 
 
-@ufunc(
-    partials=(lambda y, x: y,),
-    saves="y",
-    dtypes=INEXACT,
-    onnx=Onnx("Exp"),
-    samples=reals(-3, 3),
-    reference=plain(math.exp, cmath.exp),
-)
+@analytic(lambda y, x: y, saves="y", between=(-3, 3), onnx=Onnx("Exp"))
 def exp(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element.
 
@@ -48,7 +50,6 @@ def exp(xp: Namespace, x: Array, /) -> Array:
     dtypes=FLOATS,
     onnx=Missing("exported as Pow(2, x)"),
     samples=reals(-3, 3),
-    reference=each(lambda x: 2.0**x),
 )
 def exp2(xp: Namespace, x: Array, /) -> Array:
     """2 to the power of each element.
@@ -62,13 +63,12 @@ def exp2(xp: Namespace, x: Array, /) -> Array:
     return xp.exp2(x)
 
 
-@ufunc(
-    partials=(lambda y, x: y + 1,),
+@analytic(
+    lambda y, x: y + 1,
     saves="y",
-    dtypes=INEXACT,
+    between=(-2, 2),
     onnx=Missing("ONNX has no such operator; Exp(x) - 1 loses digits"),
-    samples=reals(-2, 2),
-    reference=plain(math.expm1, lambda x: cmath.exp(x) - 1),
+    reference=_of_real_or_complex(math.expm1, lambda x: cmath.exp(x) - 1),
 )
 def expm1(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element, minus 1, exact also where the power is close to 1.
@@ -82,15 +82,7 @@ def expm1(xp: Namespace, x: Array, /) -> Array:
     return xp.expm1(x)
 
 
-@ufunc(
-    partials=(lambda y, x: over(x),),
-    saves="x",
-    singular=True,
-    dtypes=INEXACT,
-    onnx=Onnx("Log"),
-    samples=reals(0.2, 4),
-    reference=plain(math.log, cmath.log),
-)
+@analytic(lambda y, x: over(x), saves="x", between=(0.2, 4), singular=True, onnx=Onnx("Log"))
 def log(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of each element.
 
@@ -103,14 +95,13 @@ def log(xp: Namespace, x: Array, /) -> Array:
     return xp.log(x)
 
 
-@ufunc(
-    partials=(lambda y, x: over(x + 1),),
+@analytic(
+    lambda y, x: over(x + 1),
     saves="x",
+    between=(-0.7, 3),
     singular=True,
-    dtypes=INEXACT,
     onnx=Missing("ONNX has no such operator; Log(1 + x) loses digits"),
-    samples=reals(-0.7, 3),
-    reference=plain(math.log1p, lambda x: cmath.log(1 + x)),
+    reference=_of_real_or_complex(math.log1p, lambda x: cmath.log(1 + x)),
 )
 def log1p(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of 1 + each element, exact also close to 0.
@@ -124,14 +115,13 @@ def log1p(xp: Namespace, x: Array, /) -> Array:
     return xp.log1p(x)
 
 
-@ufunc(
-    partials=(lambda y, x: over(x * math.log(2)),),
+@analytic(
+    lambda y, x: over(x * math.log(2)),
     saves="x",
+    between=(0.2, 4),
     singular=True,
-    dtypes=INEXACT,
     onnx=Missing("exported as Div(Log(x), log 2)"),
-    samples=reals(0.2, 4),
-    reference=plain(math.log2, lambda x: cmath.log(x) / math.log(2)),
+    reference=_of_real_or_complex(math.log2, lambda x: cmath.log(x) / math.log(2)),
 )
 def log2(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 2 of each element.
@@ -145,14 +135,12 @@ def log2(xp: Namespace, x: Array, /) -> Array:
     return xp.log2(x)
 
 
-@ufunc(
-    partials=(lambda y, x: over(x * math.log(10)),),
+@analytic(
+    lambda y, x: over(x * math.log(10)),
     saves="x",
+    between=(0.2, 4),
     singular=True,
-    dtypes=INEXACT,
     onnx=Missing("exported as Div(Log(x), log 10)"),
-    samples=reals(0.2, 4),
-    reference=plain(math.log10, cmath.log10),
 )
 def log10(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 10 of each element.

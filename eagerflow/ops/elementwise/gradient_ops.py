@@ -1,6 +1,6 @@
 """Gradients of element-wise functions as ops: the derivative times what comes from above.
 
-    @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., low=-1, high=4)
+    @gradient_op(second_derivative=lambda x: ..., derivative=lambda x: ..., between=(-1, 4))
     def silu_gradient(s, x, g, /):
         \"\"\"The gradient of silu: ...\"\"\"
         return chain_rule(s, g, derivative)
@@ -33,20 +33,19 @@ def gradient_op(
     *,
     second_derivative: Call,
     derivative: Callable[..., float],
-    low: float,
-    high: float,
+    between: tuple[float, float],
     **facts: Any,
 ) -> Callable[[Call], Call]:
     """An op ``(s, x, g, /, **attributes)``: g times the derivative of a function of x.
 
     ``derivative(x)`` is that of a Python number, ``second_derivative(x)`` that of a Tensor. Samples
-    of x are between ``low`` and ``high``. All of them take the op's attributes.
+    of x are ``between`` two numbers. All of them take the op's attributes.
     """
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
             "saves": f"{body.__code__.co_varnames[1]} g",
-            "samples": pairs(low, high, -2, 2),
+            "samples": pairs(*between, -2, 2),
             "reference": each(lambda x, g, **more: g * derivative(x, **more)),
             "ulp": 8,
             "direct": None,

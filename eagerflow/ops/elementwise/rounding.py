@@ -30,7 +30,7 @@ def _kept(x: Any) -> bool:
     return x.dtype.kind in "iu"
 
 
-@_rounding(onnx=Onnx("Floor"), reference=each(math.floor))
+@_rounding(onnx=Onnx("Floor"))
 def floor(xp: Namespace, x: Array, /) -> Array:
     """The largest integer that is not above each element.
 
@@ -43,7 +43,7 @@ def floor(xp: Namespace, x: Array, /) -> Array:
     return x if _kept(x) else xp.floor(x)
 
 
-@_rounding(onnx=Onnx("Ceil"), reference=each(math.ceil))
+@_rounding(onnx=Onnx("Ceil"))
 def ceil(xp: Namespace, x: Array, /) -> Array:
     """The smallest integer that is not below each element.
 
@@ -56,7 +56,7 @@ def ceil(xp: Namespace, x: Array, /) -> Array:
     return x if _kept(x) else xp.ceil(x)
 
 
-@_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"), reference=each(math.trunc))
+@_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"))
 def trunc(xp: Namespace, x: Array, /) -> Array:
     """Each element without its fraction: the next integer towards 0.
 

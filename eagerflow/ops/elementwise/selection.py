@@ -163,7 +163,6 @@ def _choosing(wins: Any, loses: Any, **facts: Any) -> Any:
         saves="x1 x2",
         singular=True,
         dtypes=REAL,
-        samples=pairs(),
         **facts,
     )
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 from typing import Any
 
 from eagerflow.ops.elementwise.arithmetic import negative, over
-from eagerflow.ops.elementwise.comparison import equal
-from eagerflow.ops.elementwise.exponential import plain
-from eagerflow.ops.elementwise.powers import rsqrt
+from eagerflow.ops.elementwise.exponential import analytic
+from eagerflow.ops.elementwise.powers import divide_no_nan, rsqrt
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, pointwise, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
@@ -33,14 +29,7 @@ __all__ = [
 ]
 
 
-@ufunc(
-    partials=(lambda y, x: cos(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Sin"),
-    samples=reals(-3, 3),
-    reference=plain(math.sin, cmath.sin),
-)
+@analytic(lambda y, x: cos(x), saves="x", between=(-3, 3), onnx=Onnx("Sin"))
 def sin(xp: Namespace, x: Array, /) -> Array:
     """Sine of each element, in radians.
 
@@ -53,14 +42,7 @@ def sin(xp: Namespace, x: Array, /) -> Array:
     return xp.sin(x)
 
 
-@ufunc(
-    partials=(lambda y, x: negative(sin(x)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Cos"),
-    samples=reals(-3, 3),
-    reference=plain(math.cos, cmath.cos),
-)
+@analytic(lambda y, x: negative(sin(x)), saves="x", between=(-3, 3), onnx=Onnx("Cos"))
 def cos(xp: Namespace, x: Array, /) -> Array:
     """Cosine of each element, in radians.
 
@@ -73,14 +55,7 @@ def cos(xp: Namespace, x: Array, /) -> Array:
     return xp.cos(x)
 
 
-@ufunc(
-    partials=(lambda y, x: y * y + 1,),
-    saves="y",
-    dtypes=INEXACT,
-    onnx=Onnx("Tan"),
-    samples=reals(-1.2, 1.2),
-    reference=plain(math.tan, cmath.tan),
-)
+@analytic(lambda y, x: y * y + 1, saves="y", between=(-1.2, 1.2), onnx=Onnx("Tan"))
 def tan(xp: Namespace, x: Array, /) -> Array:
     """Tangent of each element, in radians.
 
@@ -93,14 +68,12 @@ def tan(xp: Namespace, x: Array, /) -> Array:
     return xp.tan(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(1 - x * x)),),
+@analytic(
+    in_float32(lambda y, x: rsqrt(1 - x * x)),
     saves="x",
+    between=(-0.9, 0.9),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Asin"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.asin, cmath.asin),
 )
 def asin(xp: Namespace, x: Array, /) -> Array:
     """Arc sine of each element, in radians from -π/2 to π/2.
@@ -115,14 +88,12 @@ def asin(xp: Namespace, x: Array, /) -> Array:
     return xp.asin(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: negative(rsqrt(1 - x * x))),),
+@analytic(
+    in_float32(lambda y, x: negative(rsqrt(1 - x * x))),
     saves="x",
+    between=(-0.9, 0.9),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Acos"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.acos, cmath.acos),
 )
 def acos(xp: Namespace, x: Array, /) -> Array:
     """Arc cosine of each element, in radians from 0 to π.
@@ -137,13 +108,8 @@ def acos(xp: Namespace, x: Array, /) -> Array:
     return xp.acos(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: over(x * x + 1)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Atan"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.atan, cmath.atan),
+@analytic(
+    in_float32(lambda y, x: over(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Atan")
 )
 def atan(xp: Namespace, x: Array, /) -> Array:
     """Arc tangent of each element, in radians from -π/2 to π/2.
@@ -157,14 +123,7 @@ def atan(xp: Namespace, x: Array, /) -> Array:
     return xp.atan(x)
 
 
-@ufunc(
-    partials=(lambda y, x: cosh(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Sinh"),
-    samples=reals(-2, 2),
-    reference=plain(math.sinh, cmath.sinh),
-)
+@analytic(lambda y, x: cosh(x), saves="x", between=(-2, 2), onnx=Onnx("Sinh"))
 def sinh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic sine of each element.
 
@@ -177,14 +136,7 @@ def sinh(xp: Namespace, x: Array, /) -> Array:
     return xp.sinh(x)
 
 
-@ufunc(
-    partials=(lambda y, x: sinh(x),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Cosh"),
-    samples=reals(-2, 2),
-    reference=plain(math.cosh, cmath.cosh),
-)
+@analytic(lambda y, x: sinh(x), saves="x", between=(-2, 2), onnx=Onnx("Cosh"))
 def cosh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic cosine of each element.
 
@@ -216,14 +168,7 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
     return s.subtract(1, s.multiply(x, x))
 
 
-@ufunc(
-    partials=(lambda y, x: one_minus_square(y),),
-    saves="y",
-    dtypes=INEXACT,
-    onnx=Onnx("Tanh"),
-    samples=reals(-1.4, 1.4),
-    reference=plain(math.tanh, cmath.tanh),
-)
+@analytic(lambda y, x: one_minus_square(y), saves="y", between=(-1.4, 1.4), onnx=Onnx("Tanh"))
 def tanh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic tangent of each element.
 
@@ -236,13 +181,8 @@ def tanh(xp: Namespace, x: Array, /) -> Array:
     return xp.tanh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(x * x + 1)),),
-    saves="x",
-    dtypes=INEXACT,
-    onnx=Onnx("Asinh"),
-    samples=reals(-0.9, 0.9),
-    reference=plain(math.asinh, cmath.asinh),
+@analytic(
+    in_float32(lambda y, x: rsqrt(x * x + 1)), saves="x", between=(-0.9, 0.9), onnx=Onnx("Asinh")
 )
 def asinh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic sine of each element.
@@ -256,14 +196,12 @@ def asinh(xp: Namespace, x: Array, /) -> Array:
     return xp.asinh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),),
+@analytic(
+    in_float32(lambda y, x: rsqrt(x - 1) * rsqrt(x + 1)),
     saves="x",
+    between=(1.2, 4),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Acosh"),
-    samples=reals(1.2, 4),
-    reference=plain(math.acosh, cmath.acosh),
 )
 def acosh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic cosine of each element.
@@ -277,14 +215,12 @@ def acosh(xp: Namespace, x: Array, /) -> Array:
     return xp.acosh(x)
 
 
-@ufunc(
-    partials=(in_float32(lambda y, x: over(1 - x * x)),),
+@analytic(
+    in_float32(lambda y, x: over(1 - x * x)),
     saves="x",
+    between=(-0.8, 0.8),
     singular=True,
-    dtypes=INEXACT,
     onnx=Onnx("Atanh"),
-    samples=reals(-0.8, 0.8),
-    reference=plain(math.atanh, cmath.atanh),
 )
 def atanh(xp: Namespace, x: Array, /) -> Array:
     """Inverse hyperbolic tangent of each element.
@@ -298,23 +234,16 @@ def atanh(xp: Namespace, x: Array, /) -> Array:
     return xp.atanh(x)
 
 
-def _per_square(leg: Any, a: Any, b: Any) -> Any:
-    """Leg / (a² + b²), and 0 where both are 0."""
-    square = a * a + b * b
-    return leg / where(equal(square, 0), 1, square)
-
-
 @ufunc(
     partials=(
-        lambda y, a, b: _per_square(b, a, b),
-        lambda y, a, b: negative(_per_square(a, a, b)),
+        lambda y, a, b: divide_no_nan(b, a * a + b * b),
+        lambda y, a, b: negative(divide_no_nan(a, a * a + b * b)),
     ),
     saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
     onnx=Missing("ONNX has no such operator"),
     samples=pairs(0.3, 3, 0.3, 3),
-    reference=each(math.atan2),
 )
 def atan2(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Angle of the points (x2, x1) to the positive x axis, in radians from -π to π.

@@ -14,35 +14,25 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, STANDARD, batch_first
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
-from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, integer_argument, signed
+from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import (
-    moveaxis,
-    permute_dims,
-    reshape,
-    sized,
-    unbroadcast,
-)
+from eagerflow.ops.shapes.reshaping import moveaxis, permute_dims, reshape, sized, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axis
 from eagerflow.tensor import Tensor
 
 __all__ = ["gather", "take", "take_along_axis"]
 
 
-def _index_errors(name: str) -> Any:
+def _index_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Indices that no op of this module takes, for a tensor of shape (2, 3) and axis 1."""
-
-    def errors(rng: np.random.Generator) -> list[ErrorSample]:
-        x = rng.standard_normal((2, 3))
-        return [
-            ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
-            ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-            ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
-            ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
-        ]
-
-    return errors
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
+        ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
+        ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
+    ]
 
 
 # Along one axis -----------------------------------------------------------------------------------
@@ -109,23 +99,21 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("take", 1, "indices"),
+    integers="indices",
     infer=_taken_spec,
     trusted=True,
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
-    saves="indices",
     batch=_batched_take,
     onnx=Onnx("Gather"),
     samples=_take_samples,
-    errors=_index_errors("take"),
+    errors=_index_errors,
     reference=lambda x, indices, axis: (
         np.take_along_axis(x.ravel(), indices.astype(np.int64).ravel(), 0).reshape(indices.shape)
         if axis is None
         else x[(slice(None),) * (axis % x.ndim) + (indices,)]
     ),
     method=True,
-    fails=True,
 )
 def take(xp: Namespace, x: Array, indices: Array, /, axis: Axis = None) -> Array:
     """The elements, or slices, of a tensor at given places along an axis.
@@ -175,10 +163,6 @@ def _check_ranks(x_rank: int, indices: Any) -> None:
         )
 
 
-def _along_spec(x: TensorSpec, indices: TensorSpec, axis: int = -1) -> TensorSpec:
-    return x.like(_along_shape(x.shape, indices, axis))
-
-
 def _along_shape(shape: tuple[Any, ...], indices: TensorSpec, axis: int) -> tuple[Any, ...]:
     """The shape of ``take_along_axis`` of a tensor of a shape."""
     _check_ranks(len(shape), indices)
@@ -222,29 +206,24 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("take_along_axis", 1, "indices"),
-    infer=_along_spec,
+    integers="indices",
+    infer=lambda x, indices, axis=-1: x.like(_along_shape(x.shape, indices, axis)),
     vjp=(
         lambda g, y, x, indices, axis: unbroadcast(
             scatter_along_axis(g, indices, _spread(x, g, axis), axis), x.shape
         ),
         None,
     ),
-    saves="indices",
     batch=_batched_along,
     onnx=Onnx("GatherElements"),
     samples=_along_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
-        *(
-            e._replace(args=(e.args[0], np.array([[5]])))
-            for e in _index_errors("take_along_axis")(rng)[:2]
-        ),
+        *(e._replace(args=(e.args[0], np.array([[5]]))) for e in _index_errors(rng)[:2]),
         ErrorSample((np.ones(2), np.array([0.5])), {}, DTypeError, "cannot be indices"),
         ErrorSample((np.ones((2, 3)), np.zeros((3, 1), int)), {}, ShapeError, "broadcast"),
     ],
     reference=lambda x, indices, axis: np.take_along_axis(x, indices, axis),
-    fails=True,
 )
 def take_along_axis(xp: Namespace, x: Array, indices: Array, /, axis: int = -1) -> Array:
     """One element for each index, along an axis, with all other axes in step.
@@ -331,13 +310,9 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
 
 @indexing_op(
     dtypes=(STANDARD, INTEGERS),
-    arrange=integer_argument("scatter_along_axis", 1, "indices"),
+    integers="indices",
     infer=_scatter_along_spec,
-    vjp=(
-        lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis),
-        None,
-    ),
-    saves="indices",
+    vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
     batch=_batched_scatter_along,
     onnx=Onnx("ScatterElements"),
     samples=_scatter_along_samples,
@@ -362,7 +337,6 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
         ),
     ],
     reference=_scatter_along_reference,
-    fails=True,
 )
 def scatter_along_axis(
     xp: Namespace, updates: Array, indices: Array, /, shape: Sizes, axis: int = -1
@@ -485,15 +459,14 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @indexing_op(
     dtypes=(ANY, INTEGERS),
-    arrange=integer_argument("gather", 1, "indices"),
+    integers="indices",
     infer=_gathered_spec,
     vjp=(_gather_back, None),
-    saves="indices",
     batch=_batched_gather,
     onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,
     errors=lambda rng: [
-        *_index_errors("gather")(rng),
+        *_index_errors(rng),
         ErrorSample((np.ones(3), np.array([-1])), {}, IndexRangeError, "index -1 is out of"),
         ErrorSample(
             (np.ones((2, 3)), np.zeros((3, 1), int)), {"batch_dims": 1}, ShapeError, "differ"
@@ -503,7 +476,6 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         ),
     ],
     reference=_gather_reference,
-    fails=True,
 )
 def gather(
     xp: Namespace, x: Array, indices: Array, /, axis: Axis = None, batch_dims: int = 0

@@ -140,10 +140,6 @@ def _arrange_getitem(*args: Any, **named: Any) -> tuple[Any, Any]:
     return (x, *arrays), {**named, "index": index}
 
 
-def _getitem_spec(x: TensorSpec, *indices: TensorSpec, index: Any) -> TensorSpec:
-    return x.like(layout(index, x.shape, [i.shape for i in indices]).shape)
-
-
 def _getitem_back(g: Any, y: Any, x: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
     back = index_scatter(g, *indices, shape=x.shape, index=index)
     return (back, *(None,) * len(indices))
@@ -218,7 +214,9 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
 @indexing_op(
     dtypes=(ANY, INDICES),
     arrange=_arrange_getitem,
-    infer=_getitem_spec,
+    infer=lambda x, *indices, index: x.like(
+        layout(index, x.shape, [i.shape for i in indices]).shape
+    ),
     trusted=True,
     vjp=_getitem_back,
     saves="indices",
@@ -228,7 +226,6 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
-    fails=True,
 )
 def getitem(xp: Namespace, x: Array, /, *indices: Array, index: Index) -> Array:
     """The part of a tensor that an index selects: ``x[index]``.
@@ -385,7 +382,6 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     reference=lambda updates, *indices, shape, index: written(
         np.zeros(shape, updates.dtype), index, indices, updates
     ),
-    fails=True,
 )
 def index_scatter(
     xp: Namespace, updates: Array, /, *indices: Array, shape: Sizes, index: Index

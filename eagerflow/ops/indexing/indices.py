@@ -155,10 +155,21 @@ def refuse_none(op: str, **arguments: Any) -> None:
             )
 
 
-def indexing_op(**facts: Any) -> Any:
-    """An op that is linear in its data, and whose arguments keep dtypes of their own."""
-    own: dict[str, Any] = {"together": (), "jvp": "multilinear"} | facts
-    return define("indexing", **own)
+def indexing_op(*, integers: str = "", **facts: Any) -> Any:
+    """An op that is linear in its data, whose arguments keep their dtypes, at places that exist.
+
+    ``integers`` names the argument that holds the places, which a tape keeps.
+    """
+
+    def decorate(kernel: Any) -> Any:
+        own: dict[str, Any] = {"together": (), "jvp": "multilinear", "fails": True}
+        if integers:
+            position = kernel.__code__.co_varnames.index(integers) - 1
+            own["arrange"] = integer_argument(kernel.__name__, position, integers)
+            own["saves"] = integers
+        return define("indexing", **own | facts)(kernel)
+
+    return decorate
 
 
 def integer_argument(op: str, position: int, name: str) -> Any:
@@ -319,7 +330,9 @@ def layout(index: Any, shape: Sequence[Any], arrays: Sequence[Sequence[Any]]) ->
         if item.__class__ is bool:
             meets.append((int(item),))
         elif item.__class__ is not str:
-            _check_integer(item, shape[axis], axis)
+            size = shape[axis]
+            if isinstance(item, int) and isinstance(size, int) and not -size <= item < size:
+                raise out_of_range(item, axis, size)
             axis += 1
         elif item == "array":
             meets.append(tuple(next(rest)))
@@ -341,11 +354,6 @@ def _met(sizes: tuple[Any, ...], at: int, meets: list[tuple[Any, ...]], masked: 
     if masked:
         return Layout(sizes, at, max(1, len(meet)), None)
     return Layout(sizes, at, len(meet), meet)
-
-
-def _check_integer(item: Any, size: DimLike, axis: int) -> None:
-    if isinstance(item, int) and isinstance(size, int) and not -size <= item < size:
-        raise out_of_range(item, axis, size)
 
 
 def _check_mask(mask: tuple[Any, ...], shape: Sequence[Any], axis: int) -> int:

@@ -143,6 +143,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "infer": _write_spec,
         "trusted": True,
         "saves": "indices",
+        "fails": True,
         "batch": Batch(_batched_write),
         "onnx": Missing("exported as ScatterND"),
         "samples": _write_samples,
@@ -210,7 +211,6 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
     jvp=lambda tangents, y, x, value, *indices, index: index_set(
         *_both(tangents, x, value), *indices, index=index
     ),
-    fails=True,
 )
 def index_set(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x`` with a value at an index: ``x.at[index].set(value)``.
@@ -225,19 +225,17 @@ def index_set(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
     return _write(xp, x, value, indices, index)
 
 
-def _add_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any) -> tuple[Any, ...]:
-    part = unbroadcast(getitem(g, *indices, index=index), value.shape)
-    return (g, part, *(None,) * len(indices))
-
-
 @_writing(
     "index_add",
     lambda a, b: a + b,
-    vjp=_add_back,
+    vjp=lambda g, y, x, value, *indices, index: (
+        g,
+        unbroadcast(getitem(g, *indices, index=index), value.shape),
+        *(None,) * len(indices),
+    ),
     jvp=lambda tangents, y, x, value, *indices, index: index_add(
         *_both(tangents, x, value), *indices, index=index
     ),
-    fails=True,
 )
 def index_add(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x`` with a value added at an index: ``x.at[index].add(value)``.
@@ -287,7 +285,6 @@ def _multiply_back(
     dtypes=(NUMERIC, NUMERIC, INDICES),
     vjp=_multiply_back,
     saves="x value indices",
-    fails=True,
 )
 def index_multiply(
     xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index
@@ -321,7 +318,6 @@ def _extreme_back(g: Any, y: Any, x: Any, value: Any, *indices: Any, index: Any)
     dtypes=(REAL, REAL, INDICES),
     vjp=_extreme_back,
     saves="x value indices y",
-    fails=True,
 )
 def index_min(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at most a value at an index: ``x.at[index].min(value)``.
@@ -342,7 +338,6 @@ def index_min(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: 
     dtypes=(REAL, REAL, INDICES),
     vjp=_extreme_back,
     saves="x value indices y",
-    fails=True,
 )
 def index_max(xp: Namespace, x: Array, value: Array, /, *indices: Array, index: Index) -> Array:
     """A copy of ``x``, at least a value at an index: ``x.at[index].max(value)``.

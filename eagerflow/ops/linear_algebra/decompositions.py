@@ -19,14 +19,13 @@ from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
-from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import refused_objects
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
     cubic,
     factorization,
+    gives,
     identity_like,
     matrices,
     not_converged,
@@ -141,17 +140,14 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
 
 @factorization(
     infer=lambda x, upper=False: square(x).like(),
-    vjp=(in_float32(_cholesky_vjp),),
+    vjp=(_cholesky_vjp,),
     saves="y",
-    cost=cubic,
     samples=_cholesky_samples,
     errors=lambda rng: [
         *square_errors(rng),
         ErrorSample((-np.eye(2),), {}, EagerflowError, "not positive definite"),
     ],
     reference=on_each(_rooted),
-    ulp=256,
-    fails=True,
 )
 def cholesky(xp: Namespace, x: Array, /, *, upper: bool = False) -> Array:
     """The triangular ``l`` with ``l @ l^H`` equal to a positive definite matrix.
@@ -252,35 +248,22 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     return q[:, :k], np.triu(r[:k])
 
 
+@gives(QRResult)
 @factorization(
     infer=_qr_spec,
-    vjp=in_float32(_qr_vjp),
+    vjp=_qr_vjp,
     saves="x y",
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
     samples=_qr_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((rng.random((3, 3)),), {"mode": "full"}, ShapeError, "is not a mode"),
     ],
     reference=lambda x, mode: _qr_reference(x, mode),
-    ulp=256,
-    split=Missing("the whole input is needed"),
+    fails=False,
 )
-def _qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
-    """Orthonormal columns and an upper triangle whose product is the matrix."""
-    return tuple(xp.linalg.qr(x, mode=mode))
-
-
-def _qr_reference(x: Any, mode: str) -> Any:
-    if x.size:
-        return on_each(_reflected)(x, mode=mode)
-    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
-    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
-
-
-def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
+def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array:
     """Orthonormal columns ``Q`` and an upper triangle ``R`` whose product is the matrix.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
@@ -293,10 +276,14 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     >>> bool(ef.max(ef.abs(q @ r - ef.tensor([[0.0, 2.0], [1.0, 1.0]]))) < 1e-6)
     True
     """
-    return QRResult(*_qr(x, mode=mode))
+    return tuple(xp.linalg.qr(x, mode=mode))
 
 
-qr.op = _qr.op  # type: ignore[attr-defined]
+def _qr_reference(x: Any, mode: str) -> Any:
+    if x.size:
+        return on_each(_reflected)(x, mode=mode)
+    q, r = _qr_spec(TensorSpec(x.shape, x.dtype), mode)
+    return np.broadcast_to(np.eye(*q.shape[-2:]), q.shape), np.zeros(r.shape)
 
 
 # Eigenvalues -------------------------------------------------------------------------------------
@@ -359,9 +346,10 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     return sorted(np.diag(a).real.tolist())
 
 
+@gives(EighResult)
 @factorization(
     infer=lambda x: (square(x).like(x.shape[:-1], real_dtype(x.dtype)), x.like()),
-    vjp=in_float32(_eigh_vjp),
+    vjp=_eigh_vjp,
     saves="y",
     outputs=2,
     cost=lambda x: cubic(x, flops=9),
@@ -369,11 +357,20 @@ def rotated(rows: list[list[Any]]) -> list[float]:
     errors=_eigenvalue_errors,
     reference=lambda x: _eigh_reference(x),
     ulp=512,
-    split=Missing("the whole input is needed"),
-    fails=True,
 )
-def _eigh(xp: Namespace, x: Array, /) -> Any:
-    """Eigenvalues and eigenvectors of Hermitian matrices."""
+def eigh(xp: Namespace, x: Array, /) -> Any:
+    """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
+    part ``(x + x^H) / 2`` is taken. The named tuple ``(eigenvalues, eigenvectors)`` has real
+    values of shape (..., n) in ascending order, and unit vectors as columns, the largest
+    element of each real and positive. The gradient of the vectors grows as eigenvalues come
+    close; between equal ones it counts as 0. Raises ShapeError for matrices that are not
+    square, EagerflowError for values that are not finite.
+
+    >>> ef.linalg.eigh(ef.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
+    Tensor([1., 2.], float32, cpu:0)
+    """
     values, vectors = _finite(xp, xp.linalg.eigh, x)
     return values, with_positive_tops(xp, vectors)[0]
 
@@ -411,25 +408,6 @@ def _eigh_reference(x: Any) -> Any:
     return values, vectors
 
 
-def eigh(x: Any, /) -> EighResult:
-    """Eigenvalues and eigenvectors of Hermitian (real: symmetric) matrices.
-
-    ``x`` is a tensor of floats or complex numbers, shape (..., n, n), of which the Hermitian
-    part ``(x + x^H) / 2`` is taken. The named tuple ``(eigenvalues, eigenvectors)`` has real
-    values of shape (..., n) in ascending order, and unit vectors as columns, the largest
-    element of each real and positive. The gradient of the vectors grows as eigenvalues come
-    close; between equal ones it counts as 0. Raises ShapeError for matrices that are not
-    square, EagerflowError for values that are not finite.
-
-    >>> ef.linalg.eigh(ef.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
-    Tensor([1., 2.], float32, cpu:0)
-    """
-    return EighResult(*_eigh(x))
-
-
-eigh.op = _eigh.op  # type: ignore[attr-defined]
-
-
 def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
     _, vectors = eigh(x)
     return matmul(multiply(vectors, as_row(g)), adjoint(vectors))
@@ -437,14 +415,13 @@ def _eigvalsh_vjp(g: Any, y: Any, x: Any) -> Any:
 
 @factorization(
     infer=lambda x: square(x).like(x.shape[:-1], real_dtype(x.dtype)),
-    vjp=(in_float32(_eigvalsh_vjp),),
+    vjp=(_eigvalsh_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
     samples=_eigenvalue_samples,
     errors=_eigenvalue_errors,
     reference=on_each(rotated),
     ulp=512,
-    fails=True,
 )
 def eigvalsh(xp: Namespace, x: Array, /) -> Array:
     """Eigenvalues of Hermitian (real: symmetric) matrices, in ascending order.
@@ -559,15 +536,15 @@ def _values(rows: list[list[Any]]) -> list[float]:
 
 def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
-        *refused_objects(rng),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
     ]
 
 
+@gives(SVDResult)
 @factorization(
     infer=_svd_spec,
-    vjp=in_float32(_svd_vjp),
+    vjp=_svd_vjp,
     saves="x y",
     outputs=3,
     cost=lambda x, **more: cubic(x, flops=20),
@@ -575,11 +552,21 @@ def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
     errors=_svd_errors,
     reference=Missing("the vectors are checked by their product and orthonormality"),
     ulp=512,
-    split=Missing("the whole input is needed"),
-    fails=True,
 )
-def _svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
-    """Singular vectors and values of matrices."""
+def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
+    """Singular vectors and values of matrices: ``U @ diag(S) @ Vh`` is the matrix.
+
+    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
+    named tuple ``(U, S, Vh)`` has shapes (..., m, m), (..., k) and (..., n, n), or with
+    ``full_matrices=False`` (..., m, k), (..., k) and (..., k, n); ``S`` is real and descends,
+    the largest element of each column of ``U`` is real and positive. Gradients need
+    ``full_matrices=False`` or m = n; those of the vectors grow as singular values come close,
+    and count as 0 between equal ones. Raises ShapeError for tensors with less than two axes,
+    EagerflowError for values that are not finite.
+
+    >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
+    Tensor([2., 1.], float32, cpu:0)
+    """
     try:
         u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
     except np.linalg.LinAlgError as error:
@@ -595,26 +582,6 @@ def _svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     return turned, s, xp.concat((first, vh[..., k:, :]), axis=-2)
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
-    """Singular vectors and values of matrices: ``U @ diag(S) @ Vh`` is the matrix.
-
-    ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
-    named tuple ``(U, S, Vh)`` has shapes (..., m, m), (..., k) and (..., n, n), or with
-    ``full_matrices=False`` (..., m, k), (..., k) and (..., k, n); ``S`` is real and descends,
-    the largest element of each column of ``U`` is real and positive. Gradients need
-    ``full_matrices=False`` or m = n; those of the vectors grow as singular values come close,
-    and count as 0 between equal ones. Raises ShapeError for tensors with less than two axes,
-    EagerflowError for values that are not finite.
-
-    >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
-    Tensor([2., 1.], float32, cpu:0)
-    """
-    return SVDResult(*_svd(x, full_matrices=full_matrices))
-
-
-svd.op = _svd.op  # type: ignore[attr-defined]
-
-
 def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
     u, _, vh = svd(x, full_matrices=False)
     return matmul(multiply(u, as_row(g)), vh)
@@ -622,7 +589,7 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
 
 @factorization(
     infer=lambda x: _svd_spec(x)[1],
-    vjp=(in_float32(_svdvals_vjp),),
+    vjp=(_svdvals_vjp,),
     saves="x",
     cost=lambda x: cubic(x, flops=4),
     samples=lambda rng, dtype: [Sample(sample.args) for sample in _svd_samples(rng, dtype)],
@@ -631,7 +598,6 @@ def _svdvals_vjp(g: Any, y: Any, x: Any) -> Any:
         on_each(_values)(x) if x.size else np.zeros((*x.shape[:-2], min(x.shape[-2:])))
     ),
     ulp=512,
-    fails=True,
 )
 def svdvals(xp: Namespace, x: Array, /) -> Array:
     """Singular values of matrices, in descending order.

@@ -37,6 +37,9 @@ Labels = tuple[str, ...]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+_FORM = "letters, '...' for any axes, ',' between operands, '->' before the result"
+
+
 def _refused(problem: str, expected: str | None = None, hint: str | None = None) -> ShapeError:
     return ShapeError(problem, op="einsum", argument="subscripts", expected=expected, hint=hint)
 
@@ -52,6 +55,9 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
             f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} came",
             'one group of labels for each operand, such as "ij,jk->ik"',
         )
+    for label in "".join(term.replace("...", "", 1) for term in (*terms, output)):
+        if not label.isalpha():
+            raise _refused(f"{label!r} is not a label", _FORM)
     used = set(text)
     spare = [c for c in itertools.islice(_symbols(), 64 + len(used)) if c not in used]
     found = tuple(_labels(term, rank, spare) for term, rank in zip(terms, ranks, strict=True))
@@ -61,19 +67,11 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
     if not arrow:
         once = sorted(c for c in set(everything) - set(extra) if everything.count(c) == 1)
         return found, (*extra, *once)
-    if "..." not in output and "." not in output:
-        result: Labels = tuple(output)
-    else:
-        before, _, after = output.partition("...")
-        result = (*before, *extra, *after)
+    before, any_axes, after = output.partition("...")
+    result = (*before, *(extra if any_axes else ()), *after)
     for label in result:
         if label not in everything:
-            raise _refused(
-                f"label {label!r} of the result is not in any operand"
-                if label.isalpha()
-                else f"{label!r} is not a label",
-                "letters, '...' for any axes, ',' between operands, '->' before the result",
-            )
+            raise _refused(f"label {label!r} of the result is not in any operand", _FORM)
         if result.count(label) > 1:
             raise _refused(f"label {label!r} stands twice in the result", "each label once")
     return found, result
@@ -87,12 +85,6 @@ def _symbols() -> Iterable[str]:
 def _labels(term: str, rank: int, spare: list[str]) -> Labels:
     """Labels of one operand; the axes of ``...`` are numbered from the last one."""
     before, dots, after = term.partition("...")
-    for label in before + after:
-        if not label.isalpha():
-            raise _refused(
-                f"{label!r} is not a label",
-                "letters, '...' for any axes, ',' between operands, '->' before the result",
-            )
     named = len(before) + len(after)
     if rank < named or (rank > named and not dots):
         raise _refused(

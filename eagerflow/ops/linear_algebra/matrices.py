@@ -18,6 +18,7 @@ from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
 from eagerflow.ops.linear_algebra.systems import identity_like, inv, matrices, square
+from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.joining import concat
@@ -128,13 +129,8 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
                 received=f"{name} of shape {x.shape}",
                 expected="an axis of size 3, counted from the last one if the ranks differ",
             )
-    a, b = ([x[_piece(i, at)] for i in range(3)] for x in tensors)
+    a, b = ([part_of(x, at + x.ndim, i, i + 1) for i in range(3)] for x in tensors)
     parts = [
         subtract(multiply(a[i], b[j]), multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))
     ]
     return concat(parts, axis=at)
-
-
-def _piece(i: int, axis: int) -> tuple[Any, ...]:
-    """The index of the ``i``-th element along a negative axis, with that axis kept."""
-    return (..., slice(i, i + 1), *(slice(None) for _ in range(-axis - 1)))

@@ -11,9 +11,9 @@ from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
+from eagerflow.ops.elementwise.activation import sigmoid
 from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.sigmoids import sigmoid
 from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum

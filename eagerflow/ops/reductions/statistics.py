@@ -170,8 +170,6 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
-            ErrorSample(("a string",), {}, DTypeError, "str"),
-            ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
             ErrorSample((x,), {"axis": (1, -1)}, ShapeError, "repeat"),
             ErrorSample((x,), {"correction": "one"}, DTypeError, "is not a number"),
             ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),

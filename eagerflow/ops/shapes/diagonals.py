@@ -11,7 +11,7 @@ from eagerflow.display import summary
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Onnx, Split
 from eagerflow.ops.creation.filled import ones
-from eagerflow.ops.family import refused_objects, stacked
+from eagerflow.ops.family import stacked
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.samples import shaped
@@ -76,7 +76,6 @@ def _triangle(keep: Any, gradient: Any) -> Any:
         onnx=Onnx("Trilu"),
         samples=_triangle_samples,
         errors=lambda rng: [
-            *refused_objects(rng),
             ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
             ErrorSample((np.ones((3, 3)), 0.5), {}, ShapeError, "not the number of a diagonal"),
         ],

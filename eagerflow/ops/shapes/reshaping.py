@@ -12,9 +12,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
-from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define, refused_objects
+from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
-from eagerflow.ops.samples import make
+from eagerflow.ops.samples import make, shaped
 from eagerflow.spec import (
     Array,
     Namespace,
@@ -62,7 +62,8 @@ def shape_op(**facts: Any) -> Any:
 
 def view_op(**facts: Any) -> Any:
     """A method that shows the values of one tensor in another shape or order."""
-    return shape_op(**{"method": True, "cost": no_work, "trusted": True} | facts)
+    own = {"views": "all", "method": True, "cost": no_work, "trusted": True}
+    return shape_op(**own | facts)
 
 
 def known_shape(x: TensorSpec, shape: Any) -> tuple[Any, ...]:
@@ -108,17 +109,15 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _batched_reshape(call: Any, args: Any, batched: Any, size: int, shape: Any) -> Any:
-    (x,) = args
-    return call(x, (size, *known_shape(TensorSpec(x.shape[1:], x.dtype), shape)))
-
-
 @view_op(
-    views="all",
     infer=lambda x, shape: x.like(known_shape(x, shape)),
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
-    batch=Batch(_batched_reshape),
+    batch=Batch(
+        lambda call, args, batched, size, shape: call(
+            args[0], (size, *known_shape(TensorSpec(args[0].shape[1:], args[0].dtype), shape))
+        )
+    ),
     onnx=Onnx("Reshape"),
     samples=_reshape_samples,
     errors=_reshape_errors,
@@ -196,7 +195,6 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     onnx=Onnx("Transpose", {"axes": "perm"}),
     samples=_permuted_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
@@ -235,29 +233,24 @@ def unbroadcast(g: Any, shape: Any) -> Any:
     return reshape(g.sum(axis=axes) if axes else g, shape)
 
 
-def _broadcast_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample((make(rng, dtype, a),), {"shape": b})
-        for a, b in (
-            ((), ()),
-            ((), 3),
-            ((3,), (2, 3)),
-            ((2, 1), (2, 4)),
-            ((1, 1), (0, 3)),
-            ((0,), (2, 0)),
-            ((2, 3), (2, 3)),
-            ((1, 3, 1), (2, 2, 3, 4)),
-            ((1,), (5,)),
-            ((2, 1, 3), (2, 4, 3)),
-        )
-    ]
-    found.append(Sample((make(rng, dtype, (4, 6)).T[::2],), {"shape": (2, 3, 4)}))
-    found.append(Sample((make(rng, dtype, (1, 6))[:, ::-2],), {"shape": (4, 3)}))
-    return found
+_broadcast_samples = shaped(
+    "shape",
+    ((), ()),
+    ((), 3),
+    ((3,), (2, 3)),
+    ((2, 1), (2, 4)),
+    ((1, 1), (0, 3)),
+    ((0,), (2, 0)),
+    ((2, 3), (2, 3)),
+    ((1, 3, 1), (2, 2, 3, 4)),
+    ((1,), (5,)),
+    ((2, 1, 3), (2, 4, 3)),
+    turned={"shape": (2, 3, 4)},
+    repeated={"shape": (4, 2, 6)},
+)
 
 
 @view_op(
-    views="all",
     infer=_broadcast_spec,
     direct=lambda xp: xp.broadcast_to,
     keeps_order=False,
@@ -271,7 +264,6 @@ def _broadcast_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     onnx=Onnx("Expand"),
     samples=_broadcast_samples,
     errors=lambda rng: [
-        *refused_objects(rng),
         ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
         ErrorSample((rng.random((2, 3)),), {"shape": (3,)}, ShapeError, "broadcast"),
         ErrorSample((rng.random((2, 3)),), {"shape": (-1, 3)}, ShapeError, "negative"),
@@ -323,36 +315,31 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @view_op(
-    views="all",
     infer=_expanded_spec,
     direct=lambda xp: _expand,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_expand,
     onnx=Onnx("Unsqueeze", {"axis": "axes"}),
-    samples=lambda rng, dtype: (
-        [
-            Sample((make(rng, dtype, shape),), {"axis": axis})
-            for shape, axis in (
-                ((), 0),
-                ((), -1),
-                ((3,), 0),
-                ((3,), 1),
-                ((3,), -2),
-                ((2, 3), 1),
-                ((2, 3), (0, -1)),
-                ((0, 2), 2),
-                ((2, 3), (1, 2)),
-                ((2,), ()),
-                ((1, 2), 0),
-            )
-        ]
-        + [Sample((make(rng, dtype, (4, 6)).T[::2],), {"axis": -1})]
+    samples=shaped(
+        "axis",
+        ((), 0),
+        ((), -1),
+        ((3,), 0),
+        ((3,), 1),
+        ((3,), -2),
+        ((2, 3), 1),
+        ((2, 3), (0, -1)),
+        ((0, 2), 2),
+        ((2, 3), (1, 2)),
+        ((2,), ()),
+        ((1, 2), 0),
+        turned={"axis": -1},
+        repeated={"axis": 1},
     ),
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axis": 3}, ShapeError, "axis 3 does not exist"),
         ErrorSample((rng.random((2, 3)),), {"axis": -4}, ShapeError, "axis -4 does not exist"),
         ErrorSample((rng.random((2, 3)),), {"axis": (0, 0)}, ShapeError, "repeat"),
-        ErrorSample((rng.random((2, 3)),), {"axis": 0.5}, ShapeError, "is not an axis"),
     ],
     reference=lambda x, axis: np.expand_dims(x, axis),
 )
@@ -400,7 +387,6 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
 
 
 @view_op(
-    views="all",
     infer=_squeezed_spec,
     direct=lambda xp: xp.ndarray.squeeze,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
@@ -427,9 +413,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     ),
     errors=lambda rng: [
         ErrorSample((rng.random((2, 1)),), {"axis": 0}, ShapeError, "axis 0 has size 2"),
-        ErrorSample((rng.random((2, 1)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((rng.random((2, 1)),), {"axis": (1, -1)}, ShapeError, "repeat"),
-        ErrorSample((rng.random((2, 1)),), {"axis": "all"}, ShapeError, "is not an axis"),
     ],
     reference=lambda x, axis: x.reshape(
         [

@@ -9,7 +9,7 @@ from scipy import special
 import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.ops.creation.draws import random_keep
-from eagerflow.ops.elementwise import activation, gaussian_units, sigmoids
+from eagerflow.ops.elementwise import activation
 from eagerflow.ops.nn import losses
 
 SIZE = generated.MIN_COMPILED_ELEMENTS + 37  # for a generated kernel; no whole number of vectors
@@ -179,8 +179,8 @@ def test_memory_orders_and_forward_mode(way):
 def test_gradients_broadcast():
     x, g = ef.tensor(numbers("float64", 24).reshape(4, 6)[:, 2:]), ef.tensor([1.0, 2.0, 0.0, -1.0])
     for gradient, derivative in (
-        (gaussian_units.tanh_gelu_gradient, tanh_derivative),
-        (sigmoids.silu_gradient, silu_derivative),
+        (activation.tanh_gelu_gradient, tanh_derivative),
+        (activation.silu_gradient, silu_derivative),
         (activation.relu_gradient, lambda x: np.where(x > 0, 1.0, 0.0)),
     ):
         with np.errstate(invalid="ignore"):
