@@ -111,10 +111,7 @@ class _Pool:
         self._off = core
         cores = os.sched_getaffinity(os.getpid()) - {core}
         for thread in self._threads:
-            try:
-                os.sched_setaffinity(thread.native_id or 0, cores)
-            except OSError:
-                pass  # not allowed: it runs where it may
+            bind(thread.native_id or 0, cores)
 
     def offer(self, call: Callable[[], Any], helpers: int) -> None:
         """Ask that many threads to make a call."""
@@ -213,6 +210,14 @@ def _getcpu() -> Callable[[], int] | None:
     except (AttributeError, OSError):
         return None
     return found
+
+
+def bind(thread: int, cores: set[int]) -> None:
+    """Keep a thread, by the system's number, to these cores; 0 stands for the one that calls."""
+    try:
+        os.sched_setaffinity(thread, cores)
+    except OSError:
+        pass  # not allowed: it runs where it may
 
 
 def _core() -> int:

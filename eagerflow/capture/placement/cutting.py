@@ -24,7 +24,9 @@ from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
+from eagerflow.op import Op
 from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
@@ -137,9 +139,10 @@ class _Partitioner:
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
         self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
         self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
-        self.sent: dict[Value, Value] = {}  # of what was received, the value that was sent
+        self.sources: dict[Value, Value] = {}  # of what was received, the value that was sent
         self.places: dict[Value, int] = dict(placement.inputs)
-        self.names = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
+        taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
+        self.free_name = FreeNames(taken).take
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
@@ -152,13 +155,12 @@ class _Partitioner:
         position = {i: at for at, i in enumerate(order)}
         needed = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
-        have: list[set[Value]] = [set() for _ in self.devices]
         slack = max(2 * self.model.latency, MIN_SLACK_SECONDS)
         for at, i in enumerate(order):
             group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
             alone = self._alone(nodes, k)
-            new = [x for x in group.given if self.made_on[x] != k and x not in have[k]]
+            new = [x for x in group.given if self.made_on[x] != k and (x, k) not in self.copies]
             piece = current[k]
             if piece is None or self._begins_new(piece, i, new, position, slack, alone):
                 piece = current[k] = Piece(
@@ -173,7 +175,6 @@ class _Partitioner:
                 self.pieces.append(piece)
             piece.alone = piece.alone or alone
             piece.priority = max(piece.priority, placement.ranks[i])
-            have[k].update(new)
             for node in nodes:
                 self._copy(node, k, piece)
             if i in needed:
@@ -237,14 +238,10 @@ class _Partitioner:
     def _copy(self, node: Node, k: int, piece: Piece) -> None:
         """The node on its device, with what it reads from elsewhere received."""
         inputs = tuple([self.at(x, k) if type(x) is Value else x for x in node.inputs])
-        made = Node(node.op, inputs, node.attributes, node.name, node.origin, str(self.devices[k]))
-        made.outputs = tuple(
-            Value(v.name, v.shape, v.dtype, None, made, v.index, None, v.device)
-            for v in node.outputs
-        )
-        for old, value in zip(node.outputs, made.outputs, strict=True):
-            self.new[old] = value
-            self.places[value] = k
+        made = node.like(inputs)
+        made.device = str(self.devices[k])
+        self.new.update(zip(node.outputs, made.outputs, strict=True))
+        self.places.update(dict.fromkeys(made.outputs, k))
         self.nodes.append(made)
         piece.nodes.append(made)
 
@@ -267,36 +264,29 @@ class _Partitioner:
             return value
         found = self.copies.get((value, k))
         if found is None:
-            name = self._unique(f"{value.name}_on_{_plain(str(place))}")
+            name = self.free_name(f"{value.name}_on_{_plain(str(place))}")
             found = Value(name, value.shape, value.dtype, constant=tensor.to(str(place)))
             self.copies[value, k] = found
         return found
 
     def _sent(self, own: Value, source: int, k: int) -> Value:
         start, end = str(self.devices[source]), str(self.devices[k])
-        origin = None if own.node is None else own.node.origin
         base, suffix = own.name.replace(":", "_"), _plain(end)
-        names = self._unique(f"{base}_to_{suffix}"), self._unique(f"{base}_on_{suffix}")
-        sent = Node(_SEND, (own,), {"target": end}, names[0], origin, start)
-        sent.outputs = (Value(sent.name, own.shape, own.dtype, None, sent),)
+        sent = self._end(own, _SEND, {"target": end}, f"{base}_to_{suffix}", source)
         attributes = {"source": start, "device": end}
-        received = Node(_RECV, sent.outputs, attributes, names[1], origin, end)
-        value = Value(received.name, own.shape, own.dtype, None, received)
-        received.outputs = (value,)
-        self.nodes += (sent, received)
-        self.places[sent.outputs[0]] = source
-        self.places[value] = k
-        self.sent[value] = own
+        received = self._end(sent.outputs[0], _RECV, attributes, f"{base}_on_{suffix}", k)
         self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
-        return value
+        self.sources[received.outputs[0]] = own
+        return received.outputs[0]
 
-    def _unique(self, name: str) -> str:
-        found, number = name, 0
-        while found in self.names:
-            number += 1
-            found = f"{name}_{number}"
-        self.names.add(found)
-        return found
+    def _end(self, given: Value, op: Op, attributes: dict[str, Any], name: str, k: int) -> Node:
+        """One of the two nodes of an edge between devices."""
+        origin = None if given.node is None else given.node.origin
+        made = Node(op, (given,), attributes, self.free_name(name), origin, str(self.devices[k]))
+        made.outputs = (Value(made.name, given.shape, given.dtype, None, made),)
+        self.nodes.append(made)
+        self.places[made.outputs[0]] = k
+        return made
 
     # The whole -------------------------------------------------------------------------------
 
@@ -348,7 +338,7 @@ class _Partitioner:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
             piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
-            before = (maker.get(self.sent.get(x, x)) for x in given[piece])
+            before = (maker.get(self.sources.get(x, x)) for x in given[piece])
             piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
 
 

@@ -18,7 +18,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
@@ -86,15 +86,6 @@ def cores_of(place: Device) -> set[int]:
     return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
 
 
-def _keep_to(cores: set[int]) -> None:
-    """Run this thread on these cores alone: the system may leave two on one for milliseconds."""
-    if cores:
-        try:
-            os.sched_setaffinity(0, cores)  # 0 stands for the thread that calls
-        except OSError:
-            pass  # not allowed: it runs where it may
-
-
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
     return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
@@ -110,42 +101,31 @@ class _SharedLock:
 
     def __init__(self) -> None:
         self._change = threading.Condition(threading.Lock())
-        self._sharing = 0
+        self._holders = 0
         self._alone = False
         self._waiting_alone = 0
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Hold the lock together with others."""
+    def held(self, alone: bool) -> Iterator[None]:
+        """Hold the lock as the only one, or together with others."""
         with self._change:
-            while self._alone or self._waiting_alone:
-                self._change.wait()
-            self._sharing += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._sharing -= 1
-                if not self._sharing:
-                    self._change.notify_all()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the lock as the only one."""
-        with self._change:
-            self._waiting_alone += 1
+            self._waiting_alone += alone
             try:
-                while self._alone or self._sharing:
-                    self._change.wait()
+                self._change.wait_for(
+                    lambda: not (self._alone or (self._holders if alone else self._waiting_alone))
+                )
             finally:
-                self._waiting_alone -= 1
-            self._alone = True
+                self._waiting_alone -= alone
+            self._alone = alone
+            self._holders += 1
         try:
             yield
         finally:
             with self._change:
                 self._alone = False
-                self._change.notify_all()
+                self._holders -= 1
+                if not self._holders:
+                    self._change.notify_all()
 
 
 _cores = _SharedLock()
@@ -155,10 +135,8 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
     """``call(*args)`` with the cores that a mode and a share stand for."""
     if mode == FREE:
         return call(*args)
-    if mode == ALONE:
-        with _cores.alone():
-            return call(*args)
-    with _cores.shared(), _own_share(share):
+    alone = mode == ALONE
+    with _cores.held(alone), nullcontext() if alone else _own_share(share):
         return call(*args)
 
 
@@ -183,7 +161,8 @@ class _Worker:
         return not self._closed
 
     def _serve(self) -> None:
-        _keep_to(cores_of(self.place))
+        if cores := cores_of(self.place):
+            threads.bind(0, cores)  # the system may leave two threads on one core for milliseconds
         heap: list[tuple[int, float, int, Any, int]] = []
         with device(self.place):
             while heap or not self._closed or not self._inbox.empty():
