@@ -20,13 +20,9 @@ from eagerflow.ops.nn.losses import (
     sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_gradient,
 )
-from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
-
-_UPDATED_INPUTS = {adam_update: (0, 2, 3), momentum_update: (0, 2)}
-"""The inputs that the results of an op are the new values of."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MAX_LAYOUTS = 64  # strides that a call is kept ready for
@@ -70,9 +66,8 @@ class FusedKernel:
     the region's; a Value stands twice among the inputs where it is read along other axes too.
     ``input_shapes`` and ``output_shapes`` are those of the arrays in the region: axes of size 1
     are left out, and others may stand in another order (``view``). ``inplace`` holds pairs of
-    output and input numbers that may be one array, where nothing else needs the input; those
-    that a program most likely wants come first. ``checks`` are pairs of an input that holds
-    numbers of classes, and how many classes there are.
+    output and input numbers that may be one array, where nothing else needs the input.
+    ``checks`` are pairs of an input that holds numbers of classes, and how many classes there are.
     """
 
     __slots__ = (
@@ -117,7 +112,7 @@ class FusedKernel:
         self.output_shapes = tuple(self._shape(p) for p in self._outputs)
         self.region = writer.builder.region()
         self.checks = tuple(writer.checks)
-        self.inplace = self._inplace_pairs(members)
+        self.inplace = self._inplace_pairs()
 
     def __repr__(self) -> str:
         return f"<FusedKernel {self.name}: {len(self.nodes)} nodes>"
@@ -133,25 +128,18 @@ class FusedKernel:
 
     # In place ------------------------------------------------------------------------------------
 
-    def _inplace_pairs(self, members: Sequence[Member]) -> tuple[tuple[int, int], ...]:
-        """Outputs that may be written over an input, the likeliest first."""
-        wanted = {
-            (node.outputs[k], node.inputs[i])
-            for node in self.nodes
-            for k, i in enumerate(_UPDATED_INPUTS.get(node.op.call, ()))
-        }
+    def _inplace_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Outputs that may be written over an input."""
         columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
-        likely: list[tuple[int, int]] = []
-        possible: list[tuple[int, int]] = []
-        for k, out in enumerate(self._outputs):
-            if self.region.outputs[k].value in columns:
-                continue
-            for i, given in enumerate(self._inputs):
-                same = out.value.shape == given.value.shape and out.value.dtype == given.value.dtype
-                if same and out.axes == given.axes and self.inputs.count(given.value) == 1:
-                    pair = (k, i)
-                    (likely if (out.value, given.value) in wanted else possible).append(pair)
-        return (*likely, *possible)
+        return tuple(
+            (k, i)
+            for k, out in enumerate(self._outputs)
+            if self.region.outputs[k].value not in columns
+            for i, given in enumerate(self._inputs)
+            if (out.value.shape, out.value.dtype) == (given.value.shape, given.value.dtype)
+            and out.axes == given.axes
+            and self.inputs.count(given.value) == 1
+        )
 
     def region_inplace(self, pairs: Sequence[tuple[int, int]]) -> Region:
         """The region with some outputs in place of inputs: pairs out of ``inplace``.

@@ -192,7 +192,7 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
 @graph_method
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     """See ``Graph.__call__``."""
-    leaves = _leaves(self, args)
+    leaves = leaves_of(self, args)
     if named:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:
@@ -208,7 +208,7 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     return self.nest(replay.run(inputs))
 
 
-def _leaves(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
+def leaves_of(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
     """The values for the inputs, from arguments in the nest of the traced function's."""
     if len(args) == len(graph.inputs):
         plain = [tree.flatten(x)[0] for x in args]

@@ -10,7 +10,7 @@ group, so pieces cannot wait for each other in a circle.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -43,6 +43,17 @@ class Cut(NamedTuple):
     bytes: int
     sent: Node
     received: Node
+
+    @property
+    def given(self) -> Value:
+        """The value where it is made."""
+        value: Value = self.sent.inputs[0]
+        return value
+
+    @property
+    def arrived(self) -> Value:
+        """The value where it is received."""
+        return self.received.outputs[0]
 
     def __repr__(self) -> str:
         return f"Cut({self.value!r}, {self.source} to {self.target}, {self.bytes} bytes)"
@@ -139,7 +150,6 @@ class _Partitioner:
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
         self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
         self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
-        self.sources: dict[Value, Value] = {}  # of what was received, the value that was sent
         self.places: dict[Value, int] = dict(placement.inputs)
         taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
         self.free_name = FreeNames(taken).take
@@ -276,7 +286,6 @@ class _Partitioner:
         attributes = {"source": start, "device": end}
         received = self._end(sent.outputs[0], _RECV, attributes, f"{base}_on_{suffix}", k)
         self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
-        self.sources[received.outputs[0]] = own
         return received.outputs[0]
 
     def _end(self, given: Value, op: Op, attributes: dict[str, Any], name: str, k: int) -> Node:
@@ -326,7 +335,8 @@ class _Partitioner:
     def _link(self, graph: Graph) -> None:
         """Each piece as a graph of its own, and which pieces it waits for."""
         maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
-        used = {*graph.all_outputs(), *(v for cut in self.cuts for v in cut.sent.values())}
+        used = {*graph.all_outputs(), *(cut.given for cut in self.cuts)}
+        sources = {cut.arrived: cut.given for cut in self.cuts}
         given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
             read = (x for node in piece.nodes for x in node.values())
@@ -338,7 +348,7 @@ class _Partitioner:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
             piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
-            before = (maker.get(self.sources.get(x, x)) for x in given[piece])
+            before = (maker.get(sources.get(x, x)) for x in given[piece])
             piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
 
 
@@ -349,9 +359,3 @@ def _plain(name: str) -> str:
 def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
     """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
     return _Partitioner(graph, placement, model, exact).cut()
-
-
-def sends_of(division: Division) -> Iterator[tuple[Cut, Value, Value]]:
-    """Each cut with the value that is sent and the one that is received."""
-    for one in division.cuts:
-        yield one, next(one.sent.values()), one.received.outputs[0]

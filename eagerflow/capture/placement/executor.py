@@ -16,8 +16,8 @@ from __future__ import annotations
 import heapq
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
@@ -36,15 +36,13 @@ ALONE, SHARED, FREE = "alone", "shared", "free"
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One thing that a device does: arrays of some slots in, arrays for others out."""
+    """One thing that a device does: from the arrays of some values it makes those of others."""
 
     label: str
     device: Device
     call: Callable[[Sequence[Any]], Sequence[Any]]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    after: tuple[int, ...] = ()
-    """Numbers of the tasks that it waits for."""
+    inputs: tuple[Hashable, ...]
+    outputs: tuple[Hashable, ...]
     mode: str = SHARED
     priority: float = 0.0
     """Seconds of work from its begin to the end of the run: the more, the earlier."""
@@ -226,31 +224,29 @@ if hasattr(os, "register_at_fork"):
 
 
 class Program:
-    """Tasks in an order in which they could run, over numbered slots for arrays.
+    """Tasks, each of which waits for those that make what it reads.
 
-    ``entries`` are the slots that are given, ``finals`` those that are asked for. Several
-    threads may run a program at once.
+    ``entries`` are the values that are given, ``finals`` those that are asked for; a value is
+    whatever tasks agree on. Several threads may run a program at once.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], slots: int, entries: Sequence[int], finals: Sequence[int]
+        self, tasks: Sequence[Task], entries: Sequence[Hashable], finals: Sequence[Hashable]
     ) -> None:
         self.tasks = tuple(tasks)
-        self.slots = slots
         self.entries = tuple(entries)
         self.finals = tuple(finals)
+        self.makers = {x: number for number, task in enumerate(tasks) for x in task.outputs}
         self.follows: list[list[int]] = [[] for _ in tasks]
+        self.waits: list[int] = []
         for number, task in enumerate(tasks):
-            for before in task.after:
+            after = {self.makers[x] for x in task.inputs if x in self.makers}
+            self.waits.append(len(after))
+            for before in after:
                 self.follows[before].append(number)
-        self.waits = [len(task.after) for task in tasks]
-        self.first = [number for number, task in enumerate(tasks) if not task.after]
-        self.readers = [0] * slots
-        for task in tasks:
-            for slot in task.inputs:
-                self.readers[slot] += 1
-        for slot in self.finals:
-            self.readers[slot] += 1
+        self.first = [number for number, waits in enumerate(self.waits) if not waits]
+        self.readers = dict.fromkeys(self.makers, 0)
+        self.readers.update(Counter([*(x for task in tasks for x in task.inputs), *self.finals]))
         self.shares = {task.device: share_of(task.device) for task in tasks}
 
     def run(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
@@ -268,22 +264,19 @@ class Program:
                 raise one.error
             finally:
                 one.error = None  # its traceback holds the run
-        return [one.values[slot] for slot in self.finals], one.events
+        return [one.values[x] for x in self.finals], one.events
 
     def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
         """A run of the only task, in the thread that asks for it: there is nothing to overlap."""
         (task,) = self.tasks
-        values: list[Any] = [None] * self.slots
-        for slot, array in zip(self.entries, arrays, strict=True):
-            values[slot] = array
-        given = [values[slot] for slot in task.inputs]
+        values = dict(zip(self.entries, arrays, strict=True))
+        given = [values[x] for x in task.inputs]
         begin = perf_counter()
         with device(task.device):
             found = run_at(task.mode, self.shares[task.device], task.call, given)
         event = Event(0, begin, perf_counter())
-        for slot, array in zip(task.outputs, found, strict=True):
-            values[slot] = array
-        return [values[slot] for slot in self.finals], [event]
+        values.update(zip(task.outputs, found, strict=True))
+        return [values[x] for x in self.finals], [event]
 
 
 class _Run(ScopeGuard):
@@ -294,11 +287,9 @@ class _Run(ScopeGuard):
 
     def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
         self._program = program
-        self.values: list[Any] = [None] * program.slots
-        for slot, array in zip(program.entries, arrays, strict=True):
-            self.values[slot] = array
+        self.values = dict(zip(program.entries, arrays, strict=True))
         self._waits = list(program.waits)
-        self._readers = list(program.readers)
+        self._readers = program.readers.copy()
         self._going = len(program.first)  # tasks in queues and at work
         self._first = deque(program.first)  # of which some are not in their queues yet
         self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
@@ -342,7 +333,7 @@ class _Run(ScopeGuard):
         begin = end = 0.0
         if self.error is None and not self._stopped:
             try:
-                given = [self.values[slot] for slot in task.inputs]
+                given = [self.values[x] for x in task.inputs]
                 begin = perf_counter()
                 found = run_at(task.mode, self._program.shares[task.device], task.call, given)
                 end = perf_counter()
@@ -358,13 +349,13 @@ class _Run(ScopeGuard):
     def _finish(self, task: Task, found: Sequence[Any], event: Event) -> list[int]:
         """Keep what a task has made; the numbers of the tasks that are ready now."""
         with self._lock:
-            for slot, array in zip(task.outputs, found, strict=True):
-                if self._readers[slot]:
-                    self.values[slot] = array
-            for slot in task.inputs:
-                self._readers[slot] -= 1
-                if not self._readers[slot]:
-                    self.values[slot] = None  # its memory is free
+            for x, array in zip(task.outputs, found, strict=True):
+                if self._readers[x]:
+                    self.values[x] = array
+            for x in task.inputs:
+                self._readers[x] -= 1
+                if not self._readers[x]:
+                    del self.values[x]  # its memory is free
             self.events.append(event)
             ready = []
             for number in self._program.follows[event.task]:

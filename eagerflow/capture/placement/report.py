@@ -91,7 +91,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
     graph, places = division.graph, division.places
     held = {v for v in graph.all_inputs() if places[v] == device}
     kept = {v for v in graph.all_outputs() if places.get(v) == device}
-    kept |= {next(c.sent.values()) for c in division.cuts}
+    kept |= {c.given for c in division.cuts}
     uses = [
         [
             x
