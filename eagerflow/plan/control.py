@@ -20,15 +20,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 
 
-def _body(lowering: Any, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
-    """Write a body whose inputs have these names; gives the names of its results."""
-    inner = lowering.inside(graph, depth)
-    for value, name in zip(graph.inputs, given, strict=True):
-        inner.program.names[value] = name
-    inner.run()
-    return [inner.text(v) for v in graph.outputs]
-
-
 def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], depth: int) -> None:
     """Let names stand for what others stand for; all at once, as one may be another's."""
     pairs = [(a, b) for a, b in zip(made, found, strict=True) if a != b]
@@ -47,16 +38,16 @@ def _branches(lowering: Any, node: Node, tests: Sequence[str], graphs: Sequence[
     for test, graph in zip([*tests, ""], graphs, strict=True):
         word = "else" if not test else "if" if test is tests[0] else "elif"
         program.write(f"{word} {test}".rstrip() + ":", node, depth)
-        _same(lowering, node, made, _body(lowering, graph, given, depth + 1), depth + 1)
+        _same(lowering, node, made, lowering.body(graph, given, depth + 1), depth + 1)
 
 
-def _cond(lowering: Any, node: Node, number: int) -> None:
+def _cond(lowering: Any, node: Node) -> None:
     test = lowering.text(node.inputs[0])
     more = node.attributes
     _branches(lowering, node, [test], [more["true_graph"], more["false_graph"]])
 
 
-def _switch(lowering: Any, node: Node, number: int) -> None:
+def _switch(lowering: Any, node: Node) -> None:
     graphs = node.attributes["branches"]
     program = lowering.program
     index = program.name("index")
@@ -67,13 +58,13 @@ def _switch(lowering: Any, node: Node, number: int) -> None:
     )
     if len(graphs) == 1:
         given = [lowering.text(x) for x in node.inputs[1:]]
-        found = _body(lowering, graphs[0], given, lowering.depth)
+        found = lowering.body(graphs[0], given, lowering.depth)
         _same(lowering, node, [program.local(v) for v in node.outputs], found, lowering.depth)
         return
     _branches(lowering, node, [f"{index} == {i}" for i in range(len(graphs) - 1)], graphs)
 
 
-def _while_loop(lowering: Any, node: Node, number: int) -> None:
+def _while_loop(lowering: Any, node: Node) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     states = more["states"]
     given = [lowering.text(x) for x in node.inputs]
@@ -84,14 +75,14 @@ def _while_loop(lowering: Any, node: Node, number: int) -> None:
     if most is not None:
         step = f"for {program.name('i')} in range({lowering.attribute('most', most)}):"
     program.write(step, node, depth)
-    (test,) = _body(lowering, more["cond"], [*state, *given[states:]], depth + 1)
+    (test,) = lowering.body(more["cond"], [*state, *given[states:]], depth + 1)
     program.write(f"if not {test}:", node, depth + 1)
     program.write("break", node, depth + 2)
-    found = _body(lowering, more["body"], [*state, *given[states:]], depth + 1)
+    found = lowering.body(more["body"], [*state, *given[states:]], depth + 1)
     _same(lowering, node, state, found, depth + 1)
 
 
-def _scan(lowering: Any, node: Node, number: int) -> None:
+def _scan(lowering: Any, node: Node) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
     given = [lowering.text(x) for x in node.inputs]
@@ -110,9 +101,7 @@ def _scan(lowering: Any, node: Node, number: int) -> None:
     for value, name in zip(body.inputs[carries:], given[carries : carries + sequences]):  # noqa: B905
         parts.append(program.local(value))
         program.write(f"{parts[-1]} = {name}[{i}, ...]", node, depth + 1)
-    found = _body(
-        lowering, body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1
-    )
+    found = lowering.body(body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1)
     for name, row in zip(made[carries:], found[carries:], strict=True):
         program.write(f"{name}[{i}] = {row}", node, depth + 1)
     _same(lowering, node, made[:carries], found[:carries], depth + 1)

@@ -151,22 +151,19 @@ def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Up
     late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
     order = [*(s for s in steps if s not in late), *late]
     lifetimes = Lifetimes(order, graph.all_inputs(), graph.all_outputs())
-    leaving = {lifetimes.root(v) for v in graph.all_outputs()}
     updates: dict[Any, Update] = {}
     for step, pairs in late.items():
         free = {
             k: i
             for k, i in pairs.items()
-            if (root := lifetimes.root(step.inputs[i])) not in leaving
+            if (root := lifetimes.root(step.inputs[i])) not in lifetimes.leaving
             # Only this step reads it at the end, and no view of it besides.
             and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
         }
         call = step.prepare(inplace=list(free.items())) if free else None
         if call is not None and call.deferred() is not None:
             updates[step] = Update(step, free, call)
-    return ([s for s in steps if s not in updates] + list(updates)) if updates else [
-        *steps
-    ], updates
+    return [*(s for s in steps if s not in updates), *updates], updates
 
 
 def _pairs(graph: Graph, fused: Any) -> dict[int, int]:

@@ -50,7 +50,8 @@ class Lifetimes:
         for step in steps:
             if isinstance(step, Node):
                 self._join_views(step)
-        self.kept = {self.root(v) for v in (*entries, *finals)}
+        self.leaving = {self.root(v) for v in finals}
+        self.kept = self.leaving.union(map(self.root, entries))
         self.last: dict[Value, int] = {}
         for number, step in enumerate(steps):
             for value in (*step.outputs, *step.inputs):

@@ -31,6 +31,7 @@ from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.names import FreeNames
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
@@ -64,7 +65,8 @@ class Program:
         self.kernels: list[Any] = []  # fused kernels
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
-        self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
+        self._own: set[str] = set()  # names that were given
+        self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
         self.keywords = {"out"}  # names of arguments in calls
         self.parts: list[tuple[list[str], list[Any]]] = []  # functions beside replay
@@ -75,22 +77,14 @@ class Program:
             plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:LONGEST]).lstrip("_")
             start = "" if plain[:1].isalpha() else "v"
             base = f"{'_' if base[:1] == '_' else ''}{start}{plain}"
-        number = self._taken.get(base)
-        if number is None:
-            self._taken[base] = 0
-            return base
-        found = base
-        while found in self._taken:
-            number += 1
-            found = f"{base}_{number}"
-        self._taken[base] = number
-        self._taken[found] = 0
+        found = self._free_name(base)
+        self._own.add(found)
         return found
 
     @property
     def identifiers(self) -> set[str]:
         """Every name that may occur in the text."""
-        return (self._taken.keys() - RESERVED) | USED | self.keywords
+        return self._own | USED | self.keywords
 
     def argument(self, key: str) -> str | None:
         """How an attribute's name is written before its value; None where it cannot be."""
@@ -154,18 +148,18 @@ class Lowering:
         """Write all steps."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
-                self._control(step, number)
+                self._control(step)
             elif isinstance(step, Node):
                 self._node(step, number)
             else:
                 self._fused_kernel(step, number)
             self._release(number)
 
-    def _control(self, node: Node, number: int) -> None:
+    def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""
         write, program = CONTROL[node.op.name], self.program
         if self.depth <= NESTED:
-            write(self, node, number)
+            write(self, node)
             return
         names = {self.text(x) for x in node.values()} - program.globals.keys()
         given = _row(["buffers", *sorted(names)])
@@ -173,16 +167,19 @@ class Lowering:
         program.lines, program.places, self.depth = [], [], 1
         name = program.name("_part")
         program.write(f"def {name}{given}:", node, 0)
-        write(self, node, number)
+        write(self, node)
         made = _row([program.names[v] for v in node.outputs])
         program.write(f"return {made}", node)
         program.parts.append((program.lines, program.places))
         program.lines, program.places, self.depth = lines, places, depth
         program.write(f"{made} = {name}{given}" if node.outputs else f"{name}{given}", node, depth)
 
-    def inside(self, graph: Graph, depth: int) -> Lowering:
-        """What writes a body into the same program."""
-        return Lowering(self.program, graph, self.program.order(graph), depth)
+    def body(self, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
+        """Write a body whose inputs have these names; gives the names of its results."""
+        inner = Lowering(self.program, graph, self.program.order(graph), depth)
+        self.program.names.update(zip(graph.inputs, given, strict=True))
+        inner.run()
+        return [inner.text(v) for v in graph.outputs]
 
     # Values --------------------------------------------------------------------------------------
 
@@ -406,9 +403,9 @@ def lower(
     names = [program.local(v) for v in graph.all_inputs()]
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
-    leaving = {lowering.lifetimes.root(v) for v in graph.all_outputs()}
+    lifetimes = lowering.lifetimes
     program.shared = tuple(
-        i for i, v in enumerate(graph.all_inputs()) if lowering.lifetimes.root(v) in leaving
+        i for i, v in enumerate(graph.all_inputs()) if lifetimes.root(v) in lifetimes.leaving
     )
     results = [lowering.text(v) for v in graph.all_outputs()]
     program.write(f"return {_row(results) if results else '()'}")
