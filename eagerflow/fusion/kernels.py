@@ -15,6 +15,7 @@ from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.walk import needed
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.nn.losses import (
     sparse_softmax_cross_entropy,
@@ -51,41 +52,17 @@ class Operand(NamedTuple):
     axes: Axes
     word: int | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that the array has in the region, with the region's axes in its own order."""
-        if self.word is not None:
-            return ()
-        return tuple([n for n in self.value.shape if n != 1])
-
 
 class FusedKernel:
     """Nodes of a graph that one region computes.
 
     ``inputs`` are the Values that it reads and ``outputs`` those that it makes, in the order of
     the region's; a Value stands twice among the inputs where it is read along other axes too.
-    ``input_shapes`` and ``output_shapes`` are those of the arrays in the region: axes of size 1
-    are left out, and others may stand in another order (``view``). ``inplace`` holds pairs of
-    output and input numbers that may be one array, where nothing else needs the input.
-    ``checks`` are pairs of an input that holds numbers of classes, and how many classes there are.
+    ``sizes`` are those of the region's axes by name: arrays enter it without their axes of size 1,
+    and perhaps with others in another order (``view``). ``inplace`` holds pairs of output and
+    input numbers that may be one array, where nothing else needs the input. ``checks`` are pairs
+    of an input that holds numbers of classes, and how many classes there are.
     """
-
-    __slots__ = (
-        "_inputs",
-        "_order",
-        "_outputs",
-        "_sizes",
-        "checks",
-        "device",
-        "inplace",
-        "input_shapes",
-        "inputs",
-        "name",
-        "nodes",
-        "output_shapes",
-        "outputs",
-        "region",
-    )
 
     def __init__(
         self,
@@ -95,21 +72,19 @@ class FusedKernel:
         values: Sequence[Value],
         uniform: dict[Value, Number],
     ) -> None:
-        members = _needed(members, values)
-        self.nodes = tuple(m.node for m in members)
-        self.device = self.nodes[0].device
+        self.nodes = tuple(needed([m.node for m in members], values))
         self.name = _name(self.nodes)
         writer = _RegionWriter(self.name, sizes, rows, uniform)
+        own = set(self.nodes)
         for member in members:
-            writer.add(member)
+            if member.node in own:
+                writer.add(member)
         for value in values:
             writer.output(value)
-        self._order, self._sizes = writer.order, writer.sizes
+        self._order, self.sizes = writer.order, writer.sizes
         self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
         self.inputs = tuple(p.value for p in self._inputs)
         self.outputs = tuple(p.value for p in self._outputs)
-        self.input_shapes = tuple(self._shape(p) for p in self._inputs)
-        self.output_shapes = tuple(self._shape(p) for p in self._outputs)
         self.region = writer.builder.region()
         self.checks = tuple(writer.checks)
         self.inplace = self._inplace_pairs()
@@ -121,10 +96,6 @@ class FusedKernel:
         """The axes of an array, without those of size 1, in the region's order."""
         own = real_axes(operand.axes)
         return sorted(range(len(own)), key=lambda i: self._order.index(own[i]))
-
-    def _shape(self, operand: Operand) -> tuple[int, ...]:
-        shape = operand.shape
-        return tuple([shape[i] for i in self._permutation(operand)]) if shape else shape
 
     # In place ------------------------------------------------------------------------------------
 
@@ -263,7 +234,7 @@ class FusedCall:
             self.region,
             self._views(inputs, own._inputs),
             self._views(outputs, own._outputs),
-            own._sizes,
+            own.sizes,
             [a.strides for a in inputs],
             offsets,
             self.way,
@@ -276,7 +247,7 @@ class FusedCall:
     def _run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         own = self.kernel
         given, made = self._views(inputs, own._inputs), self._views(outputs, own._outputs)
-        kernel.compute(self.region, given, made, own._sizes, self.way)
+        kernel.compute(self.region, given, made, own.sizes, self.way)
 
 
 def _like(x: Any) -> Any:
@@ -288,16 +259,6 @@ def _like(x: Any) -> Any:
 
 def _letter(axis: int) -> str:
     return _LETTERS[axis] if axis < len(_LETTERS) else f"a{axis}"
-
-
-def _needed(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
-    """Those members that some of the values need."""
-    needed, found = set(values), []
-    for member in reversed(members):
-        if any(v in needed for v in member.node.outputs):
-            found.append(member)
-            needed.update(member.node.values())
-    return found[::-1]
 
 
 def _name(nodes: Sequence[Node]) -> str:

@@ -31,7 +31,6 @@ SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
 
 _ROUNDING = (floor, ceil, trunc, round)
 _AXIS_ATTRIBUTES = ("axis", "keepdims")  # they say where an op works, and not what it does
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38}
 
 
 class ReducedAxes(NamedTuple):
@@ -204,11 +203,8 @@ def _constant(value: Any, dtype: DType) -> Constant:
             raise AttributeError(f"{value} is no bool")
         return Constant(bool(value), kind)
     if is_float(kind):
-        largest = _LARGEST.get(memory_type(dtype), math.inf)
-        if abs(value) > largest:  # also where it rounds to infinity
-            with np.errstate(all="ignore"):
-                return Constant(float(dtype.type(value)), kind)
-        return Constant(float(dtype.type(value)), kind)
+        with np.errstate(all="ignore"):  # it may round to infinity
+            return Constant(float(dtype.type(value)), kind)
     limits = np.iinfo(kind)
     if int(value) != value or not limits.min <= value <= limits.max:
         raise AttributeError(f"{value} is no {kind}")

@@ -145,7 +145,8 @@ def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
     (fused,) = fuse(graph)
     assert fused.inputs == tuple(graph.inputs) and fused.outputs == tuple(graph.outputs)
-    assert fused.input_shapes == ((300, 40), (40,), (40,))
+    shapes = [[fused.sizes[axis] for axis in p.axes] for p in fused.region.inputs]
+    assert shapes == [[300, 40], [40], [40]]
     assert fused.region.reduced_axes == ("b",)
 
 

@@ -162,7 +162,7 @@ class CostModel:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
         size = sum(map(nbytes, {*kernel.inputs, *kernel.outputs}))
-        sizes = kernel._sizes
+        sizes = kernel.sizes
         work = 0.0
         region = kernel.region
         axes = {p.name: p.axes for p in region.inputs} | {s.name: s.axes for s in region.body}

@@ -47,6 +47,8 @@ class Task:
     priority: float = 0.0
     """Seconds of work from its begin to the end of the run: the more, the earlier."""
     transfer: bool = False
+    nodes: tuple[str, ...] = ()
+    """Names of the nodes that it computes."""
 
 
 class Event(NamedTuple):

@@ -178,18 +178,16 @@ class Partition:
         return f"{self.devices[number]}: {words}"
 
     def _found(self, node: Any) -> tuple[int, str]:
-        graph = self._replay._optimized
-        names = self._node_numbers
+        graph, names = self._replay._optimized, self._node_numbers
         name = node.name if isinstance(node, Node) else node
-        if not isinstance(node, Node):
-            if isinstance(name, str) and name in names:
-                return self._at(names[name])
+        if not isinstance(node, Node) and not (isinstance(name, str) and name in names):
             value = find_source(self.graph, node)
             if value.node is None:
                 return self._entry(value)
             name = value.node.name
         if name in names:
-            return self._at(names[name])
+            number = names[name]
+            return self.placement.nodes[number], self.placement.reasons[number]
         if any(own.name == name for own in self.graph.nodes):
             words = "it is not computed: passes have found it elsewhere, or nothing needs it"
             return self.placement.default, words
@@ -202,9 +200,6 @@ class Partition:
     @cached_property
     def _node_numbers(self) -> dict[str, int]:
         return {node.name: i for i, node in enumerate(self._replay._optimized.nodes)}
-
-    def _at(self, i: int) -> tuple[int, str]:
-        return self.placement.nodes[i], self.placement.reasons[i]
 
     def _entry(self, value: Value) -> tuple[int, str]:
         if value.constant is not None:
@@ -299,15 +294,18 @@ class Partition:
 
     # Afterwards ------------------------------------------------------------------------------
 
+    def _last_run(self, op: str, hint: str) -> tuple[_Ready, list[Event]]:
+        if self._last is None:
+            raise SessionError("nothing has run yet", op=op, hint=hint)
+        return self._last
+
     def compare(self) -> Comparison:
         """Predicted against measured times, of each piece and of the whole.
 
         The first run, in which memory and code are touched for the first time, does not count
         where there are others. SessionError before a run.
         """
-        if self._last is None:
-            raise SessionError("nothing has run yet", op="compare", hint="plan(*args) a few times")
-        ready = self._last[0]
+        ready, _ = self._last_run("compare", "plan(*args) a few times")
         runs = [(seconds, events) for own, seconds, events in self._times if own is ready]
         runs = runs[1:] or runs
         taken: dict[int, list[float]] = {}
@@ -327,12 +325,8 @@ class Partition:
 
         One row for each device, with arrows for what is sent. SessionError before a run.
         """
-        if self._last is None:
-            raise SessionError("nothing has run yet", op="timeline", hint="plan(*args) first")
-        ready, events = self._last
-        listed = [[node.name for node in p.nodes] for p in ready.division.pieces]
-        listed += [[] for _ in range(len(ready.program.tasks) - len(listed))]
-        found = timeline(ready.program, events, listed, ready.arrows)
+        ready, events = self._last_run("timeline", "plan(*args) first")
+        found = timeline(ready.program, events, ready.arrows)
         if path is not None:
             write(found, path)
         return found
@@ -351,7 +345,7 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
             call = partial(_received, place)
             label = f"transfer of {cut.value}"
             ends = (cut.given,), (cut.arrived,)
-            transfers.append(Task(label, place, call, *ends, FREE, float("inf"), True))
+            transfers.append(Task(label, place, call, *ends, FREE, float("inf"), transfer=True))
     pieces = [
         Task(
             f"piece {piece.number}",
@@ -361,6 +355,7 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
             tuple(piece.graph.outputs),
             piece.mode,
             piece.priority,
+            nodes=tuple([node.name for node in piece.nodes]),
         )
         for piece in division.pieces
     ]

@@ -52,18 +52,8 @@ class Placement(NamedTuple):
 def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
     """The devices that a graph is to be placed on; PlacementError where there is none such."""
     listed = [names] if isinstance(names, str | Device) else list(names)
-    found = []
-    for name in listed:
-        try:
-            found.append(as_device(name))
-        except DeviceError as error:
-            raise PlacementError(
-                f"a graph cannot be placed there: {error.problem}",
-                op="partition",
-                argument="devices",
-                expected=error.expected,
-                hint=error.hint,
-            ) from None
+    words = "a graph cannot be placed there"
+    found = [_existing(name, words, op="partition", argument="devices") for name in listed]
     if not found or len(set(found)) < len(found):
         raise PlacementError(
             "a graph is placed on at least one device, and each is named once",
@@ -73,6 +63,16 @@ def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
             hint='partition(graph, ["cpu:0", "cpu:1"])',
         )
     return tuple(found)
+
+
+def _existing(name: Any, words: str, **more: str | None) -> Device:
+    """The device of a name; PlacementError, with some words before it, where there is none."""
+    try:
+        return as_device(name)
+    except DeviceError as error:
+        raise PlacementError(
+            f"{words}: {error.problem}", expected=error.expected, hint=error.hint, **more
+        ) from None
 
 
 # Pins --------------------------------------------------------------------------------------------
@@ -100,16 +100,8 @@ class _Pins:
         found = self._numbers.get(name)
         if found is not None:
             return found
-        try:
-            full = str(as_device(name))
-        except DeviceError as error:
-            raise PlacementError(
-                f"{what} is pinned to a device that does not exist: {error.problem}",
-                op=self.graph.name,
-                at=at or None,
-                expected=error.expected,
-                hint=error.hint,
-            ) from None
+        words = f"{what} is pinned to a device that does not exist"
+        full = str(_existing(name, words, op=self.graph.name, at=at or None))
         found = self._numbers.get(full)
         if found is None:
             listed = [str(d) for d in self.devices]
