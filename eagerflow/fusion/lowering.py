@@ -14,7 +14,7 @@ from eagerflow.codegen.builder import Value as Term
 from eagerflow.codegen.instructions import INSTRUCTIONS, is_float, value_type
 from eagerflow.codegen.region import REDUCTIONS, Constant
 from eagerflow.dtypes import DType
-from eagerflow.fusion.access import Number
+from eagerflow.fusion.access import Number, row_rule
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
@@ -24,7 +24,7 @@ from eagerflow.ops.elementwise.arithmetic import divide, multiply, nextafter, re
 from eagerflow.ops.elementwise.comparison import logical_and
 from eagerflow.ops.elementwise.powers import power, square
 from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc
-from eagerflow.ops.family import Rows, op_of
+from eagerflow.ops.family import op_of
 
 SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
 """Exponents of powers that are a few products."""
@@ -145,10 +145,8 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: ReducedAxes) -> tup
         out: Any = values[0]  # as another type below
     elif op.call is random_keep:
         out = _keep(s, node, given)
-    elif isinstance(op.scalar, Rows):
-        out = op.scalar.body(_RowBuilder(s, axes), *values, **attributes)
-    elif op.family == "rows":
-        out = op.scalar(_RowBuilder(s, axes), *values, **attributes)  # type: ignore[operator]
+    elif (rule := row_rule(op)) is not None:
+        out = rule.body(_RowBuilder(s, axes), *values, **attributes)
     elif isinstance(op.scalar, str):
         if op.call is nextafter and is_storage_only(node.outputs[0].dtype):
             raise AttributeError("a neighbour in float32 is rounded back to where it came from")

@@ -208,17 +208,16 @@ class Plan:
     def _explained(self, error: Exception) -> EagerflowError:
         """The error of a step, with the op and the user's line."""
         node = self._failed(error)
-        if isinstance(error, EagerflowError):
-            found: EagerflowError = error
-        else:
-            kinds = (
-                (TypeError, DTypeError),
-                (ValueError, ShapeError),
-            )
-            cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
-            found = cls(f"{type(error).__name__}: {error}")
-            if isinstance(error, MemoryError):
+        found: EagerflowError
+        match error:
+            case EagerflowError():
+                found = error
+            case MemoryError():
                 found = OutOfMemoryError(told(error), hint=memory.HINT)
+            case _:
+                kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
+                cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))
+                found = cls(f"{type(error).__name__}: {error}")
         if node is not None:
             found.op = found.op or _named(node, found.argument)
             found.at = found.at or _where(node, whole=True)

@@ -242,16 +242,16 @@ class BufferPool:
         """A new block, for which kept ones make room."""
         if size > self._room():
             return None
-        self._forget(self._room() - size)
         home = self._kept.setdefault(size, deque())
-        try:
-            block = _Block(size, home)
-        except REFUSALS:
-            self._forget(0)
+        for room in (self._room() - size, 0):
+            self._forget(room)
             try:
                 block = _Block(size, home)
+                break
             except REFUSALS:
-                return None
+                continue
+        else:
+            return None
         self._blocks.add(block)
         self._mapped += size
         self._made += 1

@@ -337,29 +337,18 @@ def _remembered(
     return found
 
 
-def _points(found: Any) -> Points:
-    return tuple((float(amount), float(rate)) for amount, rate in found)
-
-
-def _by_name(found: Any) -> dict[str, float]:
-    return {name: float(seconds) for name, seconds in found.items()}
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "products": _points,
-    "memory": _points,
-    "elements": _by_name,
-    "statements": _by_name,
-}
-"""What reads the fields of Rates that are not one number."""
+def _field(found: Any) -> Any:
+    """A field of Rates from JSON: rates at amounts of work, seconds by name, or one number."""
+    if isinstance(found, list):
+        return tuple((float(amount), float(rate)) for amount, rate in found)
+    if isinstance(found, dict):
+        return {name: float(seconds) for name, seconds in found.items()}
+    return float(found)
 
 
 def _as_rates(found: Any) -> list[Rates]:
-    own, whole = (
-        Rates(**{f.name: _READERS.get(f.name, float)(one[f.name]) for f in fields(Rates)})
-        for one in found
-    )
-    return [own, whole]
+    own, whole = found
+    return [Rates(**{f.name: _field(one[f.name]) for f in fields(Rates)}) for one in (own, whole)]
 
 
 def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:

@@ -23,7 +23,7 @@ from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Op
@@ -309,12 +309,11 @@ class _Partitioner:
         )
         cells = []
         for cell in before.cells:
-            made = Cell(cell.name, cell.variable, cell.value)
             if cell.assigned is not None:
                 target = placement.inputs[cell.value]
-                made.assigned = self.at(cell.assigned, target)
+                cell = cell.replaced({cell.assigned: self.at(cell.assigned, target)})
                 targets.append(target)
-            cells.append(made)
+            cells.append(cell)
         # What a node returned besides Values is as it was; the same Value may stand twice.
         moved = dict(zip(before.outputs, outputs, strict=True))
         results = tuple([moved.get(x, x) if type(x) is Value else x for x in before.results])

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from eagerflow.capture.placement.cost_model import CostModel, WorkCache
+from eagerflow.capture.placement.cost_model import CostModel, Work, work_of
 from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
@@ -39,7 +39,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
     ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
     that of growing the regions.
     """
-    works = WorkCache()
+    works: dict[Any, Work] = {}  # of nodes that look alike
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     grouped: set[int] = set()
     found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and what these cost
@@ -49,7 +49,9 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
         own = [node for node in step.nodes if numbers[node] not in grouped]
         whole = [model.kernel(step, name) for name in names]
         parts = [half for part in _parts(own) for half in _peeled(part)]
-        weights = [sum(model.seconds(works.of(n), n, names[0], True) for n in p) for p in parts]
+        weights = [
+            sum(model.seconds(work_of(n, works), n, names[0], True) for n in p) for p in parts
+        ]
         for part, weight in zip(parts, weights, strict=True):
             positions = [numbers[node] for node in part]
             grouped.update(positions)
@@ -57,7 +59,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
     alike: dict[object, list[float]] = {}
     for i, node in enumerate(graph.nodes):
         if i not in grouped:
-            work = works.of(node)
+            work = work_of(node, works)
             costs = alike.get((node.op.name, work))
             if costs is None:
                 merged = fused and not work.flops
