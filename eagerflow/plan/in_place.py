@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import kernel
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.locks import writing
@@ -24,11 +25,14 @@ from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.variable import Variable, replace_values
 
-SMALL = 1 << 14  # bytes up to which new memory costs less than the question who holds the old
+MIN_IN_PLACE_BYTES = 1 << 14
+"""Bytes of a Variable from which new memory costs more than to ask who else holds the old one."""
 
 # References to an updated value at the moment of the question, if nobody else has any:
-TENSORS = 4  # the Variable, and the lists and the table of old values in the calls on the way
-ARRAYS = 5  # its Tensor, the arguments of the run, those of the kernel, the results, the new Tensor
+TENSOR_REFERENCES = 4
+"""The Variable, and the lists and the table of old values in the calls on the way."""
+ARRAY_REFERENCES = 5
+"""Its Tensor, the arguments of the run, those of the kernel, the results, and the new Tensor."""
 
 
 class Update:
@@ -75,7 +79,7 @@ class Commit:
         self._updates = updates
         self._jobs = [update.new_job() for update in updates]
         self._team, self._holders = kernel.team(
-            self._jobs, sum(len(u.pairs) for u in updates), TENSORS, ARRAYS
+            self._jobs, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
         )
         self._helpers = max([job.threads for job in self._jobs]) - 1
         self._inputs: list[list[Any]] = [[] for _ in updates]
@@ -178,6 +182,6 @@ def _pairs(graph: Graph, fused: Any) -> dict[int, int]:
         if k is None or cell.value not in fused.inputs:
             continue
         i = fused.inputs.index(cell.value)
-        if (k, i) in fused.inplace and cell.value.size * cell.value.dtype.itemsize >= SMALL:
+        if (k, i) in fused.inplace and nbytes(cell.value) >= MIN_IN_PLACE_BYTES:
             found[k] = i
     return found

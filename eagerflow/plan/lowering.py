@@ -29,6 +29,7 @@ import numpy as np
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
@@ -37,12 +38,14 @@ from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.spec import MAX_RANK
 
-LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
-USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
-RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))
-PLAIN = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # what Python reads as it is, letter by letter
-LONGEST = 80  # letters of a name
-NESTED = 16  # loops and branches in each other in one function; Python takes 20 loops
+MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
+PROGRAM_NAMES = frozenset(
+    {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
+)
+RESERVED = PROGRAM_NAMES | frozenset((*keyword.kwlist, *keyword.softkwlist))
+IDENTIFIER = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # that Python does not normalize
+MAX_NAME_LENGTH = 80  # letters
+MAX_NESTED_BLOCKS = 16  # loops and branches inside each other in a function; Python takes 20 loops
 
 
 class Program:
@@ -73,8 +76,8 @@ class Program:
 
     def name(self, base: str) -> str:
         """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
-        if not PLAIN.fullmatch(base) or len(base) > LONGEST:
-            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:LONGEST]).lstrip("_")
+        if not IDENTIFIER.fullmatch(base) or len(base) > MAX_NAME_LENGTH:
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:MAX_NAME_LENGTH]).lstrip("_")
             start = "" if plain[:1].isalpha() else "v"
             base = f"{'_' if base[:1] == '_' else ''}{start}{plain}"
         found = self._free_name(base)
@@ -84,11 +87,11 @@ class Program:
     @property
     def identifiers(self) -> set[str]:
         """Every name that may occur in the text."""
-        return self._own | USED | self.keywords
+        return self._own | PROGRAM_NAMES | self.keywords
 
     def argument(self, key: str) -> str | None:
         """How an attribute's name is written before its value; None where it cannot be."""
-        if not PLAIN.fullmatch(key):
+        if not IDENTIFIER.fullmatch(key):
             return None
         self.keywords.add(key)
         return f"{key}="
@@ -158,7 +161,7 @@ class Lowering:
     def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""
         write, program = CONTROL[node.op.name], self.program
-        if self.depth <= NESTED:
+        if self.depth <= MAX_NESTED_BLOCKS:
             write(self, node)
             return
         names = {self.text(x) for x in node.values()} - program.globals.keys()
@@ -209,7 +212,7 @@ class Lowering:
         root = lifetimes.root(value)
         if root in lifetimes.kept or value.dtype.hasobject:
             return None
-        size = max(value.size * value.dtype.itemsize, 1)
+        size = max(nbytes(value), 1)
         for given in reuse:
             if type(given) is not Value or (given.shape, given.dtype) != (value.shape, value.dtype):
                 continue
@@ -339,7 +342,7 @@ class Lowering:
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
         for value, name in zip(node.outputs, names, strict=True):
-            if value.size * value.dtype.itemsize >= LARGE:
+            if nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: Any, number: int) -> None:

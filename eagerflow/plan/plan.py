@@ -26,7 +26,7 @@ from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
 from eagerflow.runtime import buffers as memory
-from eagerflow.runtime.allocation import told
+from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
 
 _numbers = itertools.count()
@@ -89,7 +89,7 @@ class Plan:
             raise
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"there is too little memory to make a plan: {told(error)}",
+                f"there is too little memory to make a plan: {refusal_text(error)}",
                 op=graph.name,
                 hint="work on smaller batches",
             ) from error
@@ -180,7 +180,7 @@ class Plan:
             return Frame(self._program)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"the buffers of the plan do not fit into memory: {told(error)}",
+                f"the buffers of the plan do not fit into memory: {refusal_text(error)}",
                 op=self.graph.name,
                 expected=f"{self.buffer_bytes:,} bytes",
                 hint=memory.HINT,
@@ -213,7 +213,7 @@ class Plan:
             case EagerflowError():
                 found = error
             case MemoryError():
-                found = OutOfMemoryError(told(error), hint=memory.HINT)
+                found = OutOfMemoryError(refusal_text(error), hint=memory.HINT)
             case _:
                 kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
                 cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))

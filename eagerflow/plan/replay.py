@@ -24,7 +24,7 @@ from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.plan import Plan
 from eagerflow.recorder import process, recorder_state
-from eagerflow.runtime.lru import Recent
+from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, put_together, read_together
 
@@ -46,7 +46,7 @@ class Replay:
         self._variables = [c.variable for c in graph.cells]
         self._assigned = [c.variable for c in self.assigned]
         self._optimized = graph.optimized(numerics=numerics, final=True)
-        self.plans: Recent[Plan] = Recent()
+        self.plans: ClockCache[Plan] = ClockCache()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)
         self._count = len(graph.inputs)

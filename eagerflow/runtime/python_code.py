@@ -18,19 +18,21 @@ from typing import Any
 
 from eagerflow.errors import CaptureError
 
-_KEPT = frozenset("False None True break def del elif else for if in not pass return while".split())
-_LETTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
+_KEYWORDS = frozenset(
+    "False None True break def del elif else for if in not pass return while".split()
+)
+_CHARACTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
-_NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEPT))})\b)[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEYWORDS))})\b)[A-Za-z_]\w*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
 MAX_KNOWN_FORMS = 10_000  # forms of lines that are remembered
 
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
-_FORMS = frozenset(
+_NODE_TYPES = frozenset(
     """Assign Break Call Compare Constant Del Delete Eq Expr For FunctionDef If Load Module Name Not
     Pass Return Store Subscript Tuple USub UnaryOp While arg arguments keyword""".split()
 )
-_EMPTY: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these that hold nothing
+_EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these that hold nothing
     ast.For: ("orelse",),
     ast.FunctionDef: ("decorator_list", "returns", "type_params"),
     ast.While: ("orelse",),
@@ -55,9 +57,9 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
     eagerflow.errors.CaptureError: the program of a plan holds what no plan uses: x = x.x
     ...
     """
-    if not _LETTERS.fullmatch(text):
+    if not _CHARACTERS.fullmatch(text):
         raise _fault("letters")
-    strange = set(_WORD.findall(text)) - names - _KEPT
+    strange = set(_WORD.findall(text)) - names - _KEYWORDS
     if strange:
         raise _fault(", ".join(sorted(strange)))
     forms = set(_NAME.sub("x", _NUMBER.sub("0", text)).split("\n"))
@@ -84,8 +86,8 @@ def _check(line: str) -> None:
         raise _fault(line)
     for part in ast.walk(tree):
         form = type(part)
-        if form.__name__ not in _FORMS or any(
-            getattr(part, field, None) for field in _EMPTY.get(form, ())
+        if form.__name__ not in _NODE_TYPES or any(
+            getattr(part, field, None) for field in _EMPTY_FIELDS.get(form, ())
         ):
             raise _fault(line)
         if isinstance(part, ast.Constant) and type(part.value) not in _CONSTANTS:

@@ -293,7 +293,7 @@ def invite(call: Callable[[], Any], count: int) -> None:
     pool.offer(call, count)
 
 
-_UNUSED = 3  # references to a buffer that nobody works in: the table, a name, getrefcount's own
+_IDLE_REFERENCES = 3  # to a buffer that nobody works in: the table, a name, getrefcount's own
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -310,7 +310,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     for size in shape:
         needed *= size
     buffer = _local.buffers.get(name)
-    if buffer is not None and getrefcount(buffer) > _UNUSED:
+    if buffer is not None and getrefcount(buffer) > _IDLE_REFERENCES:
         return np.empty(shape, dtype)
     if buffer is None or buffer.nbytes < needed or buffer.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would hold its memory for good.

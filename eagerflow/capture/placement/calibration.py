@@ -98,7 +98,7 @@ def _memory(place: Device) -> Points:
     return tuple(found)
 
 
-MOST_CROWDED = 1.3
+MAX_CROWD_FACTOR = 1.3
 _TIMED_ELEMENTS = 1 << 14
 _FEW_ELEMENTS = 1 << 9  # of a region of which nearly all time is the call
 
@@ -231,7 +231,7 @@ def _crowd(places: Sequence[Device]) -> float:
         lone = min(lone, event.end - event.begin)
         events = together.run(arrays)[1]
         crowded = min(crowded, max(e.end - e.begin for e in events))
-    return min(max(crowded / lone, 1.0), MOST_CROWDED)
+    return min(max(crowded / lone, 1.0), MAX_CROWD_FACTOR)
 
 
 def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:

@@ -91,13 +91,8 @@ def mode_of(place: Device) -> str:
     return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
 
 
-def _own_share(share: int) -> Any:
-    """A context in which kernels that this thread calls use so many cores, and BLAS one."""
-    return threads.Alone() if share == 1 else threads.single_threaded_blas()
-
-
 class _SharedLock:
-    """A lock that several threads share, or one has alone; one that waits to be alone is next."""
+    """A lock for several threads together or one exclusively, which new sharers let pass first."""
 
     def __init__(self) -> None:
         self._change = threading.Condition(threading.Lock())
@@ -136,7 +131,9 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
     if mode == FREE:
         return call(*args)
     alone = mode == ALONE
-    with _cores.held(alone), nullcontext() if alone else _own_share(share):
+    # Kernels that this thread calls use that many cores, and BLAS one.
+    own = threads.Alone() if share == 1 else threads.single_threaded_blas()
+    with _cores.held(alone), nullcontext() if alone else own:
         return call(*args)
 
 
