@@ -139,7 +139,7 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: ReducedAxes) -> tup
     Raises EagerflowError, or AttributeError, where there are no such statements.
     """
     op = node.op
-    values = _operands(s, node, given)
+    values = _operands(node, given)
     attributes = {n: v for n, v in node.attributes.items() if n not in _AXIS_ATTRIBUTES}
     if op.views == "all" or op.call is astype:
         out: Any = values[0]  # as another type below
@@ -170,7 +170,7 @@ def _as_type(s: Builder, value: Any, dtype: str) -> Any:
     return s.convert(value, dtype)
 
 
-def _operands(s: Builder, node: Node, given: Sequence[Any]) -> list[Any]:
+def _operands(node: Node, given: Sequence[Any]) -> list[Any]:
     """Python numbers as constants of the dtype that they take on in eager calls."""
     op, found = node.op, list(given)
     for i, (x, value) in enumerate(zip(node.inputs, given, strict=True)):

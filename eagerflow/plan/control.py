@@ -30,10 +30,11 @@ def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], 
         lowering.program.write("pass", node, depth)
 
 
-def _branches(lowering: Any, node: Node, tests: Sequence[str], graphs: Sequence[Graph]) -> None:
+def _branches(
+    lowering: Any, node: Node, given: Sequence[str], tests: Sequence[str], graphs: Sequence[Graph]
+) -> None:
     """``if`` and ``else``, one branch for each test, and the last one without."""
     program, depth = lowering.program, lowering.depth
-    given = [lowering.text(x) for x in node.inputs[1:]]
     made = [program.local(v) for v in node.outputs]
     for test, graph in zip([*tests, ""], graphs, strict=True):
         word = "else" if not test else "if" if test is tests[0] else "elif"
@@ -41,33 +42,28 @@ def _branches(lowering: Any, node: Node, tests: Sequence[str], graphs: Sequence[
         _same(lowering, node, made, lowering.body(graph, given, depth + 1), depth + 1)
 
 
-def _cond(lowering: Any, node: Node) -> None:
-    test = lowering.text(node.inputs[0])
-    more = node.attributes
-    _branches(lowering, node, [test], [more["true_graph"], more["false_graph"]])
+def _cond(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    graphs = node.attributes["true_graph"], node.attributes["false_graph"]
+    _branches(lowering, node, given[1:], given[:1], graphs)
 
 
-def _switch(lowering: Any, node: Node) -> None:
+def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
     graphs = node.attributes["branches"]
     program = lowering.program
     index = program.name("index")
-    program.write(
-        f"{index} = min(max(int({lowering.text(node.inputs[0])}), 0), {len(graphs) - 1})",
-        node,
-        lowering.depth,
-    )
+    number = f"min(max(int({given[0]}), 0), {len(graphs) - 1})"
+    program.write(f"{index} = {number}", node, lowering.depth)
     if len(graphs) == 1:
-        given = [lowering.text(x) for x in node.inputs[1:]]
-        found = lowering.body(graphs[0], given, lowering.depth)
+        found = lowering.body(graphs[0], given[1:], lowering.depth)
         _same(lowering, node, [program.local(v) for v in node.outputs], found, lowering.depth)
         return
-    _branches(lowering, node, [f"{index} == {i}" for i in range(len(graphs) - 1)], graphs)
+    tests = [f"{index} == {i}" for i in range(len(graphs) - 1)]
+    _branches(lowering, node, given[1:], tests, graphs)
 
 
-def _while_loop(lowering: Any, node: Node) -> None:
+def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     states = more["states"]
-    given = [lowering.text(x) for x in node.inputs]
     state = [program.local(v) for v in node.outputs]
     _same(lowering, node, state, given[:states], depth)
     most = more["maximum_iterations"]
@@ -82,10 +78,9 @@ def _while_loop(lowering: Any, node: Node) -> None:
     _same(lowering, node, state, found, depth + 1)
 
 
-def _scan(lowering: Any, node: Node) -> None:
+def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
-    given = [lowering.text(x) for x in node.inputs]
     made = [program.local(v) for v in node.outputs]
     rows = node.outputs[carries:]
     steps = node.inputs[carries].shape[0] if sequences else more["length"]

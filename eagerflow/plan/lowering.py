@@ -161,8 +161,9 @@ class Lowering:
     def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""
         write, program = CONTROL[node.op.name], self.program
+        texts = [self.text(x) for x in node.inputs]
         if self.depth <= MAX_NESTED_BLOCKS:
-            write(self, node)
+            write(self, node, texts)
             return
         names = {self.text(x) for x in node.values()} - program.globals.keys()
         given = _row(["buffers", *sorted(names)])
@@ -170,7 +171,7 @@ class Lowering:
         program.lines, program.places, self.depth = [], [], 1
         name = program.name("_part")
         program.write(f"def {name}{given}:", node, 0)
-        write(self, node)
+        write(self, node, texts)
         made = _row([program.names[v] for v in node.outputs])
         program.write(f"return {made}", node)
         program.parts.append((program.lines, program.places))

@@ -12,15 +12,11 @@ import numpy as np
 
 from eagerflow.devices import as_device
 from eagerflow.errors import DeviceError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Onnx, Sample
 from eagerflow.ops.creation.cast import to_device
-from eagerflow.ops.family import ANY, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
-
-
-def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
-    return [Split((i,), i) for i in range(x.ndim)]
 
 
 def _moved(x: TensorSpec, **attributes: Any) -> Cost:
@@ -50,7 +46,7 @@ def _errors(name: str, **more: str) -> Any:
     vjp=(lambda g, y, x, target: g,),
     jvp="linear",
     batch=lambda args, batched, size, target: send(args[0], target=target),
-    split=_along_all,
+    split=split_elementwise,
     cost=_moved,
     onnx=Onnx("Identity"),
     samples=lambda rng, dtype: [Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)],
@@ -76,7 +72,7 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
     vjp=(lambda g, y, x, source, device: to_device(g, str(x.device)),),
     jvp="linear",
     batch=lambda args, batched, size, **both: recv(args[0], **both),
-    split=_along_all,
+    split=split_elementwise,
     cost=_moved,
     onnx=Onnx("Identity"),
     samples=lambda rng, dtype: [

@@ -156,23 +156,23 @@ class _Partitioner:
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
+        self.positions = {i: at for at, i in enumerate(placement.schedule.order)}
+        self.slack = max(2 * model.latency, MIN_SLACK_SECONDS)
+
     # Pieces ----------------------------------------------------------------------------------
 
     def cut(self) -> Division:
         """All nodes, in the order of their begins."""
         placement = self.placement
-        order = placement.schedule.order
-        position = {i: at for at, i in enumerate(order)}
         needed = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
-        slack = max(2 * self.model.latency, MIN_SLACK_SECONDS)
-        for at, i in enumerate(order):
+        for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
             alone = self._alone(nodes, k)
             new = [x for x in group.given if self.made_on[x] != k and (x, k) not in self.copies]
             piece = current[k]
-            if piece is None or self._begins_new(piece, i, new, position, slack, alone):
+            if piece is None or self._begins_new(piece, i, new, alone):
                 piece = current[k] = Piece(
                     len(self.pieces),
                     self.devices[k],
@@ -189,7 +189,7 @@ class _Partitioner:
                 self._copy(node, k, piece)
             if i in needed:
                 end = placement.schedule.ends[i]
-                piece.deadline = min(piece.deadline, max(end + slack, needed[i]))
+                piece.deadline = min(piece.deadline, max(end + self.slack, needed[i]))
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
@@ -216,15 +216,7 @@ class _Partitioner:
         names = str(self.devices[self.made_on[value]]), str(self.devices[target])
         return self.model.transfer(nbytes(value), *names)
 
-    def _begins_new(
-        self,
-        piece: Piece,
-        i: int,
-        new: list[Value],
-        position: dict[int, int],
-        slack: float,
-        alone: bool,
-    ) -> bool:
+    def _begins_new(self, piece: Piece, i: int, new: list[Value], alone: bool) -> bool:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
         schedule, k = placement.schedule, placement.group_devices[i]
@@ -236,10 +228,8 @@ class _Partitioner:
             maker = self.makers.get(x)
             if maker is None:
                 continue
-            if position[maker] >= piece.first:
-                return True
             arrival = schedule.ends[maker] + self._moved(x, k)
-            if arrival > piece.begin + slack:
+            if self.positions[maker] >= piece.first or arrival > piece.begin + self.slack:
                 return True
         return False
 

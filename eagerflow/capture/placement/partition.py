@@ -204,9 +204,7 @@ class Partition:
     def _entry(self, value: Value) -> tuple[int, str]:
         if value.constant is not None:
             return self.placement.default, f"{value.name} is a constant: each device has it"
-        entries = self._replay._optimized.all_inputs()
-        known = zip(entries, self.placement.inputs.values(), strict=True)
-        number = next(k for v, k in known if v.name == value.name)
+        number = next(k for v, k in self.placement.inputs.items() if v.name == value.name)
         if any(cell.value.name == value.name for cell in self.graph.cells):
             return number, f"the Variable {value.name} lies there"
         if value.device is not None:

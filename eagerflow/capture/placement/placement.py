@@ -85,7 +85,6 @@ class _Pins:
         self.graph = graph
         self.devices = devices
         self._numbers = {str(d): i for i, d in enumerate(devices)}
-        self._names: dict[str, str] = {}
         self.default_name = str(_default_device(graph))
         self.default = self._numbers.get(self.default_name, 0)
         self.inputs = {
