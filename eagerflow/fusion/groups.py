@@ -20,7 +20,7 @@ from math import prod
 from typing import NamedTuple
 
 from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
-from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
+from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, Step, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
 from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
@@ -533,7 +533,7 @@ class _Grouping:
                     maker.consumers.add(group)
 
 
-def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Node | FusedKernel]:
+def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
     ``min_elements`` is the number of elements from which kernels pay. Views of what a kernel
@@ -571,19 +571,17 @@ def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Node | Fu
     return _ordered(graph, outside, kernels)
 
 
-def _ordered(
-    graph: Graph, nodes: list[Node], kernels: list[FusedKernel]
-) -> list[Node | FusedKernel]:
+def _ordered(graph: Graph, nodes: list[Node], kernels: list[FusedKernel]) -> list[Step]:
     """Steps in an order in which they can run, each as late as its last node stands."""
-    makers: dict[Value, Node | FusedKernel] = {v: k for k in kernels for v in k.outputs}
+    makers: dict[Value, Step] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}
-    ends: dict[Value, Node | FusedKernel] = {k.nodes[-1].outputs[0]: k for k in kernels}
+    ends: dict[Value, Step] = {k.nodes[-1].outputs[0]: k for k in kernels}
     ends |= {n.outputs[0]: n for n in nodes if n.outputs}
-    found: list[Node | FusedKernel] = []
-    done: set[Node | FusedKernel] = set()
+    found: list[Step] = []
+    done: set[Step] = set()
     steps = [ends.get(n.outputs[0]) if n.outputs else n for n in graph.nodes]
     for step in (*steps, *kernels):
-        todo: list[Node | FusedKernel] = [] if step is None or step in done else [step]
+        todo: list[Step] = [] if step is None or step in done else [step]
         while todo:
             own = todo[-1]
             given = own.values() if isinstance(own, Node) else own.inputs

@@ -160,6 +160,10 @@ class FusedKernel:
         return FusedCall(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
 
 
+Step = Node | FusedKernel
+"""A step of a plan: a node of its graph, or several that one kernel computes."""
+
+
 class FusedCall:
     """A kernel's region ready for arrays of known shapes, dtypes and strides.
 

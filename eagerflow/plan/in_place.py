@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import kernel
+from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
@@ -45,7 +46,7 @@ class Update:
 
     __slots__ = ("_call", "_made", "number", "pairs")
 
-    def __init__(self, fused: Any, pairs: dict[int, int], call: Any) -> None:
+    def __init__(self, fused: FusedKernel, pairs: dict[int, int], call: FusedCall) -> None:
         self.pairs = pairs
         self.number = -1
         self._call = call
@@ -140,7 +141,7 @@ class Commit:
         self._inputs = [[] for _ in self._updates]
 
 
-def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Update]]:
+def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step, Update]]:
     """The steps with those at the end that update Variables in place, and how they are called.
 
     A step may if nothing else reads its results or, after it, the old values, and if these do not
@@ -155,7 +156,7 @@ def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Up
     late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
     order = [*(s for s in steps if s not in late), *late]
     lifetimes = Lifetimes(order, graph.all_inputs(), graph.all_outputs())
-    updates: dict[Any, Update] = {}
+    updates: dict[Step, Update] = {}
     for step, pairs in late.items():
         free = {
             k: i
@@ -170,7 +171,7 @@ def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Up
     return [*(s for s in steps if s not in updates), *updates], updates
 
 
-def _pairs(graph: Graph, fused: Any) -> dict[int, int]:
+def _pairs(graph: Graph, fused: FusedKernel) -> dict[int, int]:
     """Outputs that are new values of Variables, and the inputs that are the old ones."""
     if any(node.op.fails for node in fused.nodes):
         return {}  # what may be refused must be so before anything is written

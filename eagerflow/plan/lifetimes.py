@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 
@@ -44,7 +45,7 @@ class Lifetimes:
     """
 
     def __init__(
-        self, steps: Sequence[Any], entries: Iterable[Value], finals: Iterable[Value]
+        self, steps: Sequence[Step], entries: Iterable[Value], finals: Iterable[Value]
     ) -> None:
         self._group: dict[Value, Value] = {}
         for step in steps:

@@ -29,6 +29,7 @@ import numpy as np
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
@@ -52,27 +53,27 @@ class Program:
     """The text of a plan in the making: lines, where they come from, and what they refer to."""
 
     def __init__(
-        self, device: Device, order: Callable[[Graph], Sequence[Any]], exact: bool
+        self, device: Device, order: Callable[[Graph], Sequence[Step]], exact: bool
     ) -> None:
         self.device = device
         self.order = order
         self.exact = exact
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
-        self.places: list[Any] = []  # the node or fused kernel of each line
+        self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
         self.globals["empty"] = device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
-        self.kernels: list[Any] = []  # fused kernels
+        self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
         self._own: set[str] = set()  # names that were given
         self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
         self.keywords = {"out"}  # names of arguments in calls
-        self.parts: list[tuple[list[str], list[Any]]] = []  # functions beside replay
+        self.parts: list[tuple[list[str], list[Step | None]]] = []  # functions beside replay
 
     def name(self, base: str) -> str:
         """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
@@ -110,7 +111,7 @@ class Program:
             self.globals[found] = thing
         return found
 
-    def write(self, line: str, place: Any = None, depth: int = 1) -> None:
+    def write(self, line: str, place: Step | None = None, depth: int = 1) -> None:
         """Append a line of the program."""
         self.lines.append("    " * depth + line)
         self.places.append(place)
@@ -133,9 +134,9 @@ class Lowering:
         self,
         program: Program,
         graph: Graph,
-        steps: Sequence[Any],
+        steps: Sequence[Step],
         depth: int = 1,
-        updates: dict[Any, Update] | None = None,
+        updates: dict[Step, Update] | None = None,
     ) -> None:
         self.program = program
         self.updates = updates or {}
@@ -346,7 +347,7 @@ class Lowering:
             if nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
-    def _fused_kernel(self, fused: Any, number: int) -> None:
+    def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
         """A call of a region, which writes into the memory it is given."""
         program = self.program
         given = [self.text(x) for x in fused.inputs]
@@ -367,7 +368,7 @@ class Lowering:
         name = program.known(f"_{fused.name}", fused.prepare())
         program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
 
-    def _update(self, fused: Any, update: Update, given: list[str]) -> None:
+    def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""
         program = self.program
         update.number = len(program.updates)
@@ -399,7 +400,7 @@ def _literal(value: Any) -> str | None:
 
 
 def lower(
-    graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device, exact: bool = False
+    graph: Graph, order: Callable[[Graph], Sequence[Step]], device: Device, exact: bool = False
 ) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
     program = Program(device, order, exact)

@@ -21,6 +21,7 @@ from eagerflow.errors import (
     ShapeError,
     printable,
 )
+from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
@@ -77,7 +78,7 @@ class Plan:
     def __init__(
         self,
         graph: Graph,
-        order: Callable[[Graph], Sequence[Any]],
+        order: Callable[[Graph], Sequence[Step]],
         device: Device,
         exact: bool = False,
     ) -> None:
@@ -140,7 +141,7 @@ class Plan:
         return "\n".join(rows) + "\n"
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[FusedKernel]:
         """The regions that have machine code of their own, in the order in which they run."""
         return list(self._program.kernels)
 
@@ -223,7 +224,7 @@ class Plan:
             found.at = found.at or _where(node, whole=True)
         return found
 
-    def _failed(self, error: Exception) -> Any:
+    def _failed(self, error: Exception) -> Step | None:
         trace = error.__traceback__
         found = None
         while trace is not None:
@@ -237,16 +238,16 @@ class Plan:
         return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
 
 
-def _named(place: Any, argument: str | None) -> str:
+def _named(place: Step, argument: str | None) -> str:
     """The op of a step; in a region, the one that has an argument of this name."""
-    nodes = [node for node in getattr(place, "nodes", ()) if argument in node.op.data]
-    found: str = (nodes[0] if nodes else getattr(place, "op", place)).name
-    return found
+    if isinstance(place, Node):
+        return place.op.name
+    return next((node.name for node in place.nodes if argument in node.op.data), place.name)
 
 
-def _where(place: Any, whole: bool = False) -> str:
+def _where(place: Step | None, whole: bool = False) -> str:
     """The user's line of a step; of a region, that of its last node."""
-    node = place if isinstance(place, Node) else getattr(place, "nodes", (None,))[-1]
+    node = place.nodes[-1] if isinstance(place, FusedKernel) else place
     source = None if node is None else node.source
     if source is None:
         return ""

@@ -16,6 +16,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
 from eagerflow.graph.graph import Graph, graph_method
@@ -131,7 +132,7 @@ class Replay:
 _NO_SIZES: dict[str, int] = {}
 
 
-def _as_written(graph: Graph) -> Sequence[Any]:
+def _as_written(graph: Graph) -> Sequence[Step]:
     """The nodes themselves: what eager would call, one by one."""
     return graph.nodes
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError
-from eagerflow.fusion.kernels import FusedKernel
+from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
@@ -152,7 +152,7 @@ class CostModel:
         arithmetic = work.elements * each if each else work.flops * rates.elements["add"] / 2
         return rates.call + max(arithmetic, work.bytes / rates.memory_rate(work.bytes))
 
-    def step(self, step: Any, device: str) -> float:
+    def step(self, step: Step, device: str) -> float:
         """Seconds of a step of a plan: a node, or a region."""
         return (
             self.kernel(step, device) if isinstance(step, FusedKernel) else self.node(step, device)

@@ -21,6 +21,7 @@ from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
@@ -76,7 +77,7 @@ class Piece:
     after: tuple[int, ...] = ()
 
     @cached_property
-    def steps(self) -> Sequence[Any]:
+    def steps(self) -> Sequence[Step]:
         """The nodes, some of them grown into regions."""
         return self._steps_of(self.graph)
 
@@ -90,7 +91,7 @@ class Piece:
             self.exact,
         )
 
-    def _steps_of(self, graph: Graph) -> Sequence[Any]:
+    def _steps_of(self, graph: Graph) -> Sequence[Step]:
         return graph.nodes if self.exact else fuse(graph)
 
     @property

@@ -20,6 +20,7 @@ from eagerflow.capture.placement.report import Comparison, CostReport, cost_repo
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
@@ -155,7 +156,7 @@ class Partition:
         return self.division.graph
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[FusedKernel]:
         """The regions that have machine code of their own, piece by piece."""
         return [kernel for piece in self.pieces for kernel in piece.plan.kernels]
 

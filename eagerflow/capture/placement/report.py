@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
 from eagerflow.capture.placement.schedule import list_schedule
+from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes, peak_bytes
 from eagerflow.graph.graph import Graph
@@ -105,7 +106,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
 
 
 def cost_report(
-    graph: Graph, division: Division, model: CostModel, devices: Sequence[Any]
+    graph: Graph, division: Division, model: CostModel, devices: Sequence[Device]
 ) -> CostReport:
     """What a graph in pieces costs, by the model."""
     pieces = division.pieces
