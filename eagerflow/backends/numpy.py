@@ -52,7 +52,7 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
             if isinstance(error, OutOfMemoryError):
                 raise
             if again:
-                raise OutOfMemoryError(allocation.told(error), hint=buffers.HINT) from error
+                raise OutOfMemoryError(allocation.refusal_text(error), hint=buffers.HINT) from error
             again = True
             gc.collect()
 

@@ -44,7 +44,7 @@ from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.recorder import process, recorder_state
-from eagerflow.runtime.lru import BOUND, Recent, checked_bound
+from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked_bound
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -111,7 +111,7 @@ class Function:
         input_signature: Any = None,
         static: Any = (),
         numerics: str = "fast",
-        max_graphs: int = BOUND,
+        max_graphs: int = DEFAULT_MAX_ITEMS,
     ) -> None:
         if not callable(f):
             raise ArgumentError(
@@ -137,7 +137,7 @@ class Function:
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
-        self._entries: Recent[Captured] = Recent(
+        self._entries: ClockCache[Captured] = ClockCache(
             checked_bound(max_graphs, "ef.function", "max_graphs")
         )
         # By kinds and shapes, where all arguments are tensors:
@@ -601,7 +601,7 @@ def function(
     input_signature: Any = None,
     static: Any = (),
     numerics: str = "fast",
-    max_graphs: int = BOUND,
+    max_graphs: int = DEFAULT_MAX_ITEMS,
 ) -> Any:
     """A function that is captured as a graph at its first call, and replayed from then on.
 

@@ -10,7 +10,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import NUMERIC
 from eagerflow.errors import printable
 from eagerflow.graph.graph import Graph
-from eagerflow.runtime.lru import Recent
+from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.spec import TensorSpec
 
 TOLD = 64  # traces that are told of; of earlier ones only the number is known
@@ -101,7 +101,7 @@ class History:
         more = [f"{len(best) - SHOWN} more"] if len(best) > SHOWN else []
         return ", ".join(words + more) or "another object, or another current device"
 
-    def text(self, name: str, graphs: Recent[Any], plans: Sequence[Recent[Any]]) -> str:
+    def text(self, name: str, graphs: ClockCache[Any], plans: Sequence[ClockCache[Any]]) -> str:
         """The story of all traces; ``graphs`` and ``plans`` tell what was dropped since."""
         count = self.count
         lines = [f"{name} was traced {count} time{'s' * (count != 1)}"]

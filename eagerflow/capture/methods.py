@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.runtime.lru import Recent
+from eagerflow.runtime.clock_cache import ClockCache
 
 PLACE = "captured methods"  # where an instance keeps its own, in its ``__dict__``
 
@@ -43,7 +43,7 @@ class Bindings:
     """What one function is for each instance."""
 
     def __init__(self) -> None:
-        self._slotted: Recent[Methods] = Recent()  # of instances without a ``__dict__``
+        self._slotted: ClockCache[Methods] = ClockCache()  # of instances without a ``__dict__``
         self._lock = reentrant_lock()
 
     def find(self, function: Any, instance: Any, make: Callable[[], Any]) -> Any:

@@ -10,7 +10,7 @@ from eagerflow.codegen.region import MEMORY_TYPES
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.ir import Node, Value
-from eagerflow.op import Missing
+from eagerflow.op import Missing, Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
@@ -59,6 +59,13 @@ def space_axes(shape: tuple[int, ...]) -> Axes:
     return tuple(found)
 
 
+def row_rule(op: Op) -> Rows | None:
+    """The rule of an op that works along rows; None for all others."""
+    if op.family == "rows" and callable(op.scalar):
+        return Rows(op.scalar, ("mn",) * len(op.data), ("mn",))
+    return op.scalar if isinstance(op.scalar, Rows) else None
+
+
 def access_map(node: Node) -> AccessMap | None:
     """How a node accesses its operands; None for a node that no fused kernel computes."""
     op = node.op
@@ -75,10 +82,9 @@ def access_map(node: Node) -> AccessMap | None:
         repeats = first.size != node.outputs[0].size
         if not repeats:
             return _of_reshape(first.shape, sizes)
-    if isinstance(op.scalar, Rows):
-        return _of_rows(node, op.scalar)
-    if op.family == "rows" and callable(op.scalar):
-        return _of_rows(node, Rows(op.scalar, ("mn",) * len(node.inputs), ("mn",)))
+    rule = row_rule(op)
+    if rule is not None:
+        return _of_rows(node, rule)
     if op.call is random_keep:
         return _of_draw(node)
     if isinstance(op.scalar, Missing) and op.call is not astype and not repeats:

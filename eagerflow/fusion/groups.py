@@ -15,19 +15,20 @@ ends, as are values that are to be rounded to a small float.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
 from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
-from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, statement_count
+from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, Step, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
+from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
-from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
 MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
 MAX_INPUTS = 24  # arrays that one kernel reads
@@ -39,8 +40,6 @@ MIN_SHARED_ELEMENTS = 1 << 16  # from which threads share a kernel's work
 MIN_ELEMENTS = 16  # of arrays for which more than the steps of optimizers are fused
 MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
 """Calls of NumPy from which one of a kernel costs less: below MIN_FUSED_ELEMENTS, and far below."""
-UPDATE_CALLS = {adam_update: 14, momentum_update: 6}
-"""Calls of NumPy of which one step of an optimizer consists."""
 
 _MEMORY_INPUTS = {random_keep: 0, **dict.fromkeys(CLASS_OPS, 1)}
 """Ops with an argument that has to be in memory before the kernel begins, and its position."""
@@ -59,45 +58,31 @@ class _Candidate(NamedTuple):
     statements: int
 
 
+@dataclass(eq=False, slots=True)
 class FusionGroup:
     """Nodes that are to be one kernel: the members, and where each of their values lies."""
 
-    __slots__ = (
-        "column_axes",
-        "complete",
-        "consumers",
-        "device",
-        "draws",
-        "in_memory",
-        "made",
-        "members",
-        "number",
-        "position",
-        "read",
-        "read_across",
-        "row_axes",
-        "sizes",
-        "statements",
-        "varying",
-    )
-
-    def __init__(self, number: int, sizes: tuple[int, ...], device: str | None) -> None:
-        self.number = number
-        self.sizes = sizes
-        self.device = device
-        self.members: list[Member] = []
-        self.made: dict[Value, Axes] = {}  # the axes of each value that it makes
-        self.varying: dict[Value, frozenset[int]] = {}  # those along which it really varies
-        self.complete: set[Value] = set()  # values that can be read at the end alone
-        self.read: dict[Value, Axes] = {}  # values from outside, as they were read last
-        self.read_across: set[Value] = set()  # those of them that are read along several axes
-        self.in_memory: set[Value] = set()  # those that have to be in memory
-        self.consumers: set[FusionGroup | None] = set()  # of what it makes; None: a single node
-        self.row_axes: Axes = ()
-        self.column_axes: list[frozenset[int]] = []
-        self.draws = False  # random numbers, counted along all axes
-        self.statements = 0
-        self.position = 0  # of the last member
+    number: int
+    sizes: tuple[int, ...]
+    device: str | None
+    members: list[Member] = field(default_factory=list)
+    made: dict[Value, Axes] = field(default_factory=dict)
+    """The axes of each value that it makes."""
+    varying: dict[Value, frozenset[int]] = field(default_factory=dict)
+    """Those along which it really varies."""
+    complete: set[Value] = field(default_factory=set)  # values that can be read at the end alone
+    read: dict[Value, Axes] = field(default_factory=dict)
+    """Values from outside, as they were read last."""
+    read_across: set[Value] = field(default_factory=set)
+    """Those of them that are read along several axes."""
+    in_memory: set[Value] = field(default_factory=set)  # those that have to be in memory
+    consumers: set[FusionGroup | None] = field(default_factory=set)
+    """Of what it makes; None stands for a single node."""
+    row_axes: Axes = ()
+    column_axes: list[frozenset[int]] = field(default_factory=list)
+    draws: bool = False  # random numbers, counted along all axes
+    statements: int = 0
+    position: int = 0  # of the last member
 
     # Whether a node fits -------------------------------------------------------------------------
 
@@ -365,7 +350,7 @@ class FusionGroup:
         calls = sum(map(_numpy_calls, real))
         if size < min_elements:
             least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
-            return calls >= least and (size >= MIN_ELEMENTS or real[0].op.call in UPDATE_CALLS)
+            return calls >= least and (size >= MIN_ELEMENTS or real[0].op.family == "update")
         # What is one call of NumPy stays one; what is several becomes one.
         return calls > 1 or size >= MIN_SHARED_ELEMENTS
 
@@ -384,8 +369,8 @@ def _sums_over_rows(op: Op) -> bool:
 def _numpy_calls(node: Node) -> int:
     """About how many calls of NumPy a node costs where it is not fused."""
     op = node.op
-    if op.call in UPDATE_CALLS:
-        return UPDATE_CALLS[op.call]
+    if op.family == "update":
+        return int(stated_cost(node).flops) // node.outputs[0].size
     if isinstance(op.scalar, Rows):
         return 1 if op.scalar.columns else 6
     if op.family == "rows":
@@ -548,7 +533,7 @@ class _Grouping:
                     maker.consumers.add(group)
 
 
-def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Node | FusedKernel]:
+def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
     ``min_elements`` is the number of elements from which kernels pay. Views of what a kernel
@@ -586,19 +571,17 @@ def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Node | Fu
     return _ordered(graph, outside, kernels)
 
 
-def _ordered(
-    graph: Graph, nodes: list[Node], kernels: list[FusedKernel]
-) -> list[Node | FusedKernel]:
+def _ordered(graph: Graph, nodes: list[Node], kernels: list[FusedKernel]) -> list[Step]:
     """Steps in an order in which they can run, each as late as its last node stands."""
-    makers: dict[Value, Node | FusedKernel] = {v: k for k in kernels for v in k.outputs}
+    makers: dict[Value, Step] = {v: k for k in kernels for v in k.outputs}
     makers |= {v: n for n in nodes for v in n.outputs}
-    ends: dict[Value, Node | FusedKernel] = {k.nodes[-1].outputs[0]: k for k in kernels}
+    ends: dict[Value, Step] = {k.nodes[-1].outputs[0]: k for k in kernels}
     ends |= {n.outputs[0]: n for n in nodes if n.outputs}
-    found: list[Node | FusedKernel] = []
-    done: set[Node | FusedKernel] = set()
+    found: list[Step] = []
+    done: set[Step] = set()
     steps = [ends.get(n.outputs[0]) if n.outputs else n for n in graph.nodes]
     for step in (*steps, *kernels):
-        todo: list[Node | FusedKernel] = [] if step is None or step in done else [step]
+        todo: list[Step] = [] if step is None or step in done else [step]
         while todo:
             own = todo[-1]
             given = own.values() if isinstance(own, Node) else own.inputs

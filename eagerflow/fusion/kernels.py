@@ -15,18 +15,15 @@ from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.walk import needed
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.nn.losses import (
     sparse_softmax_cross_entropy,
     sparse_softmax_cross_entropy_gradient,
 )
-from eagerflow.ops.nn.optimizer_updates import adam_update, momentum_update
 
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
-
-_UPDATED_INPUTS = {adam_update: (0, 2, 3), momentum_update: (0, 2)}
-"""The inputs that the results of an op are the new values of."""
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MAX_LAYOUTS = 64  # strides that a call is kept ready for
@@ -55,42 +52,17 @@ class Operand(NamedTuple):
     axes: Axes
     word: int | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape that the array has in the region, with the region's axes in its own order."""
-        if self.word is not None:
-            return ()
-        return tuple([n for n in self.value.shape if n != 1])
-
 
 class FusedKernel:
     """Nodes of a graph that one region computes.
 
     ``inputs`` are the Values that it reads and ``outputs`` those that it makes, in the order of
     the region's; a Value stands twice among the inputs where it is read along other axes too.
-    ``input_shapes`` and ``output_shapes`` are those of the arrays in the region: axes of size 1
-    are left out, and others may stand in another order (``view``). ``inplace`` holds pairs of
-    output and input numbers that may be one array, where nothing else needs the input; those
-    that a program most likely wants come first. ``checks`` are pairs of an input that holds
-    numbers of classes, and how many classes there are.
+    ``sizes`` are those of the region's axes by name: arrays enter it without their axes of size 1,
+    and perhaps with others in another order (``view``). ``inplace`` holds pairs of output and
+    input numbers that may be one array, where nothing else needs the input. ``checks`` are pairs
+    of an input that holds numbers of classes, and how many classes there are.
     """
-
-    __slots__ = (
-        "_inputs",
-        "_order",
-        "_outputs",
-        "_sizes",
-        "checks",
-        "device",
-        "inplace",
-        "input_shapes",
-        "inputs",
-        "name",
-        "nodes",
-        "output_shapes",
-        "outputs",
-        "region",
-    )
 
     def __init__(
         self,
@@ -100,24 +72,22 @@ class FusedKernel:
         values: Sequence[Value],
         uniform: dict[Value, Number],
     ) -> None:
-        members = _needed(members, values)
-        self.nodes = tuple(m.node for m in members)
-        self.device = self.nodes[0].device
+        self.nodes = tuple(needed([m.node for m in members], values))
         self.name = _name(self.nodes)
         writer = _RegionWriter(self.name, sizes, rows, uniform)
+        own = set(self.nodes)
         for member in members:
-            writer.add(member)
+            if member.node in own:
+                writer.add(member)
         for value in values:
             writer.output(value)
-        self._order, self._sizes = writer.order, writer.sizes
+        self._order, self.sizes = writer.order, writer.sizes
         self._inputs, self._outputs = tuple(writer.inputs), tuple(writer.outputs)
         self.inputs = tuple(p.value for p in self._inputs)
         self.outputs = tuple(p.value for p in self._outputs)
-        self.input_shapes = tuple(self._shape(p) for p in self._inputs)
-        self.output_shapes = tuple(self._shape(p) for p in self._outputs)
         self.region = writer.builder.region()
         self.checks = tuple(writer.checks)
-        self.inplace = self._inplace_pairs(members)
+        self.inplace = self._inplace_pairs()
 
     def __repr__(self) -> str:
         return f"<FusedKernel {self.name}: {len(self.nodes)} nodes>"
@@ -127,31 +97,20 @@ class FusedKernel:
         own = real_axes(operand.axes)
         return sorted(range(len(own)), key=lambda i: self._order.index(own[i]))
 
-    def _shape(self, operand: Operand) -> tuple[int, ...]:
-        shape = operand.shape
-        return tuple([shape[i] for i in self._permutation(operand)]) if shape else shape
-
     # In place ------------------------------------------------------------------------------------
 
-    def _inplace_pairs(self, members: Sequence[Member]) -> tuple[tuple[int, int], ...]:
-        """Outputs that may be written over an input, the likeliest first."""
-        wanted = {
-            (node.outputs[k], node.inputs[i])
-            for node in self.nodes
-            for k, i in enumerate(_UPDATED_INPUTS.get(node.op.call, ()))
-        }
+    def _inplace_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Outputs that may be written over an input."""
         columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
-        likely: list[tuple[int, int]] = []
-        possible: list[tuple[int, int]] = []
-        for k, out in enumerate(self._outputs):
-            if self.region.outputs[k].value in columns:
-                continue
-            for i, given in enumerate(self._inputs):
-                same = out.value.shape == given.value.shape and out.value.dtype == given.value.dtype
-                if same and out.axes == given.axes and self.inputs.count(given.value) == 1:
-                    pair = (k, i)
-                    (likely if (out.value, given.value) in wanted else possible).append(pair)
-        return (*likely, *possible)
+        return tuple(
+            (k, i)
+            for k, out in enumerate(self._outputs)
+            if self.region.outputs[k].value not in columns
+            for i, given in enumerate(self._inputs)
+            if (out.value.shape, out.value.dtype) == (given.value.shape, given.value.dtype)
+            and out.axes == given.axes
+            and self.inputs.count(given.value) == 1
+        )
 
     def region_inplace(self, pairs: Sequence[tuple[int, int]]) -> Region:
         """The region with some outputs in place of inputs: pairs out of ``inplace``.
@@ -199,6 +158,10 @@ class FusedKernel:
         ``inplace`` are pairs out of ``self.inplace``, ``way`` is one of ``kernel.ways()``.
         """
         return FusedCall(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
+
+
+Step = Node | FusedKernel
+"""A step of a plan: a node of its graph, or several that one kernel computes."""
 
 
 class FusedCall:
@@ -275,7 +238,7 @@ class FusedCall:
             self.region,
             self._views(inputs, own._inputs),
             self._views(outputs, own._outputs),
-            own._sizes,
+            own.sizes,
             [a.strides for a in inputs],
             offsets,
             self.way,
@@ -288,7 +251,7 @@ class FusedCall:
     def _run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         own = self.kernel
         given, made = self._views(inputs, own._inputs), self._views(outputs, own._outputs)
-        kernel.compute(self.region, given, made, own._sizes, self.way)
+        kernel.compute(self.region, given, made, own.sizes, self.way)
 
 
 def _like(x: Any) -> Any:
@@ -300,16 +263,6 @@ def _like(x: Any) -> Any:
 
 def _letter(axis: int) -> str:
     return _LETTERS[axis] if axis < len(_LETTERS) else f"a{axis}"
-
-
-def _needed(members: Sequence[Member], values: Sequence[Value]) -> list[Member]:
-    """Those members that some of the values need."""
-    needed, found = set(values), []
-    for member in reversed(members):
-        if any(v in needed for v in member.node.outputs):
-            found.append(member)
-            needed.update(member.node.values())
-    return found[::-1]
 
 
 def _name(nodes: Sequence[Node]) -> str:

@@ -14,7 +14,7 @@ from eagerflow.codegen.builder import Value as Term
 from eagerflow.codegen.instructions import INSTRUCTIONS, is_float, value_type
 from eagerflow.codegen.region import REDUCTIONS, Constant
 from eagerflow.dtypes import DType
-from eagerflow.fusion.access import Number
+from eagerflow.fusion.access import Number, row_rule
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
@@ -24,14 +24,13 @@ from eagerflow.ops.elementwise.arithmetic import divide, multiply, nextafter, re
 from eagerflow.ops.elementwise.comparison import logical_and
 from eagerflow.ops.elementwise.powers import power, square
 from eagerflow.ops.elementwise.rounding import ceil, floor, round, trunc
-from eagerflow.ops.family import Rows, op_of
+from eagerflow.ops.family import op_of
 
 SMALL_POWERS = (-2, -1, 1, 2, 3, 4)
 """Exponents of powers that are a few products."""
 
 _ROUNDING = (floor, ceil, trunc, round)
 _AXIS_ATTRIBUTES = ("axis", "keepdims")  # they say where an op works, and not what it does
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3e38, "float32": 3.4e38}
 
 
 class ReducedAxes(NamedTuple):
@@ -140,16 +139,14 @@ def emit(s: Builder, node: Node, given: Sequence[Any], axes: ReducedAxes) -> tup
     Raises EagerflowError, or AttributeError, where there are no such statements.
     """
     op = node.op
-    values = _operands(s, node, given)
+    values = _operands(node, given)
     attributes = {n: v for n, v in node.attributes.items() if n not in _AXIS_ATTRIBUTES}
     if op.views == "all" or op.call is astype:
         out: Any = values[0]  # as another type below
     elif op.call is random_keep:
         out = _keep(s, node, given)
-    elif isinstance(op.scalar, Rows):
-        out = op.scalar.body(_RowBuilder(s, axes), *values, **attributes)
-    elif op.family == "rows":
-        out = op.scalar(_RowBuilder(s, axes), *values, **attributes)  # type: ignore[operator]
+    elif (rule := row_rule(op)) is not None:
+        out = rule.body(_RowBuilder(s, axes), *values, **attributes)
     elif isinstance(op.scalar, str):
         if op.call is nextafter and is_storage_only(node.outputs[0].dtype):
             raise AttributeError("a neighbour in float32 is rounded back to where it came from")
@@ -173,7 +170,7 @@ def _as_type(s: Builder, value: Any, dtype: str) -> Any:
     return s.convert(value, dtype)
 
 
-def _operands(s: Builder, node: Node, given: Sequence[Any]) -> list[Any]:
+def _operands(node: Node, given: Sequence[Any]) -> list[Any]:
     """Python numbers as constants of the dtype that they take on in eager calls."""
     op, found = node.op, list(given)
     for i, (x, value) in enumerate(zip(node.inputs, given, strict=True)):
@@ -204,11 +201,8 @@ def _constant(value: Any, dtype: DType) -> Constant:
             raise AttributeError(f"{value} is no bool")
         return Constant(bool(value), kind)
     if is_float(kind):
-        largest = _LARGEST.get(memory_type(dtype), math.inf)
-        if abs(value) > largest:  # also where it rounds to infinity
-            with np.errstate(all="ignore"):
-                return Constant(float(dtype.type(value)), kind)
-        return Constant(float(dtype.type(value)), kind)
+        with np.errstate(all="ignore"):  # it may round to infinity
+            return Constant(float(dtype.type(value)), kind)
     limits = np.iinfo(kind)
     if int(value) != value or not limits.min <= value <= limits.max:
         raise AttributeError(f"{value} is no {kind}")

@@ -20,15 +20,6 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 
 
-def _body(lowering: Any, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
-    """Write a body whose inputs have these names; gives the names of its results."""
-    inner = lowering.inside(graph, depth)
-    for value, name in zip(graph.inputs, given, strict=True):
-        inner.program.names[value] = name
-    inner.run()
-    return [inner.text(v) for v in graph.outputs]
-
-
 def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], depth: int) -> None:
     """Let names stand for what others stand for; all at once, as one may be another's."""
     pairs = [(a, b) for a, b in zip(made, found, strict=True) if a != b]
@@ -39,44 +30,40 @@ def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], 
         lowering.program.write("pass", node, depth)
 
 
-def _branches(lowering: Any, node: Node, tests: Sequence[str], graphs: Sequence[Graph]) -> None:
+def _branches(
+    lowering: Any, node: Node, given: Sequence[str], tests: Sequence[str], graphs: Sequence[Graph]
+) -> None:
     """``if`` and ``else``, one branch for each test, and the last one without."""
     program, depth = lowering.program, lowering.depth
-    given = [lowering.text(x) for x in node.inputs[1:]]
     made = [program.local(v) for v in node.outputs]
     for test, graph in zip([*tests, ""], graphs, strict=True):
         word = "else" if not test else "if" if test is tests[0] else "elif"
         program.write(f"{word} {test}".rstrip() + ":", node, depth)
-        _same(lowering, node, made, _body(lowering, graph, given, depth + 1), depth + 1)
+        _same(lowering, node, made, lowering.body(graph, given, depth + 1), depth + 1)
 
 
-def _cond(lowering: Any, node: Node, number: int) -> None:
-    test = lowering.text(node.inputs[0])
-    more = node.attributes
-    _branches(lowering, node, [test], [more["true_graph"], more["false_graph"]])
+def _cond(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    graphs = node.attributes["true_graph"], node.attributes["false_graph"]
+    _branches(lowering, node, given[1:], given[:1], graphs)
 
 
-def _switch(lowering: Any, node: Node, number: int) -> None:
+def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
     graphs = node.attributes["branches"]
     program = lowering.program
     index = program.name("index")
-    program.write(
-        f"{index} = min(max(int({lowering.text(node.inputs[0])}), 0), {len(graphs) - 1})",
-        node,
-        lowering.depth,
-    )
+    number = f"min(max(int({given[0]}), 0), {len(graphs) - 1})"
+    program.write(f"{index} = {number}", node, lowering.depth)
     if len(graphs) == 1:
-        given = [lowering.text(x) for x in node.inputs[1:]]
-        found = _body(lowering, graphs[0], given, lowering.depth)
+        found = lowering.body(graphs[0], given[1:], lowering.depth)
         _same(lowering, node, [program.local(v) for v in node.outputs], found, lowering.depth)
         return
-    _branches(lowering, node, [f"{index} == {i}" for i in range(len(graphs) - 1)], graphs)
+    tests = [f"{index} == {i}" for i in range(len(graphs) - 1)]
+    _branches(lowering, node, given[1:], tests, graphs)
 
 
-def _while_loop(lowering: Any, node: Node, number: int) -> None:
+def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     states = more["states"]
-    given = [lowering.text(x) for x in node.inputs]
     state = [program.local(v) for v in node.outputs]
     _same(lowering, node, state, given[:states], depth)
     most = more["maximum_iterations"]
@@ -84,17 +71,16 @@ def _while_loop(lowering: Any, node: Node, number: int) -> None:
     if most is not None:
         step = f"for {program.name('i')} in range({lowering.attribute('most', most)}):"
     program.write(step, node, depth)
-    (test,) = _body(lowering, more["cond"], [*state, *given[states:]], depth + 1)
+    (test,) = lowering.body(more["cond"], [*state, *given[states:]], depth + 1)
     program.write(f"if not {test}:", node, depth + 1)
     program.write("break", node, depth + 2)
-    found = _body(lowering, more["body"], [*state, *given[states:]], depth + 1)
+    found = lowering.body(more["body"], [*state, *given[states:]], depth + 1)
     _same(lowering, node, state, found, depth + 1)
 
 
-def _scan(lowering: Any, node: Node, number: int) -> None:
+def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
-    given = [lowering.text(x) for x in node.inputs]
     made = [program.local(v) for v in node.outputs]
     rows = node.outputs[carries:]
     steps = node.inputs[carries].shape[0] if sequences else more["length"]
@@ -110,9 +96,7 @@ def _scan(lowering: Any, node: Node, number: int) -> None:
     for value, name in zip(body.inputs[carries:], given[carries : carries + sequences]):  # noqa: B905
         parts.append(program.local(value))
         program.write(f"{parts[-1]} = {name}[{i}, ...]", node, depth + 1)
-    found = _body(
-        lowering, body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1
-    )
+    found = lowering.body(body, [*made[:carries], *parts, *given[carries + sequences :]], depth + 1)
     for name, row in zip(made[carries:], found[carries:], strict=True):
         program.write(f"{name}[{i}] = {row}", node, depth + 1)
     _same(lowering, node, made[:carries], found[:carries], depth + 1)

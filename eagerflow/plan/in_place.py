@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import kernel
+from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.locks import writing
@@ -24,11 +26,14 @@ from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.variable import Variable, replace_values
 
-SMALL = 1 << 14  # bytes up to which new memory costs less than the question who holds the old
+MIN_IN_PLACE_BYTES = 1 << 14
+"""Bytes of a Variable from which new memory costs more than to ask who else holds the old one."""
 
 # References to an updated value at the moment of the question, if nobody else has any:
-TENSORS = 4  # the Variable, and the lists and the table of old values in the calls on the way
-ARRAYS = 5  # its Tensor, the arguments of the run, those of the kernel, the results, the new Tensor
+TENSOR_REFERENCES = 4
+"""The Variable, and the lists and the table of old values in the calls on the way."""
+ARRAY_REFERENCES = 5
+"""Its Tensor, the arguments of the run, those of the kernel, the results, and the new Tensor."""
 
 
 class Update:
@@ -41,7 +46,7 @@ class Update:
 
     __slots__ = ("_call", "_made", "number", "pairs")
 
-    def __init__(self, fused: Any, pairs: dict[int, int], call: Any) -> None:
+    def __init__(self, fused: FusedKernel, pairs: dict[int, int], call: FusedCall) -> None:
         self.pairs = pairs
         self.number = -1
         self._call = call
@@ -75,7 +80,7 @@ class Commit:
         self._updates = updates
         self._jobs = [update.new_job() for update in updates]
         self._team, self._holders = kernel.team(
-            self._jobs, sum(len(u.pairs) for u in updates), TENSORS, ARRAYS
+            self._jobs, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
         )
         self._helpers = max([job.threads for job in self._jobs]) - 1
         self._inputs: list[list[Any]] = [[] for _ in updates]
@@ -136,7 +141,7 @@ class Commit:
         self._inputs = [[] for _ in self._updates]
 
 
-def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Update]]:
+def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step, Update]]:
     """The steps with those at the end that update Variables in place, and how they are called.
 
     A step may if nothing else reads its results or, after it, the old values, and if these do not
@@ -151,25 +156,22 @@ def arrange(graph: Graph, steps: Sequence[Any]) -> tuple[list[Any], dict[Any, Up
     late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
     order = [*(s for s in steps if s not in late), *late]
     lifetimes = Lifetimes(order, graph.all_inputs(), graph.all_outputs())
-    leaving = {lifetimes.root(v) for v in graph.all_outputs()}
-    updates: dict[Any, Update] = {}
+    updates: dict[Step, Update] = {}
     for step, pairs in late.items():
         free = {
             k: i
             for k, i in pairs.items()
-            if (root := lifetimes.root(step.inputs[i])) not in leaving
+            if (root := lifetimes.root(step.inputs[i])) not in lifetimes.leaving
             # Only this step reads it at the end, and no view of it besides.
             and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
         }
         call = step.prepare(inplace=list(free.items())) if free else None
         if call is not None and call.deferred() is not None:
             updates[step] = Update(step, free, call)
-    return ([s for s in steps if s not in updates] + list(updates)) if updates else [
-        *steps
-    ], updates
+    return [*(s for s in steps if s not in updates), *updates], updates
 
 
-def _pairs(graph: Graph, fused: Any) -> dict[int, int]:
+def _pairs(graph: Graph, fused: FusedKernel) -> dict[int, int]:
     """Outputs that are new values of Variables, and the inputs that are the old ones."""
     if any(node.op.fails for node in fused.nodes):
         return {}  # what may be refused must be so before anything is written
@@ -181,6 +183,6 @@ def _pairs(graph: Graph, fused: Any) -> dict[int, int]:
         if k is None or cell.value not in fused.inputs:
             continue
         i = fused.inputs.index(cell.value)
-        if (k, i) in fused.inplace and cell.value.size * cell.value.dtype.itemsize >= SMALL:
+        if (k, i) in fused.inplace and nbytes(cell.value) >= MIN_IN_PLACE_BYTES:
             found[k] = i
     return found

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
 
@@ -44,13 +45,14 @@ class Lifetimes:
     """
 
     def __init__(
-        self, steps: Sequence[Any], entries: Iterable[Value], finals: Iterable[Value]
+        self, steps: Sequence[Step], entries: Iterable[Value], finals: Iterable[Value]
     ) -> None:
         self._group: dict[Value, Value] = {}
         for step in steps:
             if isinstance(step, Node):
                 self._join_views(step)
-        self.kept = {self.root(v) for v in (*entries, *finals)}
+        self.leaving = {self.root(v) for v in finals}
+        self.kept = self.leaving.union(map(self.root, entries))
         self.last: dict[Value, int] = {}
         for number, step in enumerate(steps):
             for value in (*step.outputs, *step.inputs):

@@ -29,72 +29,70 @@ import numpy as np
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.kernels import FusedKernel, Step
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.names import FreeNames
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.spec import MAX_RANK
 
-LARGE = 1 << 15  # bytes from which a value is let go of as soon as nobody needs it
-USED = frozenset({"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"})
-RESERVED = USED | frozenset((*keyword.kwlist, *keyword.softkwlist))
-PLAIN = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # what Python reads as it is, letter by letter
-LONGEST = 80  # letters of a name
-NESTED = 16  # loops and branches in each other in one function; Python takes 20 loops
+MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
+PROGRAM_NAMES = frozenset(
+    {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
+)
+RESERVED = PROGRAM_NAMES | frozenset((*keyword.kwlist, *keyword.softkwlist))
+IDENTIFIER = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # that Python does not normalize
+MAX_NAME_LENGTH = 80  # letters
+MAX_NESTED_BLOCKS = 16  # loops and branches inside each other in a function; Python takes 20 loops
 
 
 class Program:
     """The text of a plan in the making: lines, where they come from, and what they refer to."""
 
     def __init__(
-        self, device: Device, order: Callable[[Graph], Sequence[Any]], exact: bool
+        self, device: Device, order: Callable[[Graph], Sequence[Step]], exact: bool
     ) -> None:
         self.device = device
         self.order = order
         self.exact = exact
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
-        self.places: list[Any] = []  # the node or fused kernel of each line
+        self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
         self.globals["empty"] = device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
-        self.kernels: list[Any] = []  # fused kernels
+        self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
-        self._taken: dict[str, int] = dict.fromkeys(RESERVED, 0)
+        self._own: set[str] = set()  # names that were given
+        self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
         self.keywords = {"out"}  # names of arguments in calls
-        self.parts: list[tuple[list[str], list[Any]]] = []  # functions beside replay
+        self.parts: list[tuple[list[str], list[Step | None]]] = []  # functions beside replay
 
     def name(self, base: str) -> str:
         """A free identifier like ``base``, of ASCII letters, digits and underscores alone."""
-        if not PLAIN.fullmatch(base) or len(base) > LONGEST:
-            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:LONGEST]).lstrip("_")
+        if not IDENTIFIER.fullmatch(base) or len(base) > MAX_NAME_LENGTH:
+            plain = re.sub(r"[^A-Za-z0-9_]", "_", base[:MAX_NAME_LENGTH]).lstrip("_")
             start = "" if plain[:1].isalpha() else "v"
             base = f"{'_' if base[:1] == '_' else ''}{start}{plain}"
-        number = self._taken.get(base)
-        if number is None:
-            self._taken[base] = 0
-            return base
-        found = base
-        while found in self._taken:
-            number += 1
-            found = f"{base}_{number}"
-        self._taken[base] = number
-        self._taken[found] = 0
+        found = self._free_name(base)
+        self._own.add(found)
         return found
 
     @property
     def identifiers(self) -> set[str]:
         """Every name that may occur in the text."""
-        return (self._taken.keys() - RESERVED) | USED | self.keywords
+        return self._own | PROGRAM_NAMES | self.keywords
 
     def argument(self, key: str) -> str | None:
         """How an attribute's name is written before its value; None where it cannot be."""
-        if not PLAIN.fullmatch(key):
+        if not IDENTIFIER.fullmatch(key):
             return None
         self.keywords.add(key)
         return f"{key}="
@@ -113,7 +111,7 @@ class Program:
             self.globals[found] = thing
         return found
 
-    def write(self, line: str, place: Any = None, depth: int = 1) -> None:
+    def write(self, line: str, place: Step | None = None, depth: int = 1) -> None:
         """Append a line of the program."""
         self.lines.append("    " * depth + line)
         self.places.append(place)
@@ -136,9 +134,9 @@ class Lowering:
         self,
         program: Program,
         graph: Graph,
-        steps: Sequence[Any],
+        steps: Sequence[Step],
         depth: int = 1,
-        updates: dict[Any, Update] | None = None,
+        updates: dict[Step, Update] | None = None,
     ) -> None:
         self.program = program
         self.updates = updates or {}
@@ -154,18 +152,19 @@ class Lowering:
         """Write all steps."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
-                self._control(step, number)
+                self._control(step)
             elif isinstance(step, Node):
                 self._node(step, number)
             else:
                 self._fused_kernel(step, number)
             self._release(number)
 
-    def _control(self, node: Node, number: int) -> None:
+    def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""
         write, program = CONTROL[node.op.name], self.program
-        if self.depth <= NESTED:
-            write(self, node, number)
+        texts = [self.text(x) for x in node.inputs]
+        if self.depth <= MAX_NESTED_BLOCKS:
+            write(self, node, texts)
             return
         names = {self.text(x) for x in node.values()} - program.globals.keys()
         given = _row(["buffers", *sorted(names)])
@@ -173,16 +172,19 @@ class Lowering:
         program.lines, program.places, self.depth = [], [], 1
         name = program.name("_part")
         program.write(f"def {name}{given}:", node, 0)
-        write(self, node, number)
+        write(self, node, texts)
         made = _row([program.names[v] for v in node.outputs])
         program.write(f"return {made}", node)
         program.parts.append((program.lines, program.places))
         program.lines, program.places, self.depth = lines, places, depth
         program.write(f"{made} = {name}{given}" if node.outputs else f"{name}{given}", node, depth)
 
-    def inside(self, graph: Graph, depth: int) -> Lowering:
-        """What writes a body into the same program."""
-        return Lowering(self.program, graph, self.program.order(graph), depth)
+    def body(self, graph: Graph, given: Sequence[str], depth: int) -> list[str]:
+        """Write a body whose inputs have these names; gives the names of its results."""
+        inner = Lowering(self.program, graph, self.program.order(graph), depth)
+        self.program.names.update(zip(graph.inputs, given, strict=True))
+        inner.run()
+        return [inner.text(v) for v in graph.outputs]
 
     # Values --------------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Lowering:
         root = lifetimes.root(value)
         if root in lifetimes.kept or value.dtype.hasobject:
             return None
-        size = max(value.size * value.dtype.itemsize, 1)
+        size = max(nbytes(value), 1)
         for given in reuse:
             if type(given) is not Value or (given.shape, given.dtype) != (value.shape, value.dtype):
                 continue
@@ -342,10 +344,10 @@ class Lowering:
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
         for value, name in zip(node.outputs, names, strict=True):
-            if value.size * value.dtype.itemsize >= LARGE:
+            if nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
-    def _fused_kernel(self, fused: Any, number: int) -> None:
+    def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
         """A call of a region, which writes into the memory it is given."""
         program = self.program
         given = [self.text(x) for x in fused.inputs]
@@ -366,7 +368,7 @@ class Lowering:
         name = program.known(f"_{fused.name}", fused.prepare())
         program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
 
-    def _update(self, fused: Any, update: Update, given: list[str]) -> None:
+    def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""
         program = self.program
         update.number = len(program.updates)
@@ -398,7 +400,7 @@ def _literal(value: Any) -> str | None:
 
 
 def lower(
-    graph: Graph, order: Callable[[Graph], Sequence[Any]], device: Device, exact: bool = False
+    graph: Graph, order: Callable[[Graph], Sequence[Step]], device: Device, exact: bool = False
 ) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
     program = Program(device, order, exact)
@@ -406,9 +408,9 @@ def lower(
     names = [program.local(v) for v in graph.all_inputs()]
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()
-    leaving = {lowering.lifetimes.root(v) for v in graph.all_outputs()}
+    lifetimes = lowering.lifetimes
     program.shared = tuple(
-        i for i, v in enumerate(graph.all_inputs()) if lowering.lifetimes.root(v) in leaving
+        i for i, v in enumerate(graph.all_inputs()) if lifetimes.root(v) in lifetimes.leaving
     )
     results = [lowering.text(v) for v in graph.all_outputs()]
     program.write(f"return {_row(results) if results else '()'}")

@@ -21,12 +21,13 @@ from eagerflow.errors import (
     ShapeError,
     printable,
 )
+from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
 from eagerflow.runtime import buffers as memory
-from eagerflow.runtime.allocation import told
+from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
 
 _numbers = itertools.count()
@@ -77,7 +78,7 @@ class Plan:
     def __init__(
         self,
         graph: Graph,
-        order: Callable[[Graph], Sequence[Any]],
+        order: Callable[[Graph], Sequence[Step]],
         device: Device,
         exact: bool = False,
     ) -> None:
@@ -89,7 +90,7 @@ class Plan:
             raise
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"there is too little memory to make a plan: {told(error)}",
+                f"there is too little memory to make a plan: {refusal_text(error)}",
                 op=graph.name,
                 hint="work on smaller batches",
             ) from error
@@ -140,7 +141,7 @@ class Plan:
         return "\n".join(rows) + "\n"
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[FusedKernel]:
         """The regions that have machine code of their own, in the order in which they run."""
         return list(self._program.kernels)
 
@@ -180,7 +181,7 @@ class Plan:
             return Frame(self._program)
         except MemoryError as error:
             raise OutOfMemoryError(
-                f"the buffers of the plan do not fit into memory: {told(error)}",
+                f"the buffers of the plan do not fit into memory: {refusal_text(error)}",
                 op=self.graph.name,
                 expected=f"{self.buffer_bytes:,} bytes",
                 hint=memory.HINT,
@@ -208,23 +209,22 @@ class Plan:
     def _explained(self, error: Exception) -> EagerflowError:
         """The error of a step, with the op and the user's line."""
         node = self._failed(error)
-        if isinstance(error, EagerflowError):
-            found: EagerflowError = error
-        else:
-            kinds = (
-                (TypeError, DTypeError),
-                (ValueError, ShapeError),
-            )
-            cls = next((ours for theirs, ours in kinds if isinstance(error, theirs)), ArgumentError)
-            found = cls(f"{type(error).__name__}: {error}")
-            if isinstance(error, MemoryError):
-                found = OutOfMemoryError(told(error), hint=memory.HINT)
+        found: EagerflowError
+        match error:
+            case EagerflowError():
+                found = error
+            case MemoryError():
+                found = OutOfMemoryError(refusal_text(error), hint=memory.HINT)
+            case _:
+                kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
+                cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))
+                found = cls(f"{type(error).__name__}: {error}")
         if node is not None:
             found.op = found.op or _named(node, found.argument)
             found.at = found.at or _where(node, whole=True)
         return found
 
-    def _failed(self, error: Exception) -> Any:
+    def _failed(self, error: Exception) -> Step | None:
         trace = error.__traceback__
         found = None
         while trace is not None:
@@ -238,16 +238,16 @@ class Plan:
         return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
 
 
-def _named(place: Any, argument: str | None) -> str:
+def _named(place: Step, argument: str | None) -> str:
     """The op of a step; in a region, the one that has an argument of this name."""
-    nodes = [node for node in getattr(place, "nodes", ()) if argument in node.op.data]
-    found: str = (nodes[0] if nodes else getattr(place, "op", place)).name
-    return found
+    if isinstance(place, Node):
+        return place.op.name
+    return next((node.name for node in place.nodes if argument in node.op.data), place.name)
 
 
-def _where(place: Any, whole: bool = False) -> str:
+def _where(place: Step | None, whole: bool = False) -> str:
     """The user's line of a step; of a region, that of its last node."""
-    node = place if isinstance(place, Node) else getattr(place, "nodes", (None,))[-1]
+    node = place.nodes[-1] if isinstance(place, FusedKernel) else place
     source = None if node is None else node.source
     if source is None:
         return ""

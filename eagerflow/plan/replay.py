@@ -16,6 +16,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
 from eagerflow.graph.graph import Graph, graph_method
@@ -24,7 +25,7 @@ from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.plan import Plan
 from eagerflow.recorder import process, recorder_state
-from eagerflow.runtime.lru import Recent
+from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, put_together, read_together
 
@@ -46,7 +47,7 @@ class Replay:
         self._variables = [c.variable for c in graph.cells]
         self._assigned = [c.variable for c in self.assigned]
         self._optimized = graph.optimized(numerics=numerics, final=True)
-        self.plans: Recent[Plan] = Recent()
+        self.plans: ClockCache[Plan] = ClockCache()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)
         self._count = len(graph.inputs)
@@ -131,7 +132,7 @@ class Replay:
 _NO_SIZES: dict[str, int] = {}
 
 
-def _as_written(graph: Graph) -> Sequence[Any]:
+def _as_written(graph: Graph) -> Sequence[Step]:
     """The nodes themselves: what eager would call, one by one."""
     return graph.nodes
 
@@ -192,7 +193,7 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
 @graph_method
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     """See ``Graph.__call__``."""
-    leaves = _leaves(self, args)
+    leaves = leaves_of(self, args)
     if named:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:
@@ -208,7 +209,7 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     return self.nest(replay.run(inputs))
 
 
-def _leaves(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
+def leaves_of(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
     """The values for the inputs, from arguments in the nest of the traced function's."""
     if len(args) == len(graph.inputs):
         plain = [tree.flatten(x)[0] for x in args]

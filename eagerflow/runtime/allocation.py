@@ -25,11 +25,11 @@ from eagerflow.runtime import machine_code
 SET_HANDLER = 304  # the place of PyDataMem_SetHandler in NumPy's table of functions, and the next
 NAME = b"eagerflow"
 USED, LENT, LIMIT, PEAK, REALLOC, FREE = range(6)
-"""What the books hold: the bytes of NumPy's arrays, those of the pool, the limit of both together,
-the most that both have had, and the addresses of NumPy's functions."""
+"""Places in ``counters``: the bytes of NumPy's arrays, those of the pool, the limit of both, the
+most that both have had, and the addresses of NumPy's functions."""
 NO_LIMIT = 2**63 - 1
 
-books = (ctypes.c_int64 * 6)(0, 0, NO_LIMIT, 0, 0, 0)
+counters = (ctypes.c_int64 * 6)(0, 0, NO_LIMIT, 0, 0, 0)
 """The numbers that the allocator works with."""
 
 _CODE = """
@@ -39,11 +39,11 @@ declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
 declare {i64, i1} @llvm.umul.with.overflow.i64(i64, i64)
 
-define internal i1 @take(ptr %books, i64 %size) {
-  %before = atomicrmw add ptr %books, i64 %size seq_cst
-  %at_lent = getelementptr i64, ptr %books, i64 1
-  %at_limit = getelementptr i64, ptr %books, i64 2
-  %at_peak = getelementptr i64, ptr %books, i64 3
+define internal i1 @take(ptr %counters, i64 %size) {
+  %before = atomicrmw add ptr %counters, i64 %size seq_cst
+  %at_lent = getelementptr i64, ptr %counters, i64 1
+  %at_limit = getelementptr i64, ptr %counters, i64 2
+  %at_peak = getelementptr i64, ptr %counters, i64 3
   %lent = load atomic i64, ptr %at_lent seq_cst, align 8
   %limit = load atomic i64, ptr %at_limit seq_cst, align 8
   %own = add i64 %before, %size
@@ -56,15 +56,15 @@ yes:
   %most = atomicrmw max ptr %at_peak, i64 %all monotonic
   ret i1 1
 no:
-  %undone = atomicrmw sub ptr %books, i64 %size seq_cst
+  %undone = atomicrmw sub ptr %counters, i64 %size seq_cst
   ret i1 0
 }
 
-define internal ptr @begun(ptr %books, ptr %block, i64 %size) {
+define internal ptr @begun(ptr %counters, ptr %block, i64 %size) {
   %gone = icmp eq ptr %block, null
   br i1 %gone, label %no, label %yes
 no:
-  %undone = atomicrmw sub ptr %books, i64 %size seq_cst
+  %undone = atomicrmw sub ptr %counters, i64 %size seq_cst
   ret ptr null
 yes:
   store i64 %size, ptr %block, align 8
@@ -79,73 +79,73 @@ define internal i1 @counted(ptr %data) {
   ret i1 %odd
 }
 
-define ptr @limited_malloc(ptr %books, i64 %size) {
-  %taken = call i1 @take(ptr %books, i64 %size)
+define ptr @limited_malloc(ptr %counters, i64 %size) {
+  %taken = call i1 @take(ptr %counters, i64 %size)
   br i1 %taken, label %yes, label %no
 yes:
   %whole = add i64 %size, 8
   %block = call ptr @malloc(i64 %whole)
-  %data = call ptr @begun(ptr %books, ptr %block, i64 %size)
+  %data = call ptr @begun(ptr %counters, ptr %block, i64 %size)
   ret ptr %data
 no:
   ret ptr null
 }
 
-define ptr @limited_calloc(ptr %books, i64 %count, i64 %each) {
+define ptr @limited_calloc(ptr %counters, i64 %count, i64 %each) {
   %product = call {i64, i1} @llvm.umul.with.overflow.i64(i64 %count, i64 %each)
   %size = extractvalue {i64, i1} %product, 0
   %over = extractvalue {i64, i1} %product, 1
   br i1 %over, label %no, label %ask
 ask:
-  %taken = call i1 @take(ptr %books, i64 %size)
+  %taken = call i1 @take(ptr %counters, i64 %size)
   br i1 %taken, label %yes, label %no
 yes:
   %whole = add i64 %size, 8
   %block = call ptr @calloc(i64 %whole, i64 1)
-  %data = call ptr @begun(ptr %books, ptr %block, i64 %size)
+  %data = call ptr @begun(ptr %counters, ptr %block, i64 %size)
   ret ptr %data
 no:
   ret ptr null
 }
 
-define ptr @limited_realloc(ptr %books, ptr %data, i64 %size) {
+define ptr @limited_realloc(ptr %counters, ptr %data, i64 %size) {
   %own = call i1 @counted(ptr %data)
   br i1 %own, label %grow, label %theirs
 theirs:
-  %at = getelementptr i64, ptr %books, i64 4
+  %at = getelementptr i64, ptr %counters, i64 4
   %realloc = load ptr, ptr %at, align 8
   %made = call ptr %realloc(ptr null, ptr %data, i64 %size)
   ret ptr %made
 grow:
   %block = getelementptr i8, ptr %data, i64 -8
   %before = load i64, ptr %block, align 8
-  %taken = call i1 @take(ptr %books, i64 %size)
+  %taken = call i1 @take(ptr %counters, i64 %size)
   br i1 %taken, label %yes, label %no
 yes:
   %whole = add i64 %size, 8
   %moved = call ptr @realloc(ptr %block, i64 %whole)
-  %now = call ptr @begun(ptr %books, ptr %moved, i64 %size)
+  %now = call ptr @begun(ptr %counters, ptr %moved, i64 %size)
   %failed = icmp eq ptr %now, null
   br i1 %failed, label %no, label %done
 done:
-  %given = atomicrmw sub ptr %books, i64 %before seq_cst
+  %given = atomicrmw sub ptr %counters, i64 %before seq_cst
   ret ptr %now
 no:
   ret ptr null
 }
 
-define void @limited_free(ptr %books, ptr %data, i64 %size) {
+define void @limited_free(ptr %counters, ptr %data, i64 %size) {
   %own = call i1 @counted(ptr %data)
   br i1 %own, label %ours, label %theirs
 theirs:
-  %at = getelementptr i64, ptr %books, i64 5
+  %at = getelementptr i64, ptr %counters, i64 5
   %free = load ptr, ptr %at, align 8
   call void %free(ptr null, ptr %data, i64 %size)
   ret void
 ours:
   %block = getelementptr i8, ptr %data, i64 -8
   %held = load i64, ptr %block, align 8
-  %given = atomicrmw sub ptr %books, i64 %held seq_cst
+  %given = atomicrmw sub ptr %counters, i64 %held seq_cst
   call void @free(ptr %block)
   ret void
 }
@@ -158,7 +158,7 @@ class _Handler(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char * 127),
         ("version", ctypes.c_uint8),
-        ("books", ctypes.c_void_p),
+        ("counters", ctypes.c_void_p),
         ("malloc", ctypes.c_void_p),
         ("calloc", ctypes.c_void_p),
         ("realloc", ctypes.c_void_p),
@@ -196,15 +196,15 @@ def _handler() -> tuple[Any, _Handler, _Handler]:
     capsule = contextvars.Context().run(_functions()[1])
     find = ctypes.pythonapi.PyCapsule_GetPointer
     theirs = _Handler.from_address(find(capsule, b"mem_handler"))
-    ours = _Handler(NAME, 1, ctypes.addressof(books))
+    ours = _Handler(NAME, 1, ctypes.addressof(counters))
     for name in (*_MAKE, *_END):
         setattr(ours, name, getattr(theirs, name))
-    books[REALLOC], books[FREE] = theirs.realloc, theirs.free
+    counters[REALLOC], counters[FREE] = theirs.realloc, theirs.free
     new = ctypes.pythonapi.PyCapsule_New
     new.restype = ctypes.py_object
     new.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
     made = new(ctypes.addressof(ours), b"mem_handler", None)
-    _kept(books, ours, made, capsule)
+    _kept(counters, ours, made, capsule)
     return made, ours, theirs
 
 
@@ -236,31 +236,33 @@ def limit(size: int | None, lent: int) -> bool:
     """
     _, ours, theirs = _handler()
     if size is None:
-        books[LIMIT] = NO_LIMIT
+        counters[LIMIT] = NO_LIMIT
         for name in _MAKE:
             setattr(ours, name, getattr(theirs, name))
         return ours.free != theirs.free
     found = _machine_code()
     if not found:
         return False
-    books[LENT], books[LIMIT] = lent, size
+    counters[LENT], counters[LIMIT] = lent, size
     for name in (*_END, *_MAKE):  # what is made by the last two must find the first two there
         setattr(ours, name, found[name])
     return True
 
 
-def held() -> int:
+def counted_bytes() -> int:
     """Bytes of NumPy's arrays that were made under a limit and live."""
-    return max(0, books[USED])
+    return max(0, counters[USED])
 
 
-def told(error: MemoryError) -> str:
+def refusal_text(error: MemoryError) -> str:
     """What a refusal of NumPy's means: what was asked, the limit, and what is in use."""
     shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
-    if books[LIMIT] == NO_LIMIT or shape is None or dtype is None:
+    if counters[LIMIT] == NO_LIMIT or shape is None or dtype is None:
         return str(error)
     asked = math.prod(shape) * dtype.itemsize
-    used = held() + books[LENT]
-    if used + asked <= books[LIMIT]:
+    used = counted_bytes() + counters[LENT]
+    if used + asked <= counters[LIMIT]:
         return str(error)  # the system has no more
-    return f"an array of {asked:,} bytes exceeds the limit of {books[LIMIT]:,}; {used:,} are in use"
+    return (
+        f"an array of {asked:,} bytes exceeds the limit of {counters[LIMIT]:,}; {used:,} are in use"
+    )

@@ -52,7 +52,7 @@ REFUSALS = (OSError, OverflowError, ValueError)  # of pages, by the system
 # The system --------------------------------------------------------------------------------------
 
 
-def border() -> int:
+def min_pooled_bytes() -> int:
     """Bytes from which taking an array from the pool costs less than what it saves.
 
     glibc keeps blocks of up to 32 MiB by itself, so that fewer of them are mapped afresh.
@@ -113,7 +113,7 @@ def default_kept_limit() -> int:
     return min(MAX_KEPT_BYTES, (memory or MAX_KEPT_BYTES) // 4)
 
 
-MIN_POOLED_BYTES = border()
+MIN_POOLED_BYTES = min_pooled_bytes()
 
 # The pool ----------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class BufferPool:
     ``kept_limit`` bounds the bytes of kept blocks; None stands for a quarter of the machine's
     memory, or 4 GiB where that is less. Any thread may use a pool at any time, also a
     finalizer or a signal handler that interrupts it: its lock is one that a thread may take
-    again, and every statement under it leaves the books in order for such a guest, and for a
+    again, and every statement under it leaves the figures right for such a caller, and for a
     child of a fork. The lock is taken in Python's own way, for a microsecond counts here.
     """
 
@@ -229,29 +229,29 @@ class BufferPool:
         """Count ``size`` more bytes as lent, which NumPy's arrays leave room for."""
         self._in_use = used = self._in_use + size
         if self._counts:
-            allocation.books[allocation.LENT] = used
-            used += allocation.held()
+            allocation.counters[allocation.LENT] = used
+            used += allocation.counted_bytes()
         if used > self._peak:
             self._peak = used
 
     def _room(self) -> float:
         """Bytes that may still be lent."""
-        return self._limit - self._in_use - (allocation.held() if self._counts else 0)
+        return self._limit - self._in_use - (allocation.counted_bytes() if self._counts else 0)
 
     def _make(self, size: int) -> _Block | None:
         """A new block, for which kept ones make room."""
         if size > self._room():
             return None
-        self._forget(self._room() - size)
         home = self._kept.setdefault(size, deque())
-        try:
-            block = _Block(size, home)
-        except REFUSALS:
-            self._forget(0)
+        for room in (self._room() - size, 0):
+            self._forget(room)
             try:
                 block = _Block(size, home)
+                break
             except REFUSALS:
-                return None
+                continue
+        else:
+            return None
         self._blocks.add(block)
         self._mapped += size
         self._made += 1
@@ -345,9 +345,11 @@ class BufferPool:
             self._recount()
             counted = self._counts
             return {
-                "bytes_in_use": self._in_use + (allocation.held() if counted else 0),
+                "bytes_in_use": self._in_use + (allocation.counted_bytes() if counted else 0),
                 "bytes_kept": self._mapped - self._in_use,
-                "peak_bytes_in_use": max(self._peak, allocation.books[allocation.PEAK] * counted),
+                "peak_bytes_in_use": max(
+                    self._peak, allocation.counters[allocation.PEAK] if counted else 0
+                ),
                 "allocations": self._made + self._reuses,
                 "reuses": self._reuses,
                 "bytes_limit": 0 if self._limit is math.inf else int(self._limit),

@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from hashlib import sha256
 from types import FrameType
-from typing import NamedTuple
 
 from eagerflow.extras import switched_off
 from eagerflow.guard import OpenFile, ScopeGuard
@@ -69,21 +68,6 @@ _PINNED = hasattr(os, "O_DIRECTORY") and (
 )
 # What opening a link, a socket or a device without driver fails with, by system.
 _NOT_A_FILE = {errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EOPNOTSUPP}
-
-
-class Statistics(NamedTuple):
-    """What a cache did in this process, and what its folder holds.
-
-    ``bytes`` is the size of the ``entries`` files in the folder, whoever wrote them.
-
-    >>> Statistics(hits=3, misses=1, entries=4, bytes=80_000).hits
-    3
-    """
-
-    hits: int
-    misses: int
-    entries: int
-    bytes: int
 
 
 # Where --------------------------------------------------------------------------------------------
@@ -258,10 +242,6 @@ def _make(path: str) -> None:
             os.mkdir(folder, stat.S_IRWXU)
 
 
-def _is_complete(name: str) -> bool:
-    return name.endswith(".kernel")
-
-
 def _name(key: bytes) -> str:
     return sha256(key).hexdigest() + ".kernel"
 
@@ -365,7 +345,8 @@ class ObjectCache:
 
     ``folder`` is made when something is stored; None stands for ``default_folder()``, looked up
     at first use. All files together take at most 256 MB, or what ``EAGERFLOW_CACHE_MB`` says:
-    a store that passes it deletes what was not used for longest, down to four fifths.
+    a store that passes it deletes what was not used for longest, down to four fifths. ``hits``
+    and ``misses`` count this object's loads.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -379,8 +360,8 @@ class ObjectCache:
         self._chosen = folder
         self._folder: str | None = None
         self._looked_up = False
-        self._hits = 0
-        self._misses = 0
+        self.hits = 0
+        self.misses = 0
         # Bytes to store before the next look at the whole folder. Threads may miss each other's
         # changes, which moves that look by a file.
         self._room = 0
@@ -421,9 +402,9 @@ class ObjectCache:
             except (OSError, ValueError) as error:  # ValueError: a path that no system takes
                 _complain_of(error, path)
         if content is None:
-            self._misses += 1
+            self.misses += 1
         else:
-            self._hits += 1
+            self.hits += 1
         return content
 
     def store(self, key: str, content: bytes) -> None:
@@ -470,7 +451,7 @@ class ObjectCache:
         """Keep the folder within its limit, and sweep what writers left that never finished."""
         now, total, entries = time.time(), 0, []
         for name, status in folder.files():
-            if not _is_complete(name):
+            if not name.endswith(".kernel"):  # not complete
                 if abs(now - status.st_mtime) > HOUR:
                     folder.discard(name)
             else:
@@ -485,34 +466,3 @@ class ObjectCache:
                 if folder.discard(name):
                     total -= size
         self._room = min(limit - total, int(limit * SHARE_BETWEEN_CHECKS))
-
-    def clear(self) -> None:
-        """Delete all entries, whoever stored them; other files in the folder stay.
-
-        Raises nothing for trouble with the disk.
-        """
-        self._room = 0
-        self._each_file(lambda folder, name, status: folder.discard(name))
-
-    def statistics(self) -> Statistics:
-        """Hits and misses of this object, and how many files of what size are in the folder."""
-        sizes: list[int] = []
-
-        def note(_: _Folder, name: str, status: os.stat_result) -> None:
-            if _is_complete(name):
-                sizes.append(status.st_size)
-
-        self._each_file(note)
-        return Statistics(self._hits, self._misses, len(sizes), sum(sizes))
-
-    def _each_file(self, visit: Callable[[_Folder, str, os.stat_result], object]) -> None:
-        if (path := self.folder) is None:
-            return
-        try:
-            with _Folder(path) as folder:
-                for name, status in list(folder.files()):
-                    visit(folder, name, status)
-        except FileNotFoundError:
-            pass  # no folder yet: no files
-        except (OSError, ValueError) as error:
-            _complain_of(error, path)

@@ -132,33 +132,29 @@ def _passes(target: Target) -> tuple[Any, Any]:
     return passes, binding.create_pass_builder(_machine(target), options)
 
 
-def _optimized(code: str, target: Target) -> tuple[Any, Any]:
-    """A module of the code, and the machine that it is for."""
-    binding = _llvm()
-    machine = _machine(target)
-    module = binding.parse_assembly(code, binding.create_context())
-    module.triple = target.triple
-    module.verify()
-    passes, builder = _passes(target)
-    passes.run(module, builder)
-    return module, machine
+def _emitted(form: str, code: str, target: Target) -> Any:
+    """A module of the code, optimized, as an "object" or as "assembly" for the target."""
+    with Locked(_lock):
+        binding = _llvm()
+        module = binding.parse_assembly(code, binding.create_context())
+        module.triple = target.triple
+        module.verify()
+        passes, builder = _passes(target)
+        passes.run(module, builder)
+        content = getattr(_machine(target), f"emit_{form}")(module)
+        del module
+    return content
 
 
 def compile_object(code: str, target: Target | None = None) -> bytes:
     """The object file of a module in LLVM's text form."""
-    with Locked(_lock):
-        module, machine = _optimized(code, target or host())
-        content: bytes = machine.emit_object(module)
-        del module
+    content: bytes = _emitted("object", code, target or host())
     return content
 
 
 def assembly(code: str, target: Target | None = None) -> str:
     """The same as ``compile_object``, as text for people."""
-    with Locked(_lock):
-        module, machine = _optimized(code, target or host())
-        text: str = machine.emit_assembly(module)
-        del module
+    text: str = _emitted("assembly", code, target or host())
     return text
 
 

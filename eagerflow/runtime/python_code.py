@@ -18,59 +18,21 @@ from typing import Any
 
 from eagerflow.errors import CaptureError
 
-_KEPT = frozenset(
-    (
-        "False",
-        "None",
-        "True",
-        "break",
-        "def",
-        "del",
-        "elif",
-        "else",
-        "for",
-        "if",
-        "in",
-        "not",
-        "pass",
-        "return",
-        "while",
-    )
+_KEYWORDS = frozenset(
+    "False None True break def del elif else for if in not pass return while".split()
 )
-_LETTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
+_CHARACTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
-_NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEPT))})\b)[A-Za-z_]\w*", re.ASCII)
+_NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEYWORDS))})\b)[A-Za-z_]\w*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
 MAX_KNOWN_FORMS = 10_000  # forms of lines that are remembered
 
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
-_FORMS: dict[type[ast.AST], tuple[str, ...]] = {  # with the fields that hold more of the tree
-    ast.Assign: ("targets", "value"),
-    ast.Break: (),
-    ast.Call: ("func", "args", "keywords"),
-    ast.Compare: ("left", "ops", "comparators"),
-    ast.Constant: (),
-    ast.Delete: ("targets",),
-    ast.Eq: (),
-    ast.Expr: ("value",),
-    ast.For: ("target", "iter", "body"),
-    ast.FunctionDef: ("args", "body"),
-    ast.If: ("test", "body", "orelse"),
-    ast.Module: ("body",),
-    ast.Name: (),
-    ast.Not: (),
-    ast.Pass: (),
-    ast.Return: ("value",),
-    ast.Subscript: ("value", "slice"),
-    ast.Tuple: ("elts",),
-    ast.USub: (),
-    ast.UnaryOp: ("op", "operand"),
-    ast.While: ("test", "body"),
-    ast.arg: (),
-    ast.arguments: ("args",),
-    ast.keyword: ("value",),
-}
-_EMPTY: dict[type[ast.AST], tuple[str, ...]] = {  # and those that hold nothing
+_NODE_TYPES = frozenset(
+    """Assign Break Call Compare Constant Del Delete Eq Expr For FunctionDef If Load Module Name Not
+    Pass Return Store Subscript Tuple USub UnaryOp While arg arguments keyword""".split()
+)
+_EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these that hold nothing
     ast.For: ("orelse",),
     ast.FunctionDef: ("decorator_list", "returns", "type_params"),
     ast.While: ("orelse",),
@@ -95,9 +57,9 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
     eagerflow.errors.CaptureError: the program of a plan holds what no plan uses: x = x.x
     ...
     """
-    if not _LETTERS.fullmatch(text):
+    if not _CHARACTERS.fullmatch(text):
         raise _fault("letters")
-    strange = set(_WORD.findall(text)) - names - _KEPT
+    strange = set(_WORD.findall(text)) - names - _KEYWORDS
     if strange:
         raise _fault(", ".join(sorted(strange)))
     forms = set(_NAME.sub("x", _NUMBER.sub("0", text)).split("\n"))
@@ -122,16 +84,14 @@ def _check(line: str) -> None:
         raise _fault(line) from error
     if len(tree.body) > 1:
         raise _fault(line)
-    waiting: list[Any] = [tree]
-    for part in waiting:  # which grows meanwhile
+    for part in ast.walk(tree):
         form = type(part)
-        if form not in _FORMS or any(getattr(part, field, None) for field in _EMPTY.get(form, ())):
+        if form.__name__ not in _NODE_TYPES or any(
+            getattr(part, field, None) for field in _EMPTY_FIELDS.get(form, ())
+        ):
             raise _fault(line)
-        if form is ast.Constant and type(part.value) not in _CONSTANTS:
+        if isinstance(part, ast.Constant) and type(part.value) not in _CONSTANTS:
             raise _fault(line)
-        for field in _FORMS[form]:
-            inner = getattr(part, field)
-            waiting += inner if type(inner) is list else () if inner is None else (inner,)
 
 
 def _fault(what: str) -> CaptureError:

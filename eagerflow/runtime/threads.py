@@ -111,10 +111,7 @@ class _Pool:
         self._off = core
         cores = os.sched_getaffinity(os.getpid()) - {core}
         for thread in self._threads:
-            try:
-                os.sched_setaffinity(thread.native_id or 0, cores)
-            except OSError:
-                pass  # not allowed: it runs where it may
+            bind(thread.native_id or 0, cores)
 
     def offer(self, call: Callable[[], Any], helpers: int) -> None:
         """Ask that many threads to make a call."""
@@ -215,6 +212,14 @@ def _getcpu() -> Callable[[], int] | None:
     return found
 
 
+def bind(thread: int, cores: set[int]) -> None:
+    """Keep a thread, by the system's number, to these cores; 0 stands for the one that calls."""
+    try:
+        os.sched_setaffinity(thread, cores)
+    except OSError:
+        pass  # not allowed: it runs where it may
+
+
 def _core() -> int:
     function = _getcpu()
     return -1 if function is None else function()
@@ -288,7 +293,7 @@ def invite(call: Callable[[], Any], count: int) -> None:
     pool.offer(call, count)
 
 
-_UNUSED = 3  # references to a buffer that nobody works in: the table, a name, getrefcount's own
+_IDLE_REFERENCES = 3  # to a buffer that nobody works in: the table, a name, getrefcount's own
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -305,7 +310,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     for size in shape:
         needed *= size
     buffer = _local.buffers.get(name)
-    if buffer is not None and getrefcount(buffer) > _UNUSED:
+    if buffer is not None and getrefcount(buffer) > _IDLE_REFERENCES:
         return np.empty(shape, dtype)
     if buffer is None or buffer.nbytes < needed or buffer.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would hold its memory for good.

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.runtime.lru import Recent
+from eagerflow.runtime.clock_cache import ClockCache
 
 X = ef.tensor([1.0, 2.0, 3.0])
 MOST = 2_000  # bytes a call: tables with bounds fill up; a graph that is kept has 15,000
@@ -246,7 +246,7 @@ def test_new_items_make_others_give_buffers_back():
         def release(self):
             self.released += 1
 
-    table, first = Recent(2), Item()
+    table, first = ClockCache(2), Item()
     table.add("a", first)
     table.add("b", Item())
     assert first.released == 1

@@ -145,7 +145,8 @@ def test_a_chain_around_reductions_is_one_region_that_reads_each_array_once():
     graph = ef.capture.trace(layer_norm_by_hand, MATRIX, LINE, LINE)
     (fused,) = fuse(graph)
     assert fused.inputs == tuple(graph.inputs) and fused.outputs == tuple(graph.outputs)
-    assert fused.input_shapes == ((300, 40), (40,), (40,))
+    shapes = [[fused.sizes[axis] for axis in p.axes] for p in fused.region.inputs]
+    assert shapes == [[300, 40], [40], [40]]
     assert fused.region.reduced_axes == ("b",)
 
 
@@ -319,8 +320,9 @@ def test_adam_replaces_its_state_in_place(way):
     arrays = [rng.random((300, 40)).astype("f") + 0.1 for _ in range(4)]
     arrays += [np.array(0.1, "f"), np.array(1, "f")]
     wanted = [t.numpy() for t in evaluate(graph, [ef.asarray(a) for a in arrays])[0]]
-    pairs = fused.inplace[:3]
-    assert [fused.inputs[i].name for _, i in pairs] == ["p", "m", "s"]
+    names = [v.name for v in fused.inputs]
+    pairs = [(k, names.index(name)) for k, name in enumerate(["p", "m", "s"])]
+    assert set(pairs) <= set(fused.inplace)
     call = fused.prepare(inplace=pairs, way=way)
     given = dict(zip(graph.inputs, arrays, strict=True))
     inputs = [given[v] for v in fused.inputs]

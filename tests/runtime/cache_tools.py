@@ -9,6 +9,7 @@ import threading
 import time
 import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,18 @@ def entry(folder, key):
 
 def names(folder):
     return sorted(os.listdir(folder))
+
+
+def entries(folder):
+    """The complete files of a folder, if there is one."""
+    return list(Path(folder).glob("*.kernel"))
+
+
+def emptied(folder):
+    """Deletes the files of a folder, as a user may at any time."""
+    for path in Path(folder).glob("*.kernel*"):
+        with suppress(OSError):
+            path.unlink()
 
 
 def age(path, seconds):

@@ -98,7 +98,7 @@ def _memory(place: Device) -> Points:
     return tuple(found)
 
 
-MOST_CROWDED = 1.3
+MAX_CROWD_FACTOR = 1.3
 _TIMED_ELEMENTS = 1 << 14
 _FEW_ELEMENTS = 1 << 9  # of a region of which nearly all time is the call
 
@@ -188,13 +188,12 @@ def _handover(places: Sequence[Device]) -> tuple[float, float]:
             lambda given: given,
             (i,),
             (i + 1,),
-            (i - 1,) if i else (),
             executor.mode_of(place),
         )
         for i, place in enumerate(islice(cycle(places), count))
     ]
-    many = executor.Program(tasks, count + 1, [0], [count])
-    two = executor.Program(tasks[:2], 3, [0], [2])
+    many = executor.Program(tasks, [0], [count])
+    two = executor.Program(tasks[:2], [0], [2])
     short = shortest_time(lambda: two.run([None]), 0.01, 20)
     whole = shortest_time(lambda: many.run([None]), 0.01, 20)
     latency = max((whole - short) / (count - 2), 1e-6)
@@ -221,19 +220,18 @@ def _crowd(places: Sequence[Device]) -> float:
 
     arrays = [rng.random((3, 256, 256), np.float32) for _ in own]
     tasks = [
-        executor.Task(f"{i}", place, work, (i,), (len(own) + i,), (), executor.mode_of(place))
+        executor.Task(f"{i}", place, work, (i,), (len(own) + i,), executor.mode_of(place))
         for i, place in enumerate(own)
     ]
-    together = executor.Program(tasks, 2 * len(own), range(len(own)), [])
-    first = replace(tasks[0], outputs=(1,))
-    alone = executor.Program([first], 2, [0], [])
+    together = executor.Program(tasks, range(len(own)), [])
+    alone = executor.Program(tasks[:1], [0], [])
     lone = crowded = math.inf
     for _ in range(12):
         (event,) = alone.run(arrays[:1])[1]
         lone = min(lone, event.end - event.begin)
         events = together.run(arrays)[1]
         crowded = min(crowded, max(e.end - e.begin for e in events))
-    return min(max(crowded / lone, 1.0), MOST_CROWDED)
+    return min(max(crowded / lone, 1.0), MAX_CROWD_FACTOR)
 
 
 def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
@@ -339,29 +337,18 @@ def _remembered(
     return found
 
 
-def _points(found: Any) -> Points:
-    return tuple((float(amount), float(rate)) for amount, rate in found)
-
-
-def _by_name(found: Any) -> dict[str, float]:
-    return {name: float(seconds) for name, seconds in found.items()}
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "products": _points,
-    "memory": _points,
-    "elements": _by_name,
-    "statements": _by_name,
-}
-"""What reads the fields of Rates that are not one number."""
+def _field(found: Any) -> Any:
+    """A field of Rates from JSON: rates at amounts of work, seconds by name, or one number."""
+    if isinstance(found, list):
+        return tuple((float(amount), float(rate)) for amount, rate in found)
+    if isinstance(found, dict):
+        return {name: float(seconds) for name, seconds in found.items()}
+    return float(found)
 
 
 def _as_rates(found: Any) -> list[Rates]:
-    own, whole = (
-        Rates(**{f.name: _READERS.get(f.name, float)(one[f.name]) for f in fields(Rates)})
-        for one in found
-    )
-    return [own, whole]
+    own, whole = found
+    return [Rates(**{f.name: _field(one[f.name]) for f in fields(Rates)}) for one in (own, whole)]
 
 
 def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:

@@ -12,29 +12,22 @@ import numpy as np
 
 from eagerflow.devices import as_device
 from eagerflow.errors import DeviceError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Onnx, Sample
 from eagerflow.ops.creation.cast import to_device
-from eagerflow.ops.family import ANY, define, refused_objects
+from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
-
-
-def _along_all(x: TensorSpec, **attributes: Any) -> list[Split]:
-    return [Split((i,), i) for i in range(x.ndim)]
 
 
 def _moved(x: TensorSpec, **attributes: Any) -> Cost:
     return Cost(0, x.size * x.dtype.itemsize)
 
 
-def _kept_spec(x: TensorSpec, target: str) -> TensorSpec:
-    as_device(target)
-    return x
-
-
-def _moved_spec(x: TensorSpec, source: str, device: str) -> TensorSpec:
-    as_device(source)
-    return TensorSpec(x.shape, x.dtype, None, as_device(device))
+def _spec(x: TensorSpec, device: str | None = None, **others: str) -> TensorSpec:
+    """The same on the device that receives it; all names have to be those of devices."""
+    for name in others.values():
+        as_device(name)
+    return x if device is None else TensorSpec(x.shape, x.dtype, None, as_device(device))
 
 
 def _errors(name: str, **more: str) -> Any:
@@ -49,11 +42,11 @@ def _errors(name: str, **more: str) -> Any:
 @define(
     "communication",
     dtypes=ANY,
-    infer=_kept_spec,
+    infer=_spec,
     vjp=(lambda g, y, x, target: g,),
     jvp="linear",
     batch=lambda args, batched, size, target: send(args[0], target=target),
-    split=_along_all,
+    split=split_elementwise,
     cost=_moved,
     onnx=Onnx("Identity"),
     samples=lambda rng, dtype: [Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)],
@@ -75,11 +68,11 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
 @define(
     "communication",
     dtypes=ANY,
-    infer=_moved_spec,
+    infer=_spec,
     vjp=(lambda g, y, x, source, device: to_device(g, str(x.device)),),
     jvp="linear",
     batch=lambda args, batched, size, **both: recv(args[0], **both),
-    split=_along_all,
+    split=split_elementwise,
     cost=_moved,
     onnx=Onnx("Identity"),
     samples=lambda rng, dtype: [

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError
-from eagerflow.fusion.kernels import FusedKernel
+from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
@@ -126,7 +126,7 @@ class CostModel:
 
     def node(self, node: Node, device: str, fused: bool = False) -> float:
         """Seconds of one call; ``fused``: probably in one kernel with its neighbours."""
-        return self.seconds(_work_of(node), node, device, fused)
+        return self.seconds(work_of(node), node, device, fused)
 
     def seconds(self, work: Work, node: Node, device: str, fused: bool) -> float:
         """Seconds of a node of which it is known what it does."""
@@ -152,7 +152,7 @@ class CostModel:
         arithmetic = work.elements * each if each else work.flops * rates.elements["add"] / 2
         return rates.call + max(arithmetic, work.bytes / rates.memory_rate(work.bytes))
 
-    def step(self, step: Any, device: str) -> float:
+    def step(self, step: Step, device: str) -> float:
         """Seconds of a step of a plan: a node, or a region."""
         return (
             self.kernel(step, device) if isinstance(step, FusedKernel) else self.node(step, device)
@@ -162,7 +162,7 @@ class CostModel:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
         size = sum(map(nbytes, {*kernel.inputs, *kernel.outputs}))
-        sizes = kernel._sizes
+        sizes = kernel.sizes
         work = 0.0
         region = kernel.region
         axes = {p.name: p.axes for p in region.inputs} | {s.name: s.axes for s in region.body}
@@ -194,35 +194,26 @@ class Work(NamedTuple):
     elements: float
 
 
-def _work_of(node: Node) -> Work:
-    """What a node does, from the cost that its op states."""
+def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
+    """What a node does, from the cost that its op states; ``known`` holds that of nodes like it."""
+    key = (
+        node.op.name,
+        tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
+        tuple([(v.shape, v.dtype) for v in node.outputs]),
+        repr(node.attributes) if node.attributes else None,
+    )
+    if known is not None and key in known:
+        return known[key]
     values = (*node.values(), *node.outputs)
     elements = float(max([v.size for v in values], default=1))
     try:
         flops = float(stated_cost(node).flops)
     except Exception:  # a rule that does not know such arguments must not stop a placement
         flops = elements
-    return Work(flops, float(sum(map(nbytes, values))), elements)
-
-
-class WorkCache:
-    """What nodes do, found once for all that look alike."""
-
-    def __init__(self) -> None:
-        self._known: dict[Any, Work] = {}
-
-    def of(self, node: Node) -> Work:
-        """What a node does."""
-        key = (
-            node.op.name,
-            tuple([(x.shape, x.dtype) if type(x) is Value else type(x) for x in node.inputs]),
-            tuple([(v.shape, v.dtype) for v in node.outputs]),
-            repr(node.attributes) if node.attributes else None,
-        )
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = _work_of(node)
-        return found
+    found = Work(flops, float(sum(map(nbytes, values))), elements)
+    if known is not None:
+        known[key] = found
+    return found
 
 
 def shares_memory(source: Device, target: Device) -> bool:

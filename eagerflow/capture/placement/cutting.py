@@ -10,7 +10,7 @@ group, so pieces cannot wait for each other in a circle.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,10 +21,13 @@ from eagerflow.capture.placement.executor import ALONE, mode_of
 from eagerflow.capture.placement.placement import Placement
 from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
+from eagerflow.op import Op
 from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
@@ -41,6 +44,17 @@ class Cut(NamedTuple):
     bytes: int
     sent: Node
     received: Node
+
+    @property
+    def given(self) -> Value:
+        """The value where it is made."""
+        value: Value = self.sent.inputs[0]
+        return value
+
+    @property
+    def arrived(self) -> Value:
+        """The value where it is received."""
+        return self.received.outputs[0]
 
     def __repr__(self) -> str:
         return f"Cut({self.value!r}, {self.source} to {self.target}, {self.bytes} bytes)"
@@ -63,7 +77,7 @@ class Piece:
     after: tuple[int, ...] = ()
 
     @cached_property
-    def steps(self) -> Sequence[Any]:
+    def steps(self) -> Sequence[Step]:
         """The nodes, some of them grown into regions."""
         return self._steps_of(self.graph)
 
@@ -77,7 +91,7 @@ class Piece:
             self.exact,
         )
 
-    def _steps_of(self, graph: Graph) -> Sequence[Any]:
+    def _steps_of(self, graph: Graph) -> Sequence[Step]:
         return graph.nodes if self.exact else fuse(graph)
 
     @property
@@ -137,30 +151,29 @@ class _Partitioner:
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
         self.made_on = dict(placement.inputs)  # the numbers of the devices of all values
         self.copies: dict[tuple[Value, int], Value] = {}  # as it is on another device
-        self.sent: dict[Value, Value] = {}  # of what was received, the value that was sent
         self.places: dict[Value, int] = dict(placement.inputs)
-        self.names = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
+        taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
+        self.free_name = FreeNames(taken).take
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
+
+        self.positions = {i: at for at, i in enumerate(placement.schedule.order)}
+        self.slack = max(2 * model.latency, MIN_SLACK_SECONDS)
 
     # Pieces ----------------------------------------------------------------------------------
 
     def cut(self) -> Division:
         """All nodes, in the order of their begins."""
         placement = self.placement
-        order = placement.schedule.order
-        position = {i: at for at, i in enumerate(order)}
         needed = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
-        have: list[set[Value]] = [set() for _ in self.devices]
-        slack = max(2 * self.model.latency, MIN_SLACK_SECONDS)
-        for at, i in enumerate(order):
+        for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
             alone = self._alone(nodes, k)
-            new = [x for x in group.given if self.made_on[x] != k and x not in have[k]]
+            new = [x for x in group.given if self.made_on[x] != k and (x, k) not in self.copies]
             piece = current[k]
-            if piece is None or self._begins_new(piece, i, new, position, slack, alone):
+            if piece is None or self._begins_new(piece, i, new, alone):
                 piece = current[k] = Piece(
                     len(self.pieces),
                     self.devices[k],
@@ -173,12 +186,11 @@ class _Partitioner:
                 self.pieces.append(piece)
             piece.alone = piece.alone or alone
             piece.priority = max(piece.priority, placement.ranks[i])
-            have[k].update(new)
             for node in nodes:
                 self._copy(node, k, piece)
             if i in needed:
                 end = placement.schedule.ends[i]
-                piece.deadline = min(piece.deadline, max(end + slack, needed[i]))
+                piece.deadline = min(piece.deadline, max(end + self.slack, needed[i]))
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
@@ -205,15 +217,7 @@ class _Partitioner:
         names = str(self.devices[self.made_on[value]]), str(self.devices[target])
         return self.model.transfer(nbytes(value), *names)
 
-    def _begins_new(
-        self,
-        piece: Piece,
-        i: int,
-        new: list[Value],
-        position: dict[int, int],
-        slack: float,
-        alone: bool,
-    ) -> bool:
+    def _begins_new(self, piece: Piece, i: int, new: list[Value], alone: bool) -> bool:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
         schedule, k = placement.schedule, placement.group_devices[i]
@@ -225,10 +229,8 @@ class _Partitioner:
             maker = self.makers.get(x)
             if maker is None:
                 continue
-            if position[maker] >= piece.first:
-                return True
             arrival = schedule.ends[maker] + self._moved(x, k)
-            if arrival > piece.begin + slack:
+            if self.positions[maker] >= piece.first or arrival > piece.begin + self.slack:
                 return True
         return False
 
@@ -237,14 +239,10 @@ class _Partitioner:
     def _copy(self, node: Node, k: int, piece: Piece) -> None:
         """The node on its device, with what it reads from elsewhere received."""
         inputs = tuple([self.at(x, k) if type(x) is Value else x for x in node.inputs])
-        made = Node(node.op, inputs, node.attributes, node.name, node.origin, str(self.devices[k]))
-        made.outputs = tuple(
-            Value(v.name, v.shape, v.dtype, None, made, v.index, None, v.device)
-            for v in node.outputs
-        )
-        for old, value in zip(node.outputs, made.outputs, strict=True):
-            self.new[old] = value
-            self.places[value] = k
+        made = node.like(inputs)
+        made.device = str(self.devices[k])
+        self.new.update(zip(node.outputs, made.outputs, strict=True))
+        self.places.update(dict.fromkeys(made.outputs, k))
         self.nodes.append(made)
         piece.nodes.append(made)
 
@@ -267,36 +265,28 @@ class _Partitioner:
             return value
         found = self.copies.get((value, k))
         if found is None:
-            name = self._unique(f"{value.name}_on_{_plain(str(place))}")
+            name = self.free_name(f"{value.name}_on_{_plain(str(place))}")
             found = Value(name, value.shape, value.dtype, constant=tensor.to(str(place)))
             self.copies[value, k] = found
         return found
 
     def _sent(self, own: Value, source: int, k: int) -> Value:
         start, end = str(self.devices[source]), str(self.devices[k])
-        origin = None if own.node is None else own.node.origin
         base, suffix = own.name.replace(":", "_"), _plain(end)
-        names = self._unique(f"{base}_to_{suffix}"), self._unique(f"{base}_on_{suffix}")
-        sent = Node(_SEND, (own,), {"target": end}, names[0], origin, start)
-        sent.outputs = (Value(sent.name, own.shape, own.dtype, None, sent),)
+        sent = self._end(own, _SEND, {"target": end}, f"{base}_to_{suffix}", source)
         attributes = {"source": start, "device": end}
-        received = Node(_RECV, sent.outputs, attributes, names[1], origin, end)
-        value = Value(received.name, own.shape, own.dtype, None, received)
-        received.outputs = (value,)
-        self.nodes += (sent, received)
-        self.places[sent.outputs[0]] = source
-        self.places[value] = k
-        self.sent[value] = own
+        received = self._end(sent.outputs[0], _RECV, attributes, f"{base}_on_{suffix}", k)
         self.cuts.append(Cut(own.name, start, end, nbytes(own), sent, received))
-        return value
+        return received.outputs[0]
 
-    def _unique(self, name: str) -> str:
-        found, number = name, 0
-        while found in self.names:
-            number += 1
-            found = f"{name}_{number}"
-        self.names.add(found)
-        return found
+    def _end(self, given: Value, op: Op, attributes: dict[str, Any], name: str, k: int) -> Node:
+        """One of the two nodes of an edge between devices."""
+        origin = None if given.node is None else given.node.origin
+        made = Node(op, (given,), attributes, self.free_name(name), origin, str(self.devices[k]))
+        made.outputs = (Value(made.name, given.shape, given.dtype, None, made),)
+        self.nodes.append(made)
+        self.places[made.outputs[0]] = k
+        return made
 
     # The whole -------------------------------------------------------------------------------
 
@@ -310,12 +300,11 @@ class _Partitioner:
         )
         cells = []
         for cell in before.cells:
-            made = Cell(cell.name, cell.variable, cell.value)
             if cell.assigned is not None:
                 target = placement.inputs[cell.value]
-                made.assigned = self.at(cell.assigned, target)
+                cell = cell.replaced({cell.assigned: self.at(cell.assigned, target)})
                 targets.append(target)
-            cells.append(made)
+            cells.append(cell)
         # What a node returned besides Values is as it was; the same Value may stand twice.
         moved = dict(zip(before.outputs, outputs, strict=True))
         results = tuple([moved.get(x, x) if type(x) is Value else x for x in before.results])
@@ -336,7 +325,8 @@ class _Partitioner:
     def _link(self, graph: Graph) -> None:
         """Each piece as a graph of its own, and which pieces it waits for."""
         maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
-        used = {*graph.all_outputs(), *(v for cut in self.cuts for v in cut.sent.values())}
+        used = {*graph.all_outputs(), *(cut.given for cut in self.cuts)}
+        sources = {cut.arrived: cut.given for cut in self.cuts}
         given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
             read = (x for node in piece.nodes for x in node.values())
@@ -348,7 +338,7 @@ class _Partitioner:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
             piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
-            before = (maker.get(self.sent.get(x, x)) for x in given[piece])
+            before = (maker.get(sources.get(x, x)) for x in given[piece])
             piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
 
 
@@ -359,9 +349,3 @@ def _plain(name: str) -> str:
 def divide(graph: Graph, placement: Placement, model: CostModel, exact: bool) -> Division:
     """A placed graph in pieces; ``exact``: with the bits of the unpartitioned graph."""
     return _Partitioner(graph, placement, model, exact).cut()
-
-
-def sends_of(division: Division) -> Iterator[tuple[Cut, Value, Value]]:
-    """Each cut with the value that is sent and the one that is received."""
-    for one in division.cuts:
-        yield one, next(one.sent.values()), one.received.outputs[0]

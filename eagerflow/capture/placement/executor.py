@@ -16,9 +16,9 @@ from __future__ import annotations
 import heapq
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from queue import SimpleQueue
@@ -36,19 +36,19 @@ ALONE, SHARED, FREE = "alone", "shared", "free"
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One thing that a device does: arrays of some slots in, arrays for others out."""
+    """One thing that a device does: from the arrays of some values it makes those of others."""
 
     label: str
     device: Device
     call: Callable[[Sequence[Any]], Sequence[Any]]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    after: tuple[int, ...] = ()
-    """Numbers of the tasks that it waits for."""
+    inputs: tuple[Hashable, ...]
+    outputs: tuple[Hashable, ...]
     mode: str = SHARED
     priority: float = 0.0
     """Seconds of work from its begin to the end of the run: the more, the earlier."""
     transfer: bool = False
+    nodes: tuple[str, ...] = ()
+    """Names of the nodes that it computes."""
 
 
 class Event(NamedTuple):
@@ -86,66 +86,41 @@ def cores_of(place: Device) -> set[int]:
     return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
 
 
-def _keep_to(cores: set[int]) -> None:
-    """Run this thread on these cores alone: the system may leave two on one for milliseconds."""
-    if cores:
-        try:
-            os.sched_setaffinity(0, cores)  # 0 stands for the thread that calls
-        except OSError:
-            pass  # not allowed: it runs where it may
-
-
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
     return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
 
 
-def _own_share(share: int) -> Any:
-    """A context in which kernels that this thread calls use so many cores, and BLAS one."""
-    return threads.Alone() if share == 1 else threads.single_threaded_blas()
-
-
 class _SharedLock:
-    """A lock that several threads share, or one has alone; one that waits to be alone is next."""
+    """A lock for several threads together or one exclusively, which new sharers let pass first."""
 
     def __init__(self) -> None:
         self._change = threading.Condition(threading.Lock())
-        self._sharing = 0
+        self._holders = 0
         self._alone = False
         self._waiting_alone = 0
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Hold the lock together with others."""
+    def held(self, alone: bool) -> Iterator[None]:
+        """Hold the lock as the only one, or together with others."""
         with self._change:
-            while self._alone or self._waiting_alone:
-                self._change.wait()
-            self._sharing += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._sharing -= 1
-                if not self._sharing:
-                    self._change.notify_all()
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the lock as the only one."""
-        with self._change:
-            self._waiting_alone += 1
+            self._waiting_alone += alone
             try:
-                while self._alone or self._sharing:
-                    self._change.wait()
+                self._change.wait_for(
+                    lambda: not (self._alone or (self._holders if alone else self._waiting_alone))
+                )
             finally:
-                self._waiting_alone -= 1
-            self._alone = True
+                self._waiting_alone -= alone
+            self._alone = alone
+            self._holders += 1
         try:
             yield
         finally:
             with self._change:
                 self._alone = False
-                self._change.notify_all()
+                self._holders -= 1
+                if not self._holders:
+                    self._change.notify_all()
 
 
 _cores = _SharedLock()
@@ -155,10 +130,10 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
     """``call(*args)`` with the cores that a mode and a share stand for."""
     if mode == FREE:
         return call(*args)
-    if mode == ALONE:
-        with _cores.alone():
-            return call(*args)
-    with _cores.shared(), _own_share(share):
+    alone = mode == ALONE
+    # Kernels that this thread calls use that many cores, and BLAS one.
+    own = threads.Alone() if share == 1 else threads.single_threaded_blas()
+    with _cores.held(alone), nullcontext() if alone else own:
         return call(*args)
 
 
@@ -183,7 +158,8 @@ class _Worker:
         return not self._closed
 
     def _serve(self) -> None:
-        _keep_to(cores_of(self.place))
+        if cores := cores_of(self.place):
+            threads.bind(0, cores)  # the system may leave two threads on one core for milliseconds
         heap: list[tuple[int, float, int, Any, int]] = []
         with device(self.place):
             while heap or not self._closed or not self._inbox.empty():
@@ -247,31 +223,29 @@ if hasattr(os, "register_at_fork"):
 
 
 class Program:
-    """Tasks in an order in which they could run, over numbered slots for arrays.
+    """Tasks, each of which waits for those that make what it reads.
 
-    ``entries`` are the slots that are given, ``finals`` those that are asked for. Several
-    threads may run a program at once.
+    ``entries`` are the values that are given, ``finals`` those that are asked for; a value is
+    whatever tasks agree on. Several threads may run a program at once.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], slots: int, entries: Sequence[int], finals: Sequence[int]
+        self, tasks: Sequence[Task], entries: Sequence[Hashable], finals: Sequence[Hashable]
     ) -> None:
         self.tasks = tuple(tasks)
-        self.slots = slots
         self.entries = tuple(entries)
         self.finals = tuple(finals)
+        self.makers = {x: number for number, task in enumerate(tasks) for x in task.outputs}
         self.follows: list[list[int]] = [[] for _ in tasks]
+        self.waits: list[int] = []
         for number, task in enumerate(tasks):
-            for before in task.after:
+            after = {self.makers[x] for x in task.inputs if x in self.makers}
+            self.waits.append(len(after))
+            for before in after:
                 self.follows[before].append(number)
-        self.waits = [len(task.after) for task in tasks]
-        self.first = [number for number, task in enumerate(tasks) if not task.after]
-        self.readers = [0] * slots
-        for task in tasks:
-            for slot in task.inputs:
-                self.readers[slot] += 1
-        for slot in self.finals:
-            self.readers[slot] += 1
+        self.first = [number for number, waits in enumerate(self.waits) if not waits]
+        self.readers = dict.fromkeys(self.makers, 0)
+        self.readers.update(Counter([*(x for task in tasks for x in task.inputs), *self.finals]))
         self.shares = {task.device: share_of(task.device) for task in tasks}
 
     def run(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
@@ -289,22 +263,19 @@ class Program:
                 raise one.error
             finally:
                 one.error = None  # its traceback holds the run
-        return [one.values[slot] for slot in self.finals], one.events
+        return [one.values[x] for x in self.finals], one.events
 
     def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
         """A run of the only task, in the thread that asks for it: there is nothing to overlap."""
         (task,) = self.tasks
-        values: list[Any] = [None] * self.slots
-        for slot, array in zip(self.entries, arrays, strict=True):
-            values[slot] = array
-        given = [values[slot] for slot in task.inputs]
+        values = dict(zip(self.entries, arrays, strict=True))
+        given = [values[x] for x in task.inputs]
         begin = perf_counter()
         with device(task.device):
             found = run_at(task.mode, self.shares[task.device], task.call, given)
         event = Event(0, begin, perf_counter())
-        for slot, array in zip(task.outputs, found, strict=True):
-            values[slot] = array
-        return [values[slot] for slot in self.finals], [event]
+        values.update(zip(task.outputs, found, strict=True))
+        return [values[x] for x in self.finals], [event]
 
 
 class _Run(ScopeGuard):
@@ -315,11 +286,9 @@ class _Run(ScopeGuard):
 
     def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
         self._program = program
-        self.values: list[Any] = [None] * program.slots
-        for slot, array in zip(program.entries, arrays, strict=True):
-            self.values[slot] = array
+        self.values = dict(zip(program.entries, arrays, strict=True))
         self._waits = list(program.waits)
-        self._readers = list(program.readers)
+        self._readers = program.readers.copy()
         self._going = len(program.first)  # tasks in queues and at work
         self._first = deque(program.first)  # of which some are not in their queues yet
         self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
@@ -363,7 +332,7 @@ class _Run(ScopeGuard):
         begin = end = 0.0
         if self.error is None and not self._stopped:
             try:
-                given = [self.values[slot] for slot in task.inputs]
+                given = [self.values[x] for x in task.inputs]
                 begin = perf_counter()
                 found = run_at(task.mode, self._program.shares[task.device], task.call, given)
                 end = perf_counter()
@@ -379,13 +348,13 @@ class _Run(ScopeGuard):
     def _finish(self, task: Task, found: Sequence[Any], event: Event) -> list[int]:
         """Keep what a task has made; the numbers of the tasks that are ready now."""
         with self._lock:
-            for slot, array in zip(task.outputs, found, strict=True):
-                if self._readers[slot]:
-                    self.values[slot] = array
-            for slot in task.inputs:
-                self._readers[slot] -= 1
-                if not self._readers[slot]:
-                    self.values[slot] = None  # its memory is free
+            for x, array in zip(task.outputs, found, strict=True):
+                if self._readers[x]:
+                    self.values[x] = array
+            for x in task.inputs:
+                self._readers[x] -= 1
+                if not self._readers[x]:
+                    del self.values[x]  # its memory is free
             self.events.append(event)
             ready = []
             for number in self._program.follows[event.task]:

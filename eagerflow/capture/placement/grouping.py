@@ -8,10 +8,11 @@ region is a group of its own. All other nodes stand alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
-from eagerflow.capture.placement.cost_model import CostModel, WorkCache
+from eagerflow.capture.placement.cost_model import CostModel, Work, work_of
 from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
@@ -38,7 +39,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
     ``names`` are those of the devices; without ``fused`` each node stands alone. The time is
     that of growing the regions.
     """
-    works = WorkCache()
+    works: dict[Any, Work] = {}  # of nodes that look alike
     numbers = {node: i for i, node in enumerate(graph.nodes)}
     grouped: set[int] = set()
     found: list[tuple[list[int], list[float]]] = []  # nodes of groups, and what these cost
@@ -48,7 +49,9 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
         own = [node for node in step.nodes if numbers[node] not in grouped]
         whole = [model.kernel(step, name) for name in names]
         parts = [half for part in _parts(own) for half in _peeled(part)]
-        weights = [sum(model.seconds(works.of(n), n, names[0], True) for n in p) for p in parts]
+        weights = [
+            sum(model.seconds(work_of(n, works), n, names[0], True) for n in p) for p in parts
+        ]
         for part, weight in zip(parts, weights, strict=True):
             positions = [numbers[node] for node in part]
             grouped.update(positions)
@@ -56,7 +59,7 @@ def groups_of(graph: Graph, model: CostModel, names: Sequence[str], fused: bool)
     alike: dict[object, list[float]] = {}
     for i, node in enumerate(graph.nodes):
         if i not in grouped:
-            work = works.of(node)
+            work = work_of(node, works)
             costs = alike.get((node.op.name, work))
             if costs is None:
                 merged = fused and not work.flops
@@ -121,22 +124,16 @@ def _peeled(part: list[Node]) -> list[list[Node]]:
 def _ordered(groups: list[Group]) -> list[Group]:
     """Groups in an order in which they can run, as near to that of their first nodes as can be."""
     makers = {v: i for i, group in enumerate(groups) for v in group.made}
-    waits = [0] * len(groups)
-    readers: list[list[int]] = [[] for _ in groups]
-    for i, group in enumerate(groups):
-        before = {makers[x] for x in group.given if x in makers}
-        waits[i] = len(before)
-        for k in before:
-            readers[k].append(i)
-    ready = [(group.nodes[0], i) for i, group in enumerate(groups) if not waits[i]]
-    heapify(ready)
+    waiting = TopologicalSorter(
+        {i: {makers[x] for x in g.given if x in makers} for i, g in enumerate(groups)}
+    )
+    waiting.prepare()
+    ready: list[tuple[int, int]] = []
     found = []
-    while ready:
+    while waiting:
+        for i in waiting.get_ready():
+            heappush(ready, (groups[i].nodes[0], i))
         _, i = heappop(ready)
         found.append(groups[i])
-        for k in readers[i]:
-            waits[k] -= 1
-            if not waits[k]:
-                heappush(ready, (groups[k].nodes[0], k))
-    assert len(found) == len(groups), "groups wait for each other in a circle"
+        waiting.done(i)
     return found

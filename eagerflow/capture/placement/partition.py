@@ -10,23 +10,23 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from eagerflow import tree
 from eagerflow.capture.gradient import find_source
 from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memory
-from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide, sends_of
+from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide
 from eagerflow.capture.placement.executor import FREE, Event, Program, Task
 from eagerflow.capture.placement.placement import Placement, as_devices, moved, placed
 from eagerflow.capture.placement.report import Comparison, CostReport, cost_report
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
+from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.plan.replay import Replay, call_watched, replay_of
+from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.recorder import process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, read_together
@@ -39,13 +39,13 @@ _ANY = CostModel({"*": Rates()})
 class _Ready(NamedTuple):
     """A graph in pieces for given sizes, and the program of them.
 
-    ``known`` are the finals that are constants, by their number.
+    ``known`` are the arrays of finals that are constants, which are given after the entries.
     """
 
     division: Division
     program: Program
     arrows: list[tuple[int, int, str, int]]
-    known: dict[int, Any]
+    known: list[Any]
 
 
 class Partition:
@@ -156,7 +156,7 @@ class Partition:
         return self.division.graph
 
     @property
-    def kernels(self) -> list[Any]:
+    def kernels(self) -> list[FusedKernel]:
         """The regions that have machine code of their own, piece by piece."""
         return [kernel for piece in self.pieces for kernel in piece.plan.kernels]
 
@@ -179,18 +179,16 @@ class Partition:
         return f"{self.devices[number]}: {words}"
 
     def _found(self, node: Any) -> tuple[int, str]:
-        graph = self._replay._optimized
-        names = self._node_numbers
+        graph, names = self._replay._optimized, self._node_numbers
         name = node.name if isinstance(node, Node) else node
-        if not isinstance(node, Node):
-            if isinstance(name, str) and name in names:
-                return self._at(names[name])
+        if not isinstance(node, Node) and not (isinstance(name, str) and name in names):
             value = find_source(self.graph, node)
             if value.node is None:
                 return self._entry(value)
             name = value.node.name
         if name in names:
-            return self._at(names[name])
+            number = names[name]
+            return self.placement.nodes[number], self.placement.reasons[number]
         if any(own.name == name for own in self.graph.nodes):
             words = "it is not computed: passes have found it elsewhere, or nothing needs it"
             return self.placement.default, words
@@ -204,15 +202,10 @@ class Partition:
     def _node_numbers(self) -> dict[str, int]:
         return {node.name: i for i, node in enumerate(self._replay._optimized.nodes)}
 
-    def _at(self, i: int) -> tuple[int, str]:
-        return self.placement.nodes[i], self.placement.reasons[i]
-
     def _entry(self, value: Value) -> tuple[int, str]:
         if value.constant is not None:
             return self.placement.default, f"{value.name} is a constant: each device has it"
-        entries = self._replay._optimized.all_inputs()
-        known = zip(entries, self.placement.inputs.values(), strict=True)
-        number = next(k for v, k in known if v.name == value.name)
+        number = next(k for v, k in self.placement.inputs.items() if v.name == value.name)
         if any(cell.value.name == value.name for cell in self.graph.cells):
             return number, f"the Variable {value.name} lies there"
         if value.device is not None:
@@ -265,11 +258,9 @@ class Partition:
         ready = self._ready(sizes)
         self._receive(arrays)
         begin = perf_counter()
-        found, events = ready.program.run(arrays)
+        found, events = ready.program.run([*arrays, *ready.known])
         self._times.append((ready, perf_counter() - begin, events))
         self._last = ready, events
-        for number, array in ready.known.items():
-            found.insert(number, array)
         made = [
             new_tensor(array, place.kind(value.dtype))
             for array, place, value in zip(
@@ -295,15 +286,17 @@ class Partition:
         Raises ArgumentError, ShapeError or DTypeError for arguments that do not fit. Under a tape
         the graph is recorded node by node, on the devices of the arguments.
         """
-        leaves = tree.flatten(args)[0]
-        if self.graph.argument_structure is not None and len(leaves) != len(self.graph.inputs):
-            leaves = [x for x in leaves if hasattr(x, "shape") or isinstance(x, int | float)]
-        inputs = self.checked(leaves)
+        inputs = self.checked(leaves_of(self.graph, args))
         if process.recorders and recorder_state()[1] is not None:
             return self.graph.nest(call_watched(self.graph, inputs))
         return self.graph.nest(self.run(inputs))
 
     # Afterwards ------------------------------------------------------------------------------
+
+    def _last_run(self, op: str, hint: str) -> tuple[_Ready, list[Event]]:
+        if self._last is None:
+            raise SessionError("nothing has run yet", op=op, hint=hint)
+        return self._last
 
     def compare(self) -> Comparison:
         """Predicted against measured times, of each piece and of the whole.
@@ -311,9 +304,7 @@ class Partition:
         The first run, in which memory and code are touched for the first time, does not count
         where there are others. SessionError before a run.
         """
-        if self._last is None:
-            raise SessionError("nothing has run yet", op="compare", hint="plan(*args) a few times")
-        ready = self._last[0]
+        ready, _ = self._last_run("compare", "plan(*args) a few times")
         runs = [(seconds, events) for own, seconds, events in self._times if own is ready]
         runs = runs[1:] or runs
         taken: dict[int, list[float]] = {}
@@ -333,12 +324,8 @@ class Partition:
 
         One row for each device, with arrows for what is sent. SessionError before a run.
         """
-        if self._last is None:
-            raise SessionError("nothing has run yet", op="timeline", hint="plan(*args) first")
-        ready, events = self._last
-        listed = [[node.name for node in p.nodes] for p in ready.division.pieces]
-        listed += [[] for _ in range(len(ready.program.tasks) - len(listed))]
-        found = timeline(ready.program, events, listed, ready.arrows)
+        ready, events = self._last_run("timeline", "plan(*args) first")
+        found = timeline(ready.program, events, ready.arrows)
         if path is not None:
             write(found, path)
         return found
@@ -346,83 +333,50 @@ class Partition:
 
 def _program(division: Division, devices: Sequence[Device]) -> _Ready:
     """The tasks of a graph in pieces: the pieces, then transfers where no memory is shared."""
-    slots: dict[Value, int] = {v: i for i, v in enumerate(division.graph.all_inputs())}
-    tasks: list[Task] = []
-    maker: dict[int, int] = {}  # of a slot, the task that fills it
-    for piece in division.pieces:
-        for value in piece.graph.outputs:
-            slots[value] = len(slots)
-            maker[slots[value]] = piece.number
     numbers = {str(d): d for d in devices}
-    copies: list[tuple[Cut, int, int]] = []
-    count = len(slots)
-    for cut, given, received in sends_of(division):
-        source = slots[given]
-        if shares_memory(numbers[cut.source], numbers[cut.target]):
-            slots[received] = source
-        else:
-            slots[received] = count
-            maker[count] = len(division.pieces) + len(copies)
-            copies.append((cut, source, count))
-            count += 1
-    for piece in division.pieces:
-        inputs = tuple([slots[v] for v in piece.graph.inputs])
-        after = tuple(dict.fromkeys(maker[s] for s in inputs if s in maker))
-        tasks.append(
-            Task(
-                f"piece {piece.number}",
-                piece.device,
-                piece.plan.run,
-                inputs,
-                tuple([slots[v] for v in piece.graph.outputs]),
-                after,
-                piece.mode,
-                piece.priority,
-            )
-        )
-    for cut, source, target in copies:
+    same: dict[Value, Value] = {}  # of what is received, the value that has its memory
+    transfers = []
+    for cut in division.cuts:
         place = numbers[cut.target]
-        after = (maker[source],) if source in maker else ()
-        tasks.append(
-            Task(
-                f"transfer of {cut.value}",
-                place,
-                partial(_received, place),
-                (source,),
-                (target,),
-                after,
-                FREE,
-                float("inf"),
-                True,
-            )
+        if shares_memory(numbers[cut.source], place):
+            same[cut.arrived] = cut.given
+        else:
+            call = partial(_received, place)
+            label = f"transfer of {cut.value}"
+            ends = (cut.given,), (cut.arrived,)
+            transfers.append(Task(label, place, call, *ends, FREE, float("inf"), transfer=True))
+    pieces = [
+        Task(
+            f"piece {piece.number}",
+            piece.device,
+            piece.plan.run,
+            tuple([same.get(v, v) for v in piece.graph.inputs]),
+            tuple(piece.graph.outputs),
+            piece.mode,
+            piece.priority,
+            nodes=tuple([node.name for node in piece.nodes]),
         )
+        for piece in division.pieces
+    ]
     finals = division.graph.all_outputs()
-    known = {i: v.constant._array for i, v in enumerate(finals) if v.constant is not None}
-    entries = [slots[v] for v in division.graph.all_inputs()]
-    program = Program(tasks, count, entries, [slots[v] for v in finals if v.constant is None])
-    return _Ready(division, program, _arrows(division, slots, maker), known)
+    known = [v for v in finals if v.constant is not None]
+    program = Program(
+        [*pieces, *transfers],
+        [*division.graph.all_inputs(), *known],
+        [same.get(v, v) for v in finals],
+    )
+    readers = {v: p.number for p in reversed(division.pieces) for v in p.graph.inputs}
+    arrows = [
+        (program.makers[cut.given], readers[cut.arrived], cut.value, cut.bytes)
+        for cut in division.cuts
+        if cut.given in program.makers and cut.arrived in readers
+    ]
+    return _Ready(division, program, arrows, [v.constant._array for v in known])
 
 
 def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
     """Copies of arrays on a device."""
     return [place.backend.receive(x, place.index) for x in arrays]
-
-
-def _arrows(
-    division: Division, slots: dict[Value, int], maker: dict[int, int]
-) -> list[tuple[int, int, str, int]]:
-    """Of each cut, the task that sends and the first that receives."""
-    found = []
-    for cut, given, received in sends_of(division):
-        source = maker.get(slots[given])
-        readers = [
-            p.number
-            for p in division.pieces
-            if str(p.device) == cut.target and received in p.graph.inputs
-        ]
-        if source is not None and readers:
-            found.append((source, readers[0], cut.value, cut.bytes))
-    return found
 
 
 # Words -------------------------------------------------------------------------------------------
@@ -435,8 +389,8 @@ def _listing(plan: Partition) -> list[str]:
     lines = [f"partition of {graph.name} over {', '.join(map(str, plan.devices))}"]
     sends: dict[Node | None, list[Node]] = {}
     for one in division.cuts:
-        sends.setdefault(next(one.sent.values()).node, []).append(one.sent)
-    received = {one.received.outputs[0]: one.received for one in division.cuts}
+        sends.setdefault(one.given.node, []).append(one.sent)
+    received = {one.arrived: one.received for one in division.cuts}
     for k, place in enumerate(plan.devices):
         lines += ["", str(place)]
         for title, values in (

@@ -11,11 +11,11 @@ all that is free stays on one device. The time is that of sorting the nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.grouping import Group, groups_of
+from eagerflow.capture.placement.schedule import Schedule, list_schedule
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.costs import nbytes
@@ -28,15 +28,6 @@ from eagerflow.ops.creation.cast import to_device
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
 _MAX_SINGLE_DEVICES = 4  # that are tried out as the only one for what is free
 _MAX_NAMED_DEVICES = 6  # in an error
-
-
-class Schedule(NamedTuple):
-    """When groups run, by a model: their numbers in order of begin, begins, ends, and the end."""
-
-    order: list[int]
-    begins: list[float]
-    ends: list[float]
-    seconds: float
 
 
 class Placement(NamedTuple):
@@ -61,18 +52,8 @@ class Placement(NamedTuple):
 def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
     """The devices that a graph is to be placed on; PlacementError where there is none such."""
     listed = [names] if isinstance(names, str | Device) else list(names)
-    found = []
-    for name in listed:
-        try:
-            found.append(as_device(name))
-        except DeviceError as error:
-            raise PlacementError(
-                f"a graph cannot be placed there: {error.problem}",
-                op="partition",
-                argument="devices",
-                expected=error.expected,
-                hint=error.hint,
-            ) from None
+    words = "a graph cannot be placed there"
+    found = [_existing(name, words, op="partition", argument="devices") for name in listed]
     if not found or len(set(found)) < len(found):
         raise PlacementError(
             "a graph is placed on at least one device, and each is named once",
@@ -82,6 +63,16 @@ def as_devices(names: Iterable[Any]) -> tuple[Device, ...]:
             hint='partition(graph, ["cpu:0", "cpu:1"])',
         )
     return tuple(found)
+
+
+def _existing(name: Any, words: str, **more: str | None) -> Device:
+    """The device of a name; PlacementError, with some words before it, where there is none."""
+    try:
+        return as_device(name)
+    except DeviceError as error:
+        raise PlacementError(
+            f"{words}: {error.problem}", expected=error.expected, hint=error.hint, **more
+        ) from None
 
 
 # Pins --------------------------------------------------------------------------------------------
@@ -94,7 +85,6 @@ class _Pins:
         self.graph = graph
         self.devices = devices
         self._numbers = {str(d): i for i, d in enumerate(devices)}
-        self._names: dict[str, str] = {}
         self.default_name = str(_default_device(graph))
         self.default = self._numbers.get(self.default_name, 0)
         self.inputs = {
@@ -109,16 +99,8 @@ class _Pins:
         found = self._numbers.get(name)
         if found is not None:
             return found
-        try:
-            full = str(as_device(name))
-        except DeviceError as error:
-            raise PlacementError(
-                f"{what} is pinned to a device that does not exist: {error.problem}",
-                op=self.graph.name,
-                at=at or None,
-                expected=error.expected,
-                hint=error.hint,
-            ) from None
+        words = f"{what} is pinned to a device that does not exist"
+        full = str(_existing(name, words, op=self.graph.name, at=at or None))
         found = self._numbers.get(full)
         if found is None:
             listed = [str(d) for d in self.devices]
@@ -196,12 +178,9 @@ class _Placing:
         self.pins = _Pins(graph, devices)
         self.groups = groups_of(graph, model, self.names, fused)
         self.makers = {v: i for i, group in enumerate(self.groups) for v in group.made}
-        self.before = [
-            list({self.makers[x] for x in group.given if x in self.makers}) for group in self.groups
-        ]
         self.readers: list[list[int]] = [[] for _ in self.groups]
-        for i, makers in enumerate(self.before):
-            for maker in makers:
+        for i, group in enumerate(self.groups):
+            for maker in {self.makers[x] for x in group.given if x in self.makers}:
                 self.readers[maker].append(i)
         self.bytes = {v: float(nbytes(v)) for v in (*self.makers, *self.pins.inputs)}
         self.where: list[int | None] = [None] * len(self.groups)
@@ -334,6 +313,21 @@ class _Placing:
                 name = self.graph.nodes[self.groups[reader].nodes[0]].name
                 self.reasons[i] = f"beside {name}, which reads it"
 
+    def schedule(self, where: Sequence[int]) -> Schedule:
+        """When each group runs, those with the longest way to the end first."""
+        arrivals = [0.0] * len(self.groups)
+        follows: list[dict[int, float]] = [{} for _ in self.groups]
+        for i, group in enumerate(self.groups):
+            for x in group.given:
+                maker = self.makers.get(x)
+                if maker is None:
+                    arrivals[i] = max(arrivals[i], self.move(x, self.pins.inputs[x], where[i]))
+                else:
+                    moved = self.move(x, where[maker], where[i])
+                    follows[maker][i] = max(follows[maker].get(i, 0.0), moved)
+        seconds = [group.costs[k] for group, k in zip(self.groups, where, strict=True)]
+        return list_schedule(where, seconds, self.ranks, follows, arrivals)
+
     def result(self) -> Placement:
         """The placement by earliest finish, or on one device where that is as fast."""
         self.fix()
@@ -341,13 +335,13 @@ class _Placing:
         self.earliest()
         where = [k or 0 for k in self.where]
         reasons = [reason or "" for reason in self.reasons]
-        best = simulate(self, where)
+        best = self.schedule(where)
         split = best.seconds
         free = [i for i, k in enumerate(fixed) if k is None]
         if len({where[i] for i in free}) > 1:
             for number in range(min(len(self.devices), _MAX_SINGLE_DEVICES)):
                 whole = [number if k is None else k for k in fixed]
-                found = simulate(self, whole)
+                found = self.schedule(whole)
                 if found.seconds <= best.seconds * (1 - 1e-9):
                     best, where = found, whole
                     words = (
@@ -394,55 +388,3 @@ def moved(placement: Placement, graph: Graph, other: Graph) -> Placement:
     ]
     inputs = {values[v]: k for v, k in placement.inputs.items()}
     return placement._replace(groups=groups, inputs=inputs)
-
-
-# Time --------------------------------------------------------------------------------------------
-
-
-def simulate(placing: _Placing, where: Sequence[int]) -> Schedule:
-    """When each group runs, if every device takes the ready one with the longest way ahead."""
-    groups = placing.groups
-    total = len(groups)
-    waits = [len(makers) for makers in placing.before]
-    begins, ends, arrivals = [0.0] * total, [0.0] * total, [0.0] * total
-    ready: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by rank
-    coming: list[list[tuple[float, int]]] = [[] for _ in placing.devices]  # by arrival
-    free_at = [0.0] * len(placing.devices)
-    for i, group in enumerate(groups):
-        for x in group.given:
-            if x not in placing.makers:
-                moved = placing.move(x, placing.pins.inputs[x], where[i])
-                arrivals[i] = max(arrivals[i], moved)
-        if not waits[i]:
-            coming[where[i]].append((arrivals[i], i))
-    for heap in coming:
-        heapify(heap)
-    order: list[int] = []
-    clock: list[tuple[float, int]] = [(0.0, k) for k in range(len(placing.devices))]
-    while len(order) < total:
-        now, k = heappop(clock)
-        if now < free_at[k]:
-            continue
-        while coming[k] and coming[k][0][0] <= now:
-            i = heappop(coming[k])[1]
-            heappush(ready[k], (-placing.ranks[i], i))
-        if not ready[k]:
-            if coming[k]:
-                heappush(clock, (coming[k][0][0], k))
-            continue
-        i = heappop(ready[k])[1]
-        begins[i], end = now, now + groups[i].costs[k]
-        ends[i] = free_at[k] = end
-        order.append(i)
-        heappush(clock, (end, k))
-        for reader in placing.readers[i]:
-            target, moved = where[reader], 0.0
-            if target != k:
-                read = groups[reader].given
-                moved = max(placing.move(x, k, target) for x in groups[i].made if x in read)
-            arrivals[reader] = max(arrivals[reader], end + moved)
-            waits[reader] -= 1
-            if not waits[reader]:
-                heappush(coming[target], (arrivals[reader], reader))
-                heappush(clock, (max(arrivals[reader], free_at[target]), target))
-    return Schedule(order, begins, ends, max(ends, default=0.0))

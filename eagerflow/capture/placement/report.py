@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division, Piece
+from eagerflow.capture.placement.schedule import list_schedule
+from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.costs import nbytes, peak_bytes
 from eagerflow.graph.graph import Graph
@@ -66,38 +67,24 @@ def _several(count: int, what: str) -> str:
 
 def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostModel) -> float:
     """Seconds of a run, if each device takes its ready piece with the most work behind it."""
-    waits = [len(p.after) for p in pieces]
-    follows: list[list[int]] = [[] for _ in pieces]
+    numbers = {place: k for k, place in enumerate(dict.fromkeys(p.device for p in pieces))}
+    follows: list[dict[int, float]] = [{} for _ in pieces]
     for p in pieces:
         for before in p.after:
-            follows[before].append(p.number)
-    arrivals = [0.0] * len(pieces)
-    free: dict[Any, float] = {p.device: 0.0 for p in pieces}
-    heap: list[tuple[float, float, int]] = []  # by the time at which it could begin
-    for p in pieces:
-        if not waits[p.number]:
-            heappush(heap, (0.0, -p.priority, p.number))
-    crowd = model.crowd if len(free) > 1 else 1.0
-    last = 0.0
-    while heap:
-        at, priority, number = heappop(heap)
-        own = pieces[number]
-        begin = max(arrivals[number], max(free.values()) if own.alone else free[own.device])
-        if begin > at:  # the device is busy until then
-            heappush(heap, (begin, priority, number))
-            continue
-        end = begin + seconds[number] * (1.0 if own.alone else crowd)
-        for place in free if own.alone else (own.device,):
-            free[place] = end
-        last = max(last, end)
-        for k in follows[number]:
             # Only another device has to be told that a piece has ended.
-            moved = 0.0 if pieces[k].device is own.device else model.latency
-            arrivals[k] = max(arrivals[k], end + moved)
-            waits[k] -= 1
-            if not waits[k]:
-                heappush(heap, (max(arrivals[k], free[pieces[k].device]), -pieces[k].priority, k))
-    return last + (model.run if len(pieces) > 1 else 0.0)
+            told = pieces[before].device is not p.device
+            follows[before][p.number] = model.latency if told else 0.0
+    alone = {p.number for p in pieces if p.alone}
+    crowd = model.crowd if len(numbers) > 1 else 1.0
+    found = list_schedule(
+        [numbers[p.device] for p in pieces],
+        [t if i in alone else t * crowd for i, t in enumerate(seconds)],
+        [p.priority for p in pieces],
+        follows,
+        [0.0] * len(pieces),
+        alone,
+    )
+    return found.seconds + (model.run if len(pieces) > 1 else 0.0)
 
 
 def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
@@ -105,7 +92,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
     graph, places = division.graph, division.places
     held = {v for v in graph.all_inputs() if places[v] == device}
     kept = {v for v in graph.all_outputs() if places.get(v) == device}
-    kept |= {next(c.sent.values()) for c in division.cuts}
+    kept |= {c.given for c in division.cuts}
     uses = [
         [
             x
@@ -119,7 +106,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
 
 
 def cost_report(
-    graph: Graph, division: Division, model: CostModel, devices: Sequence[Any]
+    graph: Graph, division: Division, model: CostModel, devices: Sequence[Device]
 ) -> CostReport:
     """What a graph in pieces costs, by the model."""
     pieces = division.pieces

@@ -20,13 +20,11 @@ _MAX_LISTED_NODES = 12  # in a box
 def timeline(
     program: Program,
     events: Sequence[Event],
-    listed: Sequence[Sequence[str]],
     arrows: Sequence[tuple[int, int, str, int]],
 ) -> dict[str, Any]:
     """The trace of one run as a JSON object, times in microseconds from its first begin.
 
-    ``listed`` are the names of the nodes of each task, ``arrows`` the task that sends, the one
-    that receives, the value's name and its bytes.
+    ``arrows`` are the task that sends, the one that receives, the value's name and its bytes.
     """
     rows: dict[str, int] = {}
     for task in program.tasks:
@@ -41,8 +39,7 @@ def timeline(
             found.append(row | {"args": {key: value}})
     for event in sorted(events, key=lambda e: e.begin):
         task = program.tasks[event.task]
-        names = list(listed[event.task])
-        more = len(names) - _MAX_LISTED_NODES
+        more = len(task.nodes) - _MAX_LISTED_NODES
         found.append(
             {
                 "ph": "X",
@@ -53,7 +50,10 @@ def timeline(
                 "ts": (event.begin - start) * _MICROSECONDS,
                 "dur": (event.end - event.begin) * _MICROSECONDS,
                 "args": {
-                    "nodes": names[:_MAX_LISTED_NODES] + ([f"and {more} more"] if more > 0 else []),
+                    "nodes": [
+                        *task.nodes[:_MAX_LISTED_NODES],
+                        *([f"and {more} more"] if more > 0 else ()),
+                    ],
                     "cores": task.mode,
                 },
             }

@@ -61,7 +61,6 @@ def tasks_of(places, after, calls=None, modes=None):
             (calls or {}).get(i, number(1)),
             tuple(b + 1 for b in before) or (0,),
             (i + 1,),
-            tuple(before),
             (modes or {}).get(i, FREE),
             float(len(after) - i),
         )
@@ -71,7 +70,7 @@ def tasks_of(places, after, calls=None, modes=None):
 
 def program_of(places, after, **more):
     count = len(after)
-    return Program(tasks_of(places, after, **more), count + 1, [0], range(1, count + 1))
+    return Program(tasks_of(places, after, **more), [0], range(1, count + 1))
 
 
 def expected(after, given=0):
@@ -116,10 +115,10 @@ def test_the_most_urgent_of_the_ready_tasks_runs_first(three_cpus):
     place = as_device("cpu:0")
     first = [Task("opening", place, lambda given: [time.sleep(0.02)], (0,), (1,))]
     rest = [
-        Task(f"{i}", place, note(i), (1,), (2 + i,), (0,), FREE, priority)
+        Task(f"{i}", place, note(i), (1,), (2 + i,), FREE, priority)
         for i, priority in enumerate([1.0, 3.0, 2.0])
     ]
-    Program(first + rest, 5, [0], [2]).run([None])
+    Program(first + rest, [0], [2]).run([None])
     assert order == [1, 2, 0]
 
 
@@ -167,7 +166,7 @@ def test_tasks_that_want_to_be_alone_are(three_cpus):
     modes = {i: ALONE if i % 3 == 0 else SHARED for i in range(12)}
     # The number of a task decides its device; here each kind is on all of them.
     places = [three_cpus[i // 3 % 3] for i in range(12)]
-    Program(tasks_of(places, after, calls, modes), 13, [0], [1]).run([0])
+    Program(tasks_of(places, after, calls, modes), [0], [1]).run([0])
 
 
 def test_a_share_of_the_cores_is_one_thread_where_there_are_as_many_devices(three_cpus):
@@ -201,10 +200,10 @@ def test_arrays_are_let_go_of_after_their_last_reader(three_cpus):
     place = as_device("cpu:0")
     tasks = [
         Task("make", place, make, (0,), (1,)),
-        Task("use", place, lambda given: [1], (1,), (2,), (0,)),
-        Task("look", place, look, (2,), (3,), (1,)),
+        Task("use", place, lambda given: [1], (1,), (2,)),
+        Task("look", place, look, (2,), (3,)),
     ]
-    values, _ = Program(tasks, 4, [0], [3]).run([None])
+    values, _ = Program(tasks, [0], [3]).run([None])
     assert values == [True]
 
 
@@ -436,8 +435,9 @@ def test_pieces_on_one_device_wait_for_their_own_transfers_only(far, monkeypatch
         numerics="exact",
         costs=CostModel({"*": Rates()}, 1e-6, {("cpu:0", "far:0"): 1e3}),
     )
-    for task in plan._own.program.tasks:
-        if str(task.device) == "cpu:1" and not task.after:
+    program = plan._own.program
+    for task, waits in zip(program.tasks, program.waits, strict=True):
+        if str(task.device) == "cpu:1" and not waits:
             task.call = lambda given, call=task.call: (call(given), computed.set())[0]
     plan(ef.ones((4, 4)), ef.ones((4, 4)))
     assert in_time == [True]  # what waits for no transfer has run before it ended

@@ -330,7 +330,7 @@ def test_measured_rates_are_plausible(three_cpus):
     assert 1e8 < own.memory_rate(1 << 20) < 1e12
     assert own.elements["tanh"] > own.elements["add"] > 0
     assert 1e-6 <= model.latency < 0.1
-    assert 1.0 <= model.crowd <= calibration.MOST_CROWDED
+    assert 1.0 <= model.crowd <= calibration.MAX_CROWD_FACTOR
 
 
 def test_rates_between_points_lie_between_them():

@@ -1,4 +1,4 @@
-"""Recent: a bounded table that keeps what was used last.
+"""A bounded cache that keeps what was used last.
 
 Graphs by signature, and plans by sizes, are kept so that they need not be made again. What a
 program uses no more would be kept for good, so there is a bound, and what was not used lately
@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from eagerflow.errors import ArgumentError
 
-BOUND = 256
+DEFAULT_MAX_ITEMS = 256
 """Graphs of one function, and plans of one graph, that are kept unless another bound is given."""
 
 
@@ -40,7 +40,7 @@ def checked_bound(bound: Any, op: str, argument: str) -> int:
     return bound
 
 
-class Recent(Generic[T]):
+class ClockCache(Generic[T]):
     """At most ``bound`` items by key; ``dropped`` counts those that had to go.
 
     Single operations on ``items`` are safe in all threads and in finalizers; ``add`` is called
@@ -49,7 +49,7 @@ class Recent(Generic[T]):
 
     __slots__ = ("bound", "dropped", "items")
 
-    def __init__(self, bound: int = BOUND) -> None:
+    def __init__(self, bound: int = DEFAULT_MAX_ITEMS) -> None:
         self.bound = bound
         self.dropped = 0
         self.items: dict[Any, T] = {}
