@@ -69,6 +69,16 @@ class Operand(NamedTuple):
     dtype: str
     lanes: int
 
+    @property
+    def type(self) -> str:
+        """LLVM's name of its type."""
+        return llvm_type(self.dtype, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Its type and its name, as instructions are given them."""
+        return f"{self.type} {self.text}"
+
 
 def llvm_type(dtype: str, lanes: int = 0) -> str:
     """LLVM's name of a type, or of a vector of it."""
@@ -142,7 +152,12 @@ class Code:
 
     @contextmanager
     def loop(
-        self, hint: str, first: str, end: str, step: int = 1, sums: list[Operand] | None = None
+        self,
+        hint: str,
+        first: str | int,
+        end: str | int,
+        step: int = 1,
+        sums: list[Operand] | None = None,
     ) -> Iterator[tuple[str, list[Operand]]]:
         """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.
 
@@ -164,9 +179,8 @@ class Code:
         after = self.value(f"add i64 {counter}, {step}")
         self.fill(lines[0], f"{counter} = phi i64 [{first}, %{before}], [{after}, %{self.current}]")
         for line, held, x, new in zip(lines[1:], carried, first_sums, found, strict=True):
-            kind = llvm_type(held.dtype, held.lanes)
             text = f"[{x.text}, %{before}], [{new.text}, %{self.current}]"
-            self.fill(line, f"{held.text} = phi {kind} {text}")
+            self.fill(line, f"{held.text} = phi {held.type} {text}")
         self.line(f"br label %{head}")
         self.label(done)
         found[:] = carried
@@ -223,13 +237,27 @@ class Emitter:
         """A value in all lanes of a vector; a vector stays as it is."""
         if x.lanes == lanes or not lanes:
             return x
-        kind, vector = llvm_type(x.dtype), llvm_type(x.dtype, lanes)
         if not x.text.startswith("%"):
-            return Operand(f"splat ({kind} {x.text})", x.dtype, lanes)
-        one = self.code.value(f"insertelement {vector} poison, {kind} {x.text}, i64 0")
+            return Operand(f"splat ({x.typed})", x.dtype, lanes)
+        vector = llvm_type(x.dtype, lanes)
+        one = self.code.value(f"insertelement {vector} poison, {x.typed}, i64 0")
         mask = f"<{lanes} x i32> zeroinitializer"
         text = self.code.value(f"shufflevector {vector} {one}, {vector} poison, {mask}")
         return Operand(text, x.dtype, lanes)
+
+    def value(self, text: str, like: Operand, dtype: str = "") -> Operand:
+        """Append a line that gives a value of the type and lanes of another, or of ``dtype``."""
+        return Operand(self.code.value(text), dtype or like.dtype, like.lanes)
+
+    def _function(
+        self, name: str, *operands: Operand, more: tuple[tuple[str, str], ...] = ()
+    ) -> Any:
+        """LLVM's own function of operands of one type, which gives that type."""
+        x = operands[0]
+        full = f"llvm.{name}.{type_suffix(x.dtype, x.lanes)}"
+        return x._replace(
+            text=self.code.call(x.type, full, *((o.type, o.text) for o in operands), *more)
+        )
 
     def constant(self, value: Any, dtype: str) -> Operand:
         """A number of a type of its own."""
@@ -239,44 +267,34 @@ class Emitter:
 
     def _binary(self, opcodes: tuple[str, str, str], a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
-        opcode = opcodes[_kind_of(a.dtype)]
-        kind = llvm_type(a.dtype, a.lanes)
-        return Operand(self.code.value(f"{opcode} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
+        return self.value(f"{opcodes[_kind_of(a.dtype)]} {a.typed}, {b.text}", a)
 
     def _compare(self, conditions: tuple[str, str, str], a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         opcode = "fcmp" if is_float(a.dtype) else "icmp"
-        condition = conditions[_kind_of(a.dtype)]
-        kind = llvm_type(a.dtype, a.lanes)
-        text = self.code.value(f"{opcode} {condition} {kind} {a.text}, {b.text}")
-        return Operand(text, "bool", a.lanes)
+        return self.value(
+            f"{opcode} {conditions[_kind_of(a.dtype)]} {a.typed}, {b.text}", a, "bool"
+        )
 
     def _intrinsic(self, name: str, *operands: Any) -> Operand:
         known = self._together(operands)
-        dtype, lanes = known[0].dtype, known[0].lanes
-        if not is_float(dtype):
-            return self._of_integers(name, known)
-        kind = llvm_type(dtype, lanes)
-        full = f"llvm.{name}.{type_suffix(dtype, lanes)}"
-        text = self.code.call(kind, full, *((kind, x.text) for x in known))
-        return Operand(text, dtype, lanes)
+        of = self._function if is_float(known[0].dtype) else self._of_integers
+        return of(name, *known)
 
-    def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
+    def _of_integers(self, name: str, *operands: Operand) -> Operand:
         x = operands[0]
-        kind, suffix = llvm_type(x.dtype, x.lanes), type_suffix(x.dtype, x.lanes)
         signed = is_signed(x.dtype)
         if name in ("floor", "ceil", "trunc", "rint"):
             return x
         if name == "fabs":
-            if not signed:
-                return x
-            text = self.code.call(kind, f"llvm.abs.{suffix}", (kind, x.text), ("i1", "false"))
-            return Operand(text, x.dtype, x.lanes)
+            return self._function("abs", x, more=(("i1", "false"),)) if signed else x
         if name == "fma":
             return self.add(self.multiply(x, operands[1]), operands[2])
-        full = f"llvm.{'s' if signed else 'u'}{name[:3]}.{suffix}"
-        text = self.code.call(kind, full, *((kind, o.text) for o in operands))
-        return Operand(text, x.dtype, x.lanes)
+        return self._function(f"{'s' if signed else 'u'}{name[:3]}", *operands)
+
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Operand:
+        """A * b + c, rounded once where the processor has an instruction for it."""
+        return self._intrinsic("fmuladd", a, b, c)
 
     def maximum(self, a: Any, b: Any) -> Operand:
         """The larger number; NaN if one is. Of two zeros it is either."""
@@ -297,7 +315,7 @@ class Emitter:
     def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         if not is_float(a.dtype):
-            return self._of_integers(name, [a, b])
+            return self._of_integers(name, a, b)
         # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
         # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
         larger = self.select(self._compare((condition, "", ""), a, b), a, b)
@@ -319,8 +337,7 @@ class Emitter:
         """The number with its sign changed; integers wrap."""
         if not is_float(x.dtype):
             return self.subtract(0, x)
-        kind = llvm_type(x.dtype, x.lanes)
-        return Operand(self.code.value(f"fneg {kind} {x.text}"), x.dtype, x.lanes)
+        return self.value(f"fneg {x.typed}", x)
 
     def select(self, condition: Operand, a: Any, b: Any) -> Operand:
         """``a`` where the condition holds, else ``b``."""
@@ -329,10 +346,12 @@ class Emitter:
         a, b = self._together((a, b)) if isinstance(a, Operand) else self._together((b, a))[::-1]
         lanes = max(a.lanes, condition.lanes)
         condition, a, b = (self.splat(x, lanes) for x in (condition, a, b))
-        kind = llvm_type(a.dtype, lanes)
-        bits = llvm_type("bool", lanes)
-        line = f"select {bits} {condition.text}, {kind} {a.text}, {kind} {b.text}"
-        return Operand(self.code.value(line), a.dtype, lanes)
+        return self.value(f"select {condition.typed}, {a.typed}, {b.typed}", a)
+
+    def any_lane(self, x: Operand) -> Operand:
+        """Whether any lane of a vector of bool holds."""
+        bits = self.code.value(f"bitcast {x.typed} to i{x.lanes}")
+        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
 
     def logical_not(self, x: Operand) -> Operand:
         """Whether it does not hold."""
@@ -353,30 +372,25 @@ class Emitter:
     def _shift(self, opcode: str, x: Operand, count: Any) -> Operand:
         bits = bit_width(x.dtype)
         x, by = self._together((x, count))
-        kind = llvm_type(x.dtype, x.lanes)
-        if not isinstance(count, int):
-            # LLVM leaves shifts by the width and more undefined; NumPy does not.
-            beyond = literal(bits - 1, x.dtype, x.lanes)
-            wide = self._compare(("", "ugt", "ugt"), by, beyond)
-            inside = self.select(wide, beyond, by)
-            moved = self.code.value(f"{opcode} {kind} {x.text}, {inside.text}")
-            result = Operand(moved, x.dtype, x.lanes)
-            return result if opcode == "ashr" else self.select(wide, 0, result)
-        moved = self.code.value(f"{opcode} {kind} {x.text}, {by.text}")
-        return Operand(moved, x.dtype, x.lanes)
+        if isinstance(count, int):
+            return self.value(f"{opcode} {x.typed}, {by.text}", x)
+        # LLVM leaves shifts by the width and more undefined; NumPy does not.
+        beyond = literal(bits - 1, x.dtype, x.lanes)
+        wide = self._compare(("", "ugt", "ugt"), by, beyond)
+        moved = self.value(f"{opcode} {x.typed}, {self.select(wide, beyond, by).text}", x)
+        return moved if opcode == "ashr" else self.select(wide, 0, moved)
 
     def scale(self, x: Operand, exponent: Operand) -> Operand | None:
         """A number times 2^exponent, rounded once; None where no instruction does that."""
         bits = x.lanes * bit_width(x.dtype)
         if not self._avx512 or bits not in (128, 256, 512):
             return None
-        kind = llvm_type(x.dtype, x.lanes)
         name = f"llvm.x86.avx512.mask.scalef.{'ps' if x.dtype == 'float32' else 'pd'}.{bits}"
-        mask = f"i{max(x.lanes, 8)}"
-        given = [(kind, x.text), (kind, exponent.text), (kind, "zeroinitializer"), (mask, "-1")]
+        texts, mask = (x.text, exponent.text, "zeroinitializer"), f"i{max(x.lanes, 8)}"
+        given = [*((x.type, text) for text in texts), (mask, "-1")]
         if bits == 512:
             given.append(("i32", "4"))  # rounded as everything else is
-        return Operand(self.code.call(kind, name, *given), x.dtype, x.lanes)
+        return x._replace(text=self.code.call(x.type, name, *given))
 
     # Types ---------------------------------------------------------------------------------------
 
@@ -386,23 +400,20 @@ class Emitter:
             return x
         if dtype == "bool":
             return self.not_equal(x, 0)
-        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
+        target = llvm_type(dtype, x.lanes)
         if is_float(x.dtype) and not is_float(dtype):
             sign = "s" if is_signed(dtype) else "u"
             name = f"llvm.fpto{sign}i.sat.{type_suffix(dtype, x.lanes)}"
             name += f".{type_suffix(x.dtype, x.lanes)}"
-            return Operand(self.code.call(target, name, (source, x.text)), dtype, x.lanes)
-        opcode = _conversion(x.dtype, dtype)
-        text = self.code.value(f"{opcode} {source} {x.text} to {target}")
-        return Operand(text, dtype, x.lanes)
+            return Operand(self.code.call(target, name, (x.type, x.text)), dtype, x.lanes)
+        return self.value(f"{_conversion(x.dtype, dtype)} {x.typed} to {target}", x, dtype)
 
     def bitcast(self, x: Operand, dtype: str) -> Operand:
         """The bits as another type of the same size."""
-        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
-        if source == target:
-            return Operand(x.text, dtype, x.lanes)
-        text = self.code.value(f"bitcast {source} {x.text} to {target}")
-        return Operand(text, dtype, x.lanes)
+        target = llvm_type(dtype, x.lanes)
+        if x.type == target:
+            return x._replace(dtype=dtype)
+        return self.value(f"bitcast {x.typed} to {target}", x, dtype)
 
 
 def _kind_of(dtype: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eagerflow.codegen.instructions import item_size, value_type
-from eagerflow.codegen.layout import BROADCAST, UNIT
+from eagerflow.codegen.layout import BROADCAST, STRIDED, UNIT
 from eagerflow.codegen.llvm.instructions import (
     Code,
     Emitter,
@@ -81,15 +81,15 @@ class Memory:
         if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
         held = _HALF_BITS.get(dtype, dtype)
-        if span.kind == UNIT:
+        if span.kind == STRIDED:
+            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
+        else:
             place = self.offset(pointer, span.position, dtype)
             if mask:
                 text = self._masked("load", held, ("ptr", place), mask)
             else:
                 vector = llvm_type(held, self.lanes)
                 text = self.code.value(f"load {vector}, ptr {place}, align {item_size(dtype)}")
-        else:
-            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
         return self._widen(Operand(text, held, self.lanes), dtype)
 
     def store(self, span: Span, value: Operand, mask: str = "") -> None:

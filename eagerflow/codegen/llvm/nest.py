@@ -451,26 +451,19 @@ class Nest:
 
     def _across(self, reduction: str, x: Operand) -> Operand:
         """All lanes of a vector as one number, by halves."""
+        s = self.emit
         if reduction in ("max", "min") and is_float(x.dtype):
             # Asked once for all lanes, NaN costs less than in each step.
-            wrong = self._any(self.emit.isnan(x))
+            wrong = s.any_lane(s.isnan(x))
             top = self._halved("larger" if reduction == "max" else "smaller", x)
-            found: Operand = self.emit.select(wrong, float("nan"), top)
-            return found
-        if x.dtype == "bool":
-            if reduction in ("any", "max"):
-                return self._any(x)
-            return self._not(self._any(self._not(x)))
-        return self._halved(reduction, x)
-
-    def _not(self, x: Operand) -> Operand:
-        found: Operand = self.emit.logical_not(x)
+            found: Operand = s.select(wrong, float("nan"), top)
+        elif x.dtype != "bool":
+            found = self._halved(reduction, x)
+        elif reduction in ("any", "max"):
+            found = s.any_lane(x)
+        else:
+            found = s.logical_not(s.any_lane(s.logical_not(x)))
         return found
-
-    def _any(self, x: Operand) -> Operand:
-        """Whether any lane of a vector of bool holds."""
-        bits = self.code.value(f"bitcast <{x.lanes} x i1> {x.text} to i{x.lanes}")
-        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
 
     def _halved(self, reduction: str, x: Operand) -> Operand:
         while x.lanes > 1:

@@ -44,13 +44,13 @@ class ConvolutionWriter(StageWriter):
 
     def __init__(
         self,
-        code: Any,
+        llvm: Any,
         frame: Sequence[str],
         config: ConvolutionConfig,
         lanes: int,
         registers: int,
     ) -> None:
-        super().__init__(code, frame, config.dtype, lanes)
+        super().__init__(llvm, frame, config.dtype, lanes)
         self.config, self.registers = config, registers
         self.filters = round_up(config.filters, lanes)
         self.itemsize = self.v.itemsize
@@ -75,7 +75,7 @@ class ConvolutionWriter(StageWriter):
         v, code, high, wide = self.v, self.code, self.config.high, self.config.wide
         inside = max(min(wide.size, self.columns - wide.before), 0)
         left, end = wide.before * self.pixel, (wide.before + inside) * self.pixel
-        with code.loop("row", "0", rows) as (i, _):
+        with code.loop("row", 0, rows) as (i, _):
             row = v.number("add", first, i)
             to = v.step("%scratch", i, self.line)
             real = code.value(f"icmp ult i64 {row}, {high.size}")
@@ -103,12 +103,13 @@ class ConvolutionWriter(StageWriter):
 
     # Sums of pieces ------------------------------------------------------------------------------
 
-    def joined(self, start: str, offsets: Sequence[int], count: str) -> list[str]:
+    def joined(self, start: str, offsets: Sequence[int], count: str) -> list[Any]:
         """For each offset the sum of what all ``count`` pieces have there, in their order."""
         v = self.v
         first = [v.load(start, offset) for offset in offsets]
-        with v.loop("piece", "1", count, 1, first) as (i, totals):
+        with self.code.loop("piece", 1, count, 1, first) as (i, totals):
             other = v.step(start, i, self.sums)
             for k, offset in enumerate(offsets):
-                totals[k] = v.add(totals[k], v.load(other, offset))
-        return totals
+                totals[k] = self.s.add(totals[k], v.load(other, offset))
+        found: list[Any] = totals
+        return found

@@ -74,7 +74,7 @@ class DirectForwardWriter(_DirectWriter):
         stride = self.lanes * self.pixel if config.turned else v.size
         panels = str(self.filters // self.lanes // wide)
         with (
-            code.loop("panel", "0", panels) as (p, _),
+            code.loop("panel", 0, panels) as (p, _),
             code.loop("element", first, last) as (element, _),
         ):
             aim = v.step(v.step(to, p, whole), element, self.panel)
@@ -101,28 +101,28 @@ class DirectForwardWriter(_DirectWriter):
         with code.loop("image", "%r0", "%r1") as (image, _):
             self.copy_seen(image, "%c0", rows)
             out = v.step(y, image, self.result_bytes)
-            with code.loop("panel", "0", str(self.filters * self.itemsize // self.panel)) as (p, _):
+            with code.loop("panel", 0, self.filters * self.itemsize // self.panel) as (p, _):
                 own = v.step(weights, p, self.taps * config.channels * self.panel)
                 masks = self.masks(p, block.vectors, config.filters)
-                with code.loop("row", "0", rows) as (row, _):
+                with code.loop("row", 0, rows) as (row, _):
                     start = v.step("%scratch", row, config.high.stride * self.line)
                     line = v.step(out, v.number("add", row, "%c0"), self.result_line)
                     line = v.step(line, p, self.panel)
                     blocks = round_up(config.wide.out, block.rows) // block.rows
-                    with code.loop("block", "0", str(blocks)) as (i, _):
+                    with code.loop("block", 0, blocks) as (i, _):
                         many = v.number("mul", i, block.rows)
                         here = v.step(start, many, config.wide.stride * self.pixel)
                         sums = self._window(here, own)
                         self._store(sums, v.step(line, many, self.result_pixel), many, masks)
 
-    def _window(self, start: str, weights: str) -> list[str]:
+    def _window(self, start: str, weights: str) -> list[Any]:
         """The sums over the windows of a block of columns."""
         v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
         step = wide.stride * self.pixel
-        with v.loop("down", "0", high.kernel, 1, v.no_sums(block)) as (down, rows):
+        with self.code.loop("down", 0, high.kernel, 1, v.no_sums(block)) as (down, rows):
             here = v.step(start, down, high.dilation * self.line)
             lines = v.step(weights, down, self.runs * self.run * self.panel)
-            with v.loop("across", "0", self.runs, 1, rows) as (across, runs):
+            with self.code.loop("across", 0, self.runs, 1, rows) as (across, runs):
                 run = v.step(here, across, wide.dilation * self.pixel)
                 packed = v.step(lines, across, self.run * self.panel)
                 runs[:] = v.accumulate(
@@ -135,7 +135,7 @@ class DirectForwardWriter(_DirectWriter):
             rows[:] = runs
         return rows
 
-    def _store(self, sums: list[str], to: str, first: str, masks: list[str]) -> None:
+    def _store(self, sums: list[Any], to: str, first: str, masks: list[str]) -> None:
         """Write a block's columns, as far as the result has them."""
         v, columns, block = self.v, self.config.wide.out, self.block
         rest = columns % block.rows
@@ -191,7 +191,7 @@ class DirectFilterWriter(_DirectWriter):
             rows = v.number("sub", self.least(v.number("add", first, band), "%c1"), first)
             self.copy_seen(image, first, rows)
             given = v.step(v.step(g, image, self.result_bytes), first, self.result_line)
-            with code.loop("panel", "0", str(self.sum_line // self.panel)) as (p, _):
+            with code.loop("panel", 0, self.sum_line // self.panel) as (p, _):
                 self._panel(v.step(own, p, self.panel), v.step(given, p, self.panel), rows, p)
 
     def _panel(self, own: str, given: str, rows: str, panel: str) -> None:
@@ -212,14 +212,14 @@ class DirectFilterWriter(_DirectWriter):
             return
         offsets = [i * self.itemsize for i in range(block.rows)]
         with (
-            code.loop("down", "0", str(config.high.kernel)) as (down, _),
-            code.loop("across", "0", str(self.runs)) as (across, _),
+            code.loop("down", 0, config.high.kernel) as (down, _),
+            code.loop("across", 0, self.runs) as (across, _),
         ):
             here = v.step(v.step("%scratch", down, down_bytes), across, across_bytes)
             number = v.number("add", v.number("mul", down, self.runs), across)
             to = v.step(own, number, self.sum_run)
             blocks = self.sum_run // self.sum_line // block.rows
-            with code.loop("block", "0", str(blocks)) as (i, _):
+            with code.loop("block", 0, blocks) as (i, _):
                 start = v.step(here, i, block.rows * self.itemsize)
                 aim = v.step(to, i, block.rows * self.sum_line)
                 self._block(start, offsets, given, rows, aim, masks)
@@ -229,7 +229,7 @@ class DirectFilterWriter(_DirectWriter):
     ) -> None:
         """Sums over all positions of some rows."""
         v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
-        with v.loop("row", "0", rows, 1, v.no_sums(block)) as (row, held):
+        with self.code.loop("row", 0, rows, 1, v.no_sums(block)) as (row, held):
             here = v.step(start, row, high.stride * self.line)
             there = v.step(given, row, self.result_line)
             held[:] = v.accumulate(
@@ -240,7 +240,7 @@ class DirectFilterWriter(_DirectWriter):
                 lambda k: v.step(there, k, self.result_pixel),
                 masks,
             )
-        self.add_block(block, held, to, self.sum_line)
+        self.store_block(block, held, to, self.sum_line, add=True)
 
     def _join(self) -> None:
         """Each piece joins its share of the window's elements."""

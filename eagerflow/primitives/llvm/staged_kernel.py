@@ -58,7 +58,7 @@ class StagedKernel(Generic[Writer]):
         own = f"{writer_class.__module__}.{writer_class.__qualname__} {arguments}"
 
         def text() -> str:
-            module = writer_class(machine().instructions.Code(), frame, *arguments).module()
+            module = writer_class(machine(), frame, *arguments).module()
             return module + driver.shared_driver(writer_class.stages, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
