@@ -23,16 +23,15 @@ class GroupNest(Nest):
 
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
-        self._begin("kernel")
-        self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
-        if single:
-            self.homes = {}  # vectors of neighbouring rows overlap in an output
-            self._open_columns()
-        with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
-            self._whole_group(single)
-        self._close_columns()
-        self._return()
-        return self.module()
+        with self._function("kernel"):
+            self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
+            if single:
+                self.homes = {}  # vectors of neighbouring rows overlap in an output
+                self._open_columns()
+            with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
+                self._whole_group(single)
+            self._close_columns()
+        return self.code.text()
 
     def _whole_group(self, single: bool) -> None:
         left = self.code.value(f"sub i64 %r1, {self.group}")

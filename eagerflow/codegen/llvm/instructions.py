@@ -185,6 +185,46 @@ class Code:
         self.label(done)
         found[:] = carried
 
+    @contextmanager
+    def function(self, head: str, result: str = "") -> Iterator[None]:
+        """What is written in this context is a function of this name and arguments.
+
+        It gives the 64-bit integer ``result``, or nothing.
+        """
+        self.lines.append(f"define {'i64' if result else 'void'} @{head} nounwind {{")
+        self.label("entry")
+        yield
+        self.line(f"ret i64 {result}" if result else "ret void")
+        self.lines.append("}")
+
+    def text(self) -> str:
+        """All that was written, with declarations of what it calls."""
+        parts = [*self.lines, *self.functions.values(), *self.declarations.values()]
+        return "\n".join([*parts, ""])
+
+    def word(self, kind: str, base: str, index: str | int, unit: str = "i64") -> str:
+        """Load what is so many words behind an address, or so many bytes: ``unit`` is i8 then."""
+        place = self.value(f"getelementptr {unit}, ptr {base}, i64 {index}")
+        return self.value(f"load {kind}, ptr {place}, align 8")
+
+    def go_on(self, condition: str, otherwise: str) -> None:
+        """Leave for another block where a condition does not hold."""
+        after = self.name("on_")
+        self.line(f"br i1 {condition}, label %{after}, label %{otherwise}")
+        self.label(after)
+
+    @contextmanager
+    def where(self, condition: str) -> Iterator[None]:
+        """What is written in this context is done where a condition holds; "" always does."""
+        if not condition:
+            yield
+            return
+        end = self.name("end_")
+        self.go_on(condition, end)
+        yield
+        self.line(f"br label %{end}")
+        self.label(end)
+
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
         """Append a call of an external function or intrinsic; the name of its result, if any."""
         kinds = ", ".join(kind for kind, _ in arguments)

@@ -19,8 +19,8 @@ class SideNest(Nest):
 
     def kernel(self) -> str:
         """The module of one function, ``kernel``; its columns are places along the side."""
-        self._begin("kernel")
         with (
+            self._function("kernel"),
             self._each_row_of_range(),
             self.code.loop("side", "%c0", "%c1", self.lanes) as (self.c, _),
         ):
@@ -33,7 +33,7 @@ class SideNest(Nest):
                 self._walk(own)
                 self._row_statements(number + 1)
             self._lane_results()
-        return self.module()
+        return self.code.text()
 
     def _load_row(self, part: Input | Output, base: str) -> None:
         pass  # rows begin further in, at each vector

@@ -32,7 +32,7 @@ from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region
 from eagerflow.codegen.schedule import Pass, schedule
 from eagerflow.runtime.machine_code import Target
 
-HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
+ARGUMENTS = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
 
 _NAME = re.compile(r"%(\w+)")
@@ -106,23 +106,21 @@ class Nest:
 
     def rows(self) -> str:
         """The module of one function, ``kernel``, for whole rows."""
-        self._begin("kernel")
-        with self._each_row_of_range():
+        with self._function("kernel"), self._each_row_of_range():
             self._row_statements(0)
             for number, own in enumerate(self.schedule.passes):
                 self.passing = number
                 self._sweep(own, "0", "%width")
                 self._row_statements(number + 1)
             self._row_results()
-        return self.module()
+        return self.code.text()
 
     def stages(self) -> str:
         """The module of one function for each pass, and one for what remains after them."""
         rest = [None] if self.schedule.has_row_results() else []
         for number, own in enumerate([*self.schedule.passes, *rest]):
             self.passing = number
-            self._begin(f"stage{number}")
-            with self._each_row_of_range():
+            with self._function(f"stage{number}"), self._each_row_of_range():
                 self._row_statements(0)
                 for earlier in range(number):
                     for part in self.schedule.passes[earlier].reductions:
@@ -134,28 +132,26 @@ class Nest:
                     self._sweep(own, "%c0", "%c1")
                     for part in own.reductions:
                         self._leave_block(part)
-        return self.module()
+        return self.code.text()
 
-    def module(self) -> str:
-        """All that was written, with declarations of what it calls."""
-        code = self.code
-        return "\n".join([*code.lines, *code.functions.values(), *code.declarations.values(), ""])
-
-    def _begin(self, name: str) -> None:
+    @contextmanager
+    def _function(self, name: str) -> Iterator[None]:
+        """What is written in this context is a function of a range of rows and columns."""
         code = self.code
         code.lines += [f"; {line}" for line in str(self.region).splitlines()]
-        code.lines.append(f"define void @{name}{HEAD} nounwind {{")
-        code.label("entry")
-        self._head = len(code.lines)
-        self.fixed: dict[str, Operand] = {}
-        self.row = self.fixed
-        for part in self.region.inputs:
-            if not part.axes:
-                base = f"%p{self.index[part]}"
-                self.fixed[part.name] = self.memory.load_one(base, part.dtype)
-        for statement in self.schedule.row_values(0):
-            if not statement.axes:
-                self._row_statement(statement)
+        with code.function(name + ARGUMENTS):
+            self._head = len(code.lines)
+            self.fixed: dict[str, Operand] = {}
+            self.row = self.fixed
+            for part in self.region.inputs:
+                if not part.axes:
+                    base = f"%p{self.index[part]}"
+                    self.fixed[part.name] = self.memory.load_one(base, part.dtype)
+            for statement in self.schedule.row_values(0):
+                if not statement.axes:
+                    self._row_statement(statement)
+            yield
+        self._end()
 
     def _end(self) -> None:
         """Load what of the frame the function uses, now that this is known."""
@@ -176,18 +172,12 @@ class Nest:
 
     @contextmanager
     def _each_row_of_range(self) -> Iterator[None]:
-        """Write what is done for each row, and the end of the function."""
+        """Write what is done for each row."""
         with self.code.loop("row", "%r0", "%r1") as (self.r, _):
             self.row = dict(self.fixed)
             self.start = self.code.value(f"mul i64 {self.r}, %width")
             self._addresses()
             yield
-        self._return()
-
-    def _return(self) -> None:
-        self.code.line("ret void")
-        self.code.lines.append("}")
-        self._end()
 
     def _addresses(self) -> None:
         """Where the row begins in each operand; what is one number per row is loaded."""

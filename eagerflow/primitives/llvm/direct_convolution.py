@@ -143,7 +143,7 @@ class DirectForwardWriter(_DirectWriter):
             inside = ""
             if rest and i >= rest:
                 inside = self.code.value(f"icmp ult i64 {v.number('add', first, i)}, {columns}")
-            with self.where(inside):
+            with self.code.where(inside):
                 for j in range(block.vectors):
                     value = sums[i * block.vectors + j]
                     v.store(value, to, i * self.result_pixel + j * v.size, mask=masks[j])

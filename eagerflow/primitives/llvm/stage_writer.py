@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from eagerflow.primitives.llvm.vectors import RegisterBlock, VectorWriter
@@ -39,25 +38,17 @@ class StageWriter:
         """The text of all stages."""
         ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
         for name in self.stages:
-            head = f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
-            self.code.lines.append(head)
-            self.code.label("entry")
-            getattr(self, f"_{name}")()
-            self.code.line("ret void")
-            self.code.lines.append("}")
-        return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
+            with self.code.function(f"{name}({ranges}, ptr %frame, ptr %scratch)"):
+                getattr(self, f"_{name}")()
+        return str(self.code.text())
 
-    def _of_frame(self, kind: str, name: str) -> str:
-        place = self.v.at("%frame", 8 * self.frame.index(name))
-        return str(self.code.value(f"load {kind}, ptr {place}, align 8"))
-
-    def argument(self, name: str) -> str:
+    def argument(self, name: str, kind: str = "i64") -> str:
         """A number of the frame."""
-        return self._of_frame("i64", name)
+        return str(self.code.word(kind, "%frame", self.frame.index(name)))
 
     def pointer(self, name: str) -> str:
         """An address of the frame."""
-        return self._of_frame("ptr", name)
+        return self.argument(name, "ptr")
 
     def piece(self) -> str:
         """The number of the piece that a function is called for."""
@@ -77,19 +68,6 @@ class StageWriter:
     def least(self, a: str, b: str) -> str:
         """The smaller one of two counts."""
         return str(self.s.minimum(self.v.count(a), self.v.count(b)).text)
-
-    @contextmanager
-    def where(self, condition: str) -> Iterator[None]:
-        """What is written in this context is done where a condition holds; "" always does."""
-        if not condition:
-            yield
-            return
-        then, end = self.code.name("then_"), self.code.name("end_")
-        self.code.line(f"br i1 {condition}, label %{then}, label %{end}")
-        self.code.label(then)
-        yield
-        self.code.line(f"br label %{end}")
-        self.code.label(end)
 
     def masks(self, panel: str, vectors: int, size: int) -> list[str]:
         """For each vector of a panel the mask of elements below ``size``; "" where all are."""

@@ -270,7 +270,7 @@ class WinogradForwardWriter(_WinogradWriter):
                     for b in range(2):
                         down = self._inside(row, a, high.out)
                         across = self._inside(column, b, wide.out)
-                        with self.where(down), self.where(across):
+                        with self.code.where(down), self.code.where(across):
                             offset = a * self.result_line + b * self.result_pixel
                             v.store(found[a][b], aim, offset, count)
 
