@@ -120,10 +120,9 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
     width = prod(sizes[a] for a in row)
     rows = prod(sizes[a] for a in region.axes if a not in row)
     reduces = any(s.over == row and s.instruction not in GENERATORS for s in region.body)
-    columns = [s for s in region.body if region.is_column_reduction(s)]
     direct = all(
         _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
-        for c in columns
+        for c in region.columns.values()
     )
     split = reduces and width >= MIN_CHUNKED_WIDTH and rows <= MAX_CHUNKED_ROWS
     chunks = min(256, -(-width // 16384))

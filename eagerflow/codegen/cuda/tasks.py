@@ -70,8 +70,8 @@ def plan(region: Region, split: bool, direct: bool) -> tuple[Task, ...]:
 class _Planner:
     def __init__(self, region: Region, split: bool, direct: bool) -> None:
         self.region, self.split = region, split
-        self.columns = [s for s in region.body if region.is_column_reduction(s)]
-        self.outputs = [o for o in region.outputs if o.value not in {c.name for c in self.columns}]
+        self.columns = [*region.columns.values()]
+        self.outputs = [o for o in region.outputs if o.value not in region.columns]
         inplace = any(o.inplace for o in region.outputs)
         self.direct = direct and not inplace
         self.merge = not inplace  # rows may write outputs before the columns have been read

@@ -74,10 +74,8 @@ class GroupNest(Nest):
 
     def _open_columns(self) -> None:
         """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
-        for part in self.region.body:
-            if self.region.is_column_reduction(part) and self.schedule.varies(
-                str(part.operands[0])
-            ):
+        for part in self.region.columns.values():
+            if self.schedule.varies(str(part.operands[0])):
                 room = self.sums[part.name] = self._room(part.dtype)
                 self.memory.store(Span(room, part.dtype), self._identity(part, self.lanes))
 
@@ -98,14 +96,13 @@ class GroupNest(Nest):
         width = Operand("%width", "int64", 0)
         place = Place("0", self.emit.less(self.memory.iota, width).text)
         sums, self.sums = self.sums, {}
-        for part in self.region.body:
-            room = sums.get(part.name)
-            if room is not None:
-                start = self.code.value("mul i64 %block, %width")
-                line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)
-                self.lines = {part.name: line}
-                value = self.memory.load(Span(room, part.dtype))
-                super()._add_to_column(part, value, place)
+        for name, room in sums.items():
+            part = self.region.columns[name]
+            start = self.code.value("mul i64 %block, %width")
+            line = self.memory.offset(f"%columns_{name}", start, part.dtype)
+            self.lines = {name: line}
+            value = self.memory.load(Span(room, part.dtype))
+            super()._add_to_column(part, value, place)
 
     # One row after the other -----------------------------------------------------------------
 

@@ -48,9 +48,9 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
         if isinstance(part, Input) and part.gather:
             slots.append(f"g{i}")
     slots += [f"size_{axis}" for axis in region.axes]
-    slots += [f"middle_{s.name}" for s in region.body if region.is_column_reduction(s)]
+    slots += [f"middle_{name}" for name in region.columns]
     slots += [
-        f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
+        f"{'columns' if s.name in region.columns else 'partial'}_{s.name}"
         for s in region.body
         if s.instruction in REDUCTIONS
     ]
@@ -58,10 +58,26 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
 
 
 def homes(region: Region, layout: Layout) -> dict[str, Output]:
-    """Values that need no buffer between passes, as they can wait in an output."""
-    parts = operands_of(region)
-    found = schedule(region).homes()
-    return {name: out for name, out in found.items() if layout.inner[parts.index(out)] == UNIT}
+    """Values that need no buffer between passes: they wait in outputs that are written last.
+
+    Such an output is an array of their type whose elements lie beside each other, with one for
+    each index, and in place of nothing.
+    """
+    plan, parts = schedule(region), operands_of(region)
+    free = [
+        o
+        for o in (plan.passes[-1].outputs if plan.passes else ())
+        if o.axes == region.axes and o.inplace is None
+    ]
+    found: dict[str, Output] = {}
+    for name in plan.kept:
+        dtype = region.statement(name).dtype
+        home = next((o for o in free if o.dtype == dtype), None)
+        if home is not None:
+            free.remove(home)
+            if layout.inner[parts.index(home)] == UNIT:
+                found[name] = home
+    return found
 
 
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
@@ -201,9 +217,7 @@ class Nest:
             self.base[part] = base
             self._load_row(part, base)
         # What does not change within a row is computed here: no pass of LLVM's moves it.
-        self.lines = {
-            s.name: self._column(s) for s in self.region.body if self.region.is_column_reduction(s)
-        }
+        self.lines = {name: self._column(s) for name, s in self.region.columns.items()}
         self.buffers = {
             name: self.base[self.homes[name]] if name in self.homes else self._buffer_start(name)
             for name in self.schedule.kept
