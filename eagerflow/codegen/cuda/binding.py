@@ -235,14 +235,10 @@ def bind(
             values[f"{name}_rows"] = place.strides[0] // item_size(part.dtype)
         if isinstance(part, Output) and CHUNK in part.axes:
             values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
-    values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
+    values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(task.extents)}
     wide = max(rows, 1) * (width + 8192) >= 2**31
     layout = CudaLayout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
     return _launch(task, layout, values, rows, width, sizes, modes)
-
-
-def _extents(task: Task) -> list[Statement]:
-    return [s for s in task.body if s.instruction == "extent"]
 
 
 def is_costly(statement: Statement) -> bool:
