@@ -28,17 +28,12 @@ from eagerflow.runtime.buffers import empty
 Array = np.ndarray[Any, Any]
 
 
-class _Tiles:
-    """The tiles way, with the interface of ``launch.KernelCall``."""
-
-    def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
-        self.region, self.sizes = region, sizes
-
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        tiles.compute(self.region, inputs, outputs, self.sizes)
+def _tiles(region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> Callable[..., None]:
+    """The tiles way, made ready as ``launch.KernelCall`` is."""
+    return lambda inputs, outputs: tiles.compute(region, inputs, outputs, sizes)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _Tiles}
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _tiles}
 MAX_PREPARED_SHAPES = 64  # that a region is kept ready for
 
 
@@ -59,15 +54,11 @@ class _Prepared:
         way: str,
     ) -> None:
         self.sizes = sizes_of(region, inputs, sizes)
+        numbers = {part.name: number for number, part in enumerate(region.inputs)}
         self.gathers = [
-            (part, number, [p.name for p in region.inputs].index(part.gather))
-            for number, part in enumerate(region.inputs)
-            if part.gather
+            (p, numbers[p.name], numbers[p.gather]) for p in region.inputs if p.gather is not None
         ]
-        self.inplace = [
-            None if p.inplace is None else [i.name for i in region.inputs].index(p.inplace)
-            for p in region.outputs
-        ]
+        self.inplace = [None if p.inplace is None else numbers[p.inplace] for p in region.outputs]
         self.made = [
             (tuple(self.sizes[a] for a in p.axes), as_dtype(p.dtype)) for p in region.outputs
         ]

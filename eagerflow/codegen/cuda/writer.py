@@ -82,7 +82,7 @@ class KernelWriter:
         names += [f"size_{n}" for n in range(len(self.task.extents))]
         names += [f"o_size{n}" for n in range(1, self.layout.outer)]
         names += [f"i_size{n}" for n in range(1, self.layout.inner)]
-        for part, name in zip(self.names.parts, self.names.names, strict=True):
+        for part, name in self.names.items():
             names += [f"{name}_o{n}" for n in range(self.layout.outer)]
             if self.task.kind == "columns" or self.walks[name] not in (BROADCAST, PACKED):
                 names += [f"{name}_i{n}" for n in range(self.layout.inner)]
@@ -97,7 +97,7 @@ class KernelWriter:
         """The whole kernel."""
         apart = "" if self.task.inplace else "__restrict__ "
         given = []
-        for part, name in zip(self.names.parts, self.names.names, strict=True):
+        for part, name in self.names.items():
             if not isinstance(part, Statement):
                 const = "const " if isinstance(part, Input) else ""
                 given.append(f"{const}{memory_type(part.dtype)} *{apart}{name}")

@@ -125,20 +125,6 @@ def possible(call: Any) -> bool:
 class _Job:
     """All that one run at a time needs besides its arrays."""
 
-    __slots__ = (
-        "address",
-        "counters",
-        "frame",
-        "held",
-        "partial",
-        "partials",
-        "places",
-        "scratch",
-        "team",
-        "threads",
-        "words",
-    )
-
     def __init__(self, call: FixedCall) -> None:
         own = call.launch
         self.threads = call.threads

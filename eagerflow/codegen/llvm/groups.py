@@ -12,7 +12,7 @@ from typing import Any
 
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.llvm.instructions import Operand, llvm_type
-from eagerflow.codegen.llvm.memory import Span
+from eagerflow.codegen.llvm.memory import Span, held_type
 from eagerflow.codegen.llvm.nest import Nest, Place, combine
 from eagerflow.codegen.region import REDUCTIONS, Constant, Statement
 from eagerflow.codegen.schedule import Pass
@@ -176,14 +176,14 @@ class GroupNest(Nest):
         """Room for a value of each row of the group."""
         if name not in self.stacks:
             room = self._room(dtype)
-            zero = llvm_type(_type_in_room(dtype), self.lanes)
+            zero = llvm_type(held_type(dtype), self.lanes)
             self.code.entry_line(f"store {zero} zeroinitializer, ptr {room}, align 64")
             self.stacks[name] = room
         return self.stacks[name]
 
     def _room(self, dtype: str) -> str:
         """Memory for a number in each lane."""
-        kind = llvm_type(_type_in_room(dtype))
+        kind = llvm_type(held_type(dtype))
         room: str = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
         return room
 
@@ -198,7 +198,3 @@ class GroupNest(Nest):
 
     def _gather(self, name: str, dtype: str) -> Operand:
         return self.memory.load(Span(self._stack(name, dtype), dtype))
-
-
-def _type_in_room(dtype: str) -> str:
-    return "uint8" if dtype == "bool" else dtype

@@ -15,18 +15,11 @@ from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is
 
 _TYPES = {
     "bool": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "i8",
-    "uint16": "i16",
-    "uint32": "i32",
-    "uint64": "i64",
     "float16": "half",
     "bfloat16": "bfloat",
     "float32": "float",
     "float64": "double",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 _OPCODES = {  # float, signed, unsigned; bool counts as unsigned

@@ -16,7 +16,12 @@ from eagerflow.codegen.llvm.instructions import (
 )
 from eagerflow.codegen.small_floats import NARROWED, WIDENED
 
-_HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+_HELD = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+def held_type(dtype: str) -> str:
+    """The type that is loaded and stored for a type in memory."""
+    return _HELD.get(dtype, dtype)
 
 
 class Span(NamedTuple):
@@ -64,7 +69,7 @@ class Memory:
 
     def load_one(self, pointer: str, dtype: str) -> Operand:
         """The element at an address."""
-        held = _HALF_BITS.get(dtype, dtype)
+        held = held_type(dtype)
         text = self.code.value(f"load {llvm_type(held)}, ptr {pointer}, align {item_size(dtype)}")
         return self._widen(Operand(text, held, 0), dtype)
 
@@ -81,7 +86,7 @@ class Memory:
         pointer, dtype = span.pointer, span.dtype
         if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
-        held = _HALF_BITS.get(dtype, dtype)
+        held = held_type(dtype)
         if span.kind == STRIDED:
             text = self._masked("gather", held, self._addresses(span), mask or self.everything)
         else:
