@@ -209,9 +209,9 @@ class _Planner:
             for name in ready:
                 spaces.setdefault(self.region.statement(name).axes, []).append(name)
             for outer, names in spaces.items():
-                parts = [self._partial(name, outer, (CHUNK,)) for name in names]
+                parts = [self._partial(name, (*outer, CHUNK)) for name in names]
                 yield self._task("chunks", outer, row, parts)
-                yield self._total("rows", outer, (CHUNK,), names, (*outer, CHUNK))
+                yield self._total("rows", outer, (CHUNK,), names)
             self.saved |= set(ready)
             todo = [name for name in todo if name not in ready]
         self.wanted = set(self.saved)
@@ -219,9 +219,8 @@ class _Planner:
     def _operands(self, name: str) -> list[str]:
         return [o for o in self.region.statement(name).operands if isinstance(o, str)]
 
-    def _partial(self, name: str, before: tuple[str, ...], after: tuple[str, ...]) -> Output:
-        part = self.region.statement(name)
-        return Output(f"%{name} in parts", name, part.dtype, (*before, *after))
+    def _partial(self, name: str, axes: tuple[str, ...]) -> Output:
+        return Output(f"%{name} in parts", name, self.region.statement(name).dtype, axes)
 
     def _total(
         self,
@@ -229,7 +228,6 @@ class _Planner:
         outer: tuple[str, ...],
         inner: tuple[str, ...],
         names: list[str],
-        axes: tuple[str, ...],
         outputs: Iterable[Output] | None = None,
     ) -> Task:
         """The task that reduces partial results to totals."""
@@ -237,7 +235,7 @@ class _Planner:
         for name in names:
             part = self.region.statement(name)
             assert isinstance(part, Statement)
-            parts = Input(f"%{name} in parts", part.dtype, axes)
+            parts = Input(f"%{name} in parts", part.dtype, (*outer, *inner))
             inputs.append(parts)
             body.append(
                 Statement(name, part.instruction, (parts.name,), part.dtype, part.axes, (CHUNK,))
@@ -270,13 +268,10 @@ class _Planner:
         if self.direct:
             first = self._task("columns", over, axes, [*outputs, *kept])
         else:
-            first = self._task(
-                "columns", over, axes, [self._partial(c.name, (CHUNK,), axes) for c in group]
-            )
             names = [c.name for c in group]
-            finish.append(
-                self._total("columns", (CHUNK,), axes, names, (CHUNK, *axes), [*outputs, *kept])
-            )
+            parts = [self._partial(name, (CHUNK, *axes)) for name in names]
+            first = self._task("columns", over, axes, parts)
+            finish.append(self._total("columns", (CHUNK,), axes, names, [*outputs, *kept]))
         for out in later:  # a total that is repeated along axes which it does not vary along
             part = Input(f"%{out.value}", self.region.statement(out.value).dtype, axes)
             given = Output(out.name, part.name, out.dtype, out.axes, out.inplace)

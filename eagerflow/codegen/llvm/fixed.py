@@ -51,18 +51,18 @@ def _fill(code: Code) -> None:
     with code.function("fill(ptr %job)"):
         frame, counters = (code.word("ptr", "%job", i) for i in (1, 3))
         lines, count = (code.word("i64", "%job", i) for i in (4, 5))
-        slots = code.value(f"getelementptr i64, ptr %job, i64 {_HEAD_WORDS}")
-        offsets = code.value(f"getelementptr i64, ptr {slots}, i64 {count}")
-        arrays = code.value(f"getelementptr i64, ptr {offsets}, i64 {count}")
+        slots = code.at("%job", _HEAD_WORDS, "i64")
+        offsets = code.at(slots, count, "i64")
+        arrays = code.at(offsets, count, "i64")
         with code.loop("operand", 0, count) as (k, _):
             slot, offset = (code.word("i64", table, k) for table in (slots, offsets))
             data = code.word("i64", code.word("ptr", arrays, k), launch.DATA_OFFSET, "i8")
             where = code.value(f"add i64 {data}, {offset}")
-            target = code.value(f"getelementptr i64, ptr {frame}, i64 {slot}")
+            target = code.at(frame, slot, "i64")
             code.line(f"store i64 {where}, ptr {target}, align 8")
         with code.loop("counter", 0, lines) as (i, _):
             word = code.value(f"mul i64 {i}, {COUNTER_WORDS}")
-            counter = code.value(f"getelementptr i64, ptr {counters}, i64 {word}")
+            counter = code.at(counters, word, "i64")
             code.line(f"store i64 0, ptr {counter}, align 8")
 
 
@@ -72,16 +72,16 @@ def _differs(code: Code) -> None:
         count, looked, kind = (code.word("i64", "%job", i) for i in (5, 6, 8))
         table = code.word("ptr", "%job", 7)
         skipped = code.value(f"mul i64 {count}, 2")
-        slots = code.value(f"getelementptr i64, ptr %job, i64 {_HEAD_WORDS}")
-        arrays = code.value(f"getelementptr i64, ptr {slots}, i64 {skipped}")
+        slots = code.at("%job", _HEAD_WORDS, "i64")
+        arrays = code.at(slots, skipped, "i64")
         with code.loop("object", 0, count) as (i, _):
             own = code.word("i64", code.word("ptr", arrays, i), launch.TYPE_OFFSET, "i8")
             code.go_on(code.value(f"icmp eq i64 {own}, {kind}"), "different")
         with code.loop("operand", 0, looked, 1, [literal(0, "int64")]) as (k, place):
-            wanted = code.value(f"getelementptr i64, ptr {table}, i64 {place[0].text}")
+            wanted = code.at(table, place[0].text, "i64")
             axes = code.word("i64", wanted, 0)
             strides = code.word("ptr", code.word("ptr", arrays, k), launch.STRIDES_OFFSET, "i8")
-            first = code.value(f"getelementptr i64, ptr {wanted}, i64 1")
+            first = code.at(wanted, "1", "i64")
             with code.loop("axis", 0, axes) as (j, _):
                 one, other = (code.word("i64", words, j) for words in (strides, first))
                 code.go_on(code.value(f"icmp eq i64 {one}, {other}"), "different")

@@ -195,10 +195,25 @@ class Code:
         parts = [*self.lines, *self.functions.values(), *self.declarations.values()]
         return "\n".join([*parts, ""])
 
+    def number(self, operation: str, a: str | int, b: str | int) -> str:
+        """Append arithmetic of 64-bit integers."""
+        if operation == "mul" and b == 1:
+            return str(a)
+        return self.value(f"{operation} i64 {a}, {b}")
+
+    def at(self, pointer: str, count: str | int, unit: str = "i8") -> str:
+        """The address so many bytes further on, or so many elements of another type."""
+        if count == 0:
+            return pointer
+        return self.value(f"getelementptr {unit}, ptr {pointer}, i64 {count}")
+
+    def step(self, pointer: str, count: str, size: str | int) -> str:
+        """The address ``count`` times ``size`` bytes further on."""
+        return self.at(pointer, self.number("mul", count, size))
+
     def word(self, kind: str, base: str, index: str | int, unit: str = "i64") -> str:
         """Load what is so many words behind an address, or so many bytes: ``unit`` is i8 then."""
-        place = self.value(f"getelementptr {unit}, ptr {base}, i64 {index}")
-        return self.value(f"load {kind}, ptr {place}, align 8")
+        return self.value(f"load {kind}, ptr {self.at(base, index, unit)}, align 8")
 
     def go_on(self, condition: str, otherwise: str) -> None:
         """Leave for another block where a condition does not hold."""

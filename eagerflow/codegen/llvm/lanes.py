@@ -48,9 +48,7 @@ class SideNest(Nest):
         self.rows_of_lanes = self.emit.add(self.memory.iota, place)
         self.front: dict[Input | Output, str] = {}
         for part in self.parts:
-            i = self.index[part]
-            by = code.value(f"mul i64 {self.c}, %s{i}")
-            self.front[part] = self.memory.bytes_on(self.base[part], by)
+            self.front[part] = code.step(self.base[part], self.c, f"%s{self.index[part]}")
             if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
                 self.row[part.name] = self.memory.load(
                     self._side(part, self.front[part]), self.mask
@@ -76,8 +74,8 @@ class SideNest(Nest):
         return value
 
     def _span(self, part: Input | Output, place: Place) -> Span:
-        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part]}")
-        return self._side(part, self.memory.bytes_on(self.front[part], by))
+        step = f"%i{self.index[part]}"
+        return self._side(part, self.code.step(self.front[part], place.position, step))
 
     def _lane_results(self) -> None:
         for out in self.schedule.row_outputs():

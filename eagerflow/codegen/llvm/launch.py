@@ -56,7 +56,9 @@ class CompiledKernel:
         self.at = {slot: i for i, slot in enumerate(self.slots)}
         stages, _ = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
-        library = machine_code.link(_object(region, layout, variant), RUN)
+        own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
+        content = compiled(own, lambda: intermediate(region, layout, variant), host)
+        library = machine_code.link(content, RUN)
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
@@ -133,11 +135,6 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
     generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
     key = "\n".join([own, target.key, machine_code.version(), generator])
     return _disk.load_or_make(key, lambda: machine_code.compile_object(text(), target))
-
-
-def _object(region: Region, layout: Layout, variant: str) -> bytes:
-    own = f"{region}\n{layout}\n{variant}"
-    return compiled(own, lambda: intermediate(region, layout, variant), machine_code.host())
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:

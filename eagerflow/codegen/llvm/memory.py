@@ -50,19 +50,13 @@ class Memory:
 
     def offset(self, pointer: str, count: str, dtype: str) -> str:
         """The address ``count`` elements further on."""
-        return self.code.value(f"getelementptr i{8 * item_size(dtype)}, ptr {pointer}, i64 {count}")
-
-    def bytes_on(self, pointer: str, count: str) -> str:
-        """The address ``count`` bytes further on."""
-        return self.code.value(f"getelementptr i8, ptr {pointer}, i64 {count}")
+        return self.code.at(pointer, count, f"i{8 * item_size(dtype)}")
 
     def _addresses(self, span: Span) -> tuple[str, str]:
         """A vector of addresses, with its type."""
-        start = self.code.value(f"mul i64 {span.position}, {span.stride}")
-        base = self.bytes_on(span.pointer, start)
+        base = self.code.step(span.pointer, span.position, span.stride)
         by = self.emit.multiply(self.iota, Operand(span.stride, "int64", 0))
-        kind = llvm_type("int64", self.lanes)
-        places = self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        places = self.code.value(f"getelementptr i8, ptr {base}, {by.typed}")
         return f"<{self.lanes} x ptr>", places
 
     # One element ---------------------------------------------------------------------------------
@@ -76,8 +70,7 @@ class Memory:
     def store_one(self, pointer: str, value: Operand, dtype: str) -> None:
         """Write the element at an address."""
         x = self._narrow(value, dtype)
-        kind = llvm_type(x.dtype)
-        self.code.line(f"store {kind} {x.text}, ptr {pointer}, align {item_size(dtype)}")
+        self.code.line(f"store {x.typed}, ptr {pointer}, align {item_size(dtype)}")
 
     # Vectors -------------------------------------------------------------------------------------
 
@@ -106,8 +99,8 @@ class Memory:
             if mask:
                 self._masked("store", x.dtype, ("ptr", place), mask, x.text)
             else:
-                vector, size = llvm_type(x.dtype, self.lanes), item_size(span.dtype)
-                self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
+                size = item_size(span.dtype)
+                self.code.line(f"store {x.typed}, ptr {place}, align {size}")
         else:
             where = self._addresses(span)
             self._masked("scatter", x.dtype, where, mask or self.everything, x.text)

@@ -24,7 +24,7 @@ from typing import Any
 from eagerflow.codegen.instructions import is_float
 from eagerflow.codegen.layout import UNIT, Layout, operands_of
 from eagerflow.codegen.llvm.driver import SLOTS
-from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal
 from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.random import random_lanes
 from eagerflow.codegen.reductions import JOINS, identity
@@ -210,10 +210,10 @@ class Nest:
             i = self.index[part]
             base = f"%p{i}"
             for k, count in enumerate(self.counts):
-                base = self.memory.bytes_on(base, code.value(f"mul i64 {count}, %o{i}_{k}"))
+                base = code.step(base, count, f"%o{i}_{k}")
             if isinstance(part, Input) and part.gather:
                 which = self.emit.convert(self.row[part.gather], "int64")
-                base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
+                base = code.step(base, which.text, f"%g{i}")
             self.base[part] = base
             self._load_row(part, base)
         # What does not change within a row is computed here: no pass of LLVM's moves it.
@@ -305,9 +305,8 @@ class Nest:
         code.label(done)
         merged = []
         for old, new in zip(sums, found, strict=True):
-            kind = llvm_type(old.dtype, old.lanes)
-            text = code.value(f"phi {kind} [{old.text}, %{before}], [{new.text}, %{inside}]")
-            merged.append(old._replace(text=text))
+            text = f"phi {old.type} [{old.text}, %{before}], [{new.text}, %{inside}]"
+            merged.append(self.emit.value(text, old))
         return merged
 
     def _elements(
@@ -398,25 +397,22 @@ class Nest:
     def _along(self, part: Statement, flat: Operand) -> Operand:
         """The index along one axis, of the index in row-major order."""
         axes = self.region.axes
-        kind = llvm_type("int64", flat.lanes)
         at = axes.index(part.over[0])
         for axis in reversed(axes[at + 1 :]):
             size = self.emit.splat(Operand(f"%size_{axis}", "int64", 0), flat.lanes)
-            text = self.code.value(f"udiv {kind} {flat.text}, {size.text}")
-            flat = flat._replace(text=text)
+            flat = self.emit.value(f"udiv {flat.typed}, {size.text}", flat)
         if at == 0:
             return flat
         size = self.emit.splat(Operand(f"%size_{axes[at]}", "int64", 0), flat.lanes)
-        return flat._replace(text=self.code.value(f"urem {kind} {flat.text}, {size.text}"))
+        found: Operand = self.emit.value(f"urem {flat.typed}, {size.text}", flat)
+        return found
 
     # Buffers and partial results -----------------------------------------------------------------
 
     def _buffer_start(self, name: str) -> str:
         """Where this row of a value that is kept between passes begins."""
-        code = self.code
-        by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
-        row = code.value(f"mul i64 {self._kept_row()}, %keep_row")
-        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
+        slot = self.code.step("%scratch", str(self.schedule.kept[name]), "%keep_slot")
+        return self.code.step(slot, self._kept_row(), "%keep_row")
 
     def _kept_row(self) -> str:
         """The number of this row among those whose values are kept at the same time."""
@@ -472,15 +468,14 @@ class Nest:
     def _halved(self, reduction: str, x: Operand) -> Operand:
         while x.lanes > 1:
             half = x.lanes // 2
-            kind = llvm_type(x.dtype, x.lanes)
             parts = []
             for first in (0, half):
                 numbers = ", ".join(f"i32 {i}" for i in range(first, first + half))
-                line = f"shufflevector {kind} {x.text}, {kind} poison, <{half} x i32> <{numbers}>"
-                parts.append(Operand(self.code.value(line), x.dtype, half))
+                mask = f"<{half} x i32> <{numbers}>"
+                text = self.code.value(f"shufflevector {x.typed}, {x.type} poison, {mask}")
+                parts.append(Operand(text, x.dtype, half))
             x = combine(self.emit, reduction, *parts)
-        text = self.code.value(f"extractelement {llvm_type(x.dtype, 1)} {x.text}, i64 0")
-        return Operand(text, x.dtype, 0)
+        return Operand(self.code.value(f"extractelement {x.typed}, i64 0"), x.dtype, 0)
 
     def _partial(self, part: Statement, block: str) -> str:
         row = self.code.value(f"mul i64 {self.r}, %blocks")

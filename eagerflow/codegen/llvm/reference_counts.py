@@ -27,7 +27,7 @@ def _text() -> str:
     with code.function("held(ptr %table)", "0"):
         count, kind = (code.word("i64", "%table", i) for i in (0, 1))
         limit, array_limit = (code.word("i32", "%table", i) for i in (2, 3))
-        pairs = code.value(f"getelementptr i64, ptr %table, i64 {_HEAD_WORDS}")
+        pairs = code.at("%table", _HEAD_WORDS, "i64")
         with code.loop("pair", 0, count) as (k, _):
             pair = code.value(f"getelementptr [2 x i64], ptr {pairs}, i64 {k}")
             holder, array = (code.word("ptr", pair, i) for i in (0, 1))

@@ -30,9 +30,9 @@ def _text(triple: str) -> str:
     """The functions ``run`` and ``help``, and ``work``, which both of them do."""
     code = Code()
     with code.function("work(ptr %team, i64 %scratch)"):
-        start = code.value(f"getelementptr i64, ptr %team, i64 {COUNTER_WORDS}")
+        start = code.at("%team", COUNTER_WORDS, "i64")
         count = code.word("i64", start, 0)
-        jobs = code.value(f"getelementptr i64, ptr {start}, i64 1")
+        jobs = code.at(start, "1", "i64")
         own = code.value("icmp ne i64 %scratch, 0")
         with code.loop("job", 0, count) as (k, _):
             job = code.word("ptr", jobs, k)

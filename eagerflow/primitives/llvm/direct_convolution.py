@@ -80,7 +80,7 @@ class DirectForwardWriter(_DirectWriter):
             aim = v.step(v.step(to, p, whole), element, self.panel)
             if config.turned:
                 # From (*window, filters, channels), back to front.
-                tap, channel = v.quotient_and_rest(element, config.channels)
+                tap, channel = (v.number(op, element, config.channels) for op in ("udiv", "urem"))
                 back = v.number("sub", self.taps - 1, tap)
                 start = v.step(filters, back, config.filters * self.pixel)
                 start = v.step(start, channel, self.itemsize)
@@ -249,7 +249,7 @@ class DirectFilterWriter(_DirectWriter):
         known, to = self.pointer("weights"), self.pointer("result")
         size = self.window if self.whole else self.run
         with self.code.loop("element", first, last) as (element, _):
-            run, inside = v.quotient_and_rest(element, size)
+            run, inside = (v.number(op, element, size) for op in ("udiv", "urem"))
             here = v.step(v.step(known, run, self.sum_run), inside, self.sum_line)
             there = v.step(to, element, self.result_pixel)
 

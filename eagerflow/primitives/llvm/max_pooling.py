@@ -41,7 +41,7 @@ class MaxPoolWriter(StageWriter):
         line = config.width * self.pixel
         places = [a * line + b * self.pixel for a in range(config.high) for b in range(config.wide)]
         with code.loop("row", "%r0", "%r1") as (row, _):
-            image, inside = v.quotient_and_rest(row, config.rows)
+            image, inside = (v.number(op, row, config.rows) for op in ("udiv", "urem"))
             above = v.number("mul", image, config.height)
             above = v.number("add", above, v.number("mul", inside, config.high))
             small = v.number("mul", row, config.columns * self.pixel)

@@ -53,32 +53,11 @@ class VectorWriter:
         self.size = lanes * self.itemsize
         if llvm is not None:
             self._llvm = llvm
-            self.code = llvm.instructions.Code()
+            self.code = code = llvm.instructions.Code()
+            self.at, self.number, self.step = code.at, code.number, code.step
             self.s = llvm.instructions.Emitter(self.code)
             self.memory = llvm.memory.Memory(self.code, self.s, lanes, half_hardware=False)
             self.zero = self.s.splat(self.s.constant(0, dtype), lanes)
-
-    # Addresses and numbers -----------------------------------------------------------------------
-
-    def at(self, pointer: str, offset: str | int) -> str:
-        """The address ``offset`` bytes further on."""
-        if offset == 0:
-            return pointer
-        return self.memory.bytes_on(pointer, str(offset))
-
-    def number(self, operation: str, a: str | int, b: str | int) -> str:
-        """Arithmetic of 64-bit integers."""
-        if operation == "mul" and b == 1:
-            return str(a)
-        return str(self.code.value(f"{operation} i64 {a}, {b}"))
-
-    def quotient_and_rest(self, number: str, divisor: int) -> tuple[str, str]:
-        """A count divided by a number, and the remainder."""
-        return self.number("udiv", number, divisor), self.number("urem", number, divisor)
-
-    def step(self, pointer: str, count: str, size: int) -> str:
-        """The address ``count`` times ``size`` bytes further on."""
-        return self.at(pointer, self.number("mul", count, size))
 
     def count(self, text: str) -> Any:
         """A count as an operand of scalar instructions."""
