@@ -81,13 +81,6 @@ __device__ __forceinline__ To saturate(From x, To low, To high, From below, From
     if (x != x) return 0;
     return x <= below ? low : x >= above ? high : (To)x;
 }
-
-// Integers divided, rounded towards 0: by 0 gives 0, what overflows wraps.
-template <typename T> __device__ __forceinline__ T quotient(T a, T b) {
-    if (b == 0) return 0;
-    if (T(-1) < T(0) && b == T(-1)) return (T)(0ull - (unsigned long long)a);
-    return (T)(a / b);
-}
 """
 
 _RANDOM = """\

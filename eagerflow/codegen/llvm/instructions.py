@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.codegen.emitter import ScalarEmitter
 from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
+from eagerflow.codegen.instructions import bit_width, is_float, is_signed
 
 _TYPES = {
     "bool": "i1",
@@ -42,16 +42,6 @@ _COMPARISONS = {
     "less_equal": ("ole", "sle", "ule"),
     "greater": ("ogt", "sgt", "ugt"),
     "greater_equal": ("oge", "sge", "uge"),
-}
-_INTRINSICS = {  # of floats; those with None have no counterpart for integers
-    "abs": "fabs",
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "round": "rint",
-    "fma": "fma",
-    "copysign": "copysign",
 }
 
 
@@ -245,27 +235,15 @@ class Code:
         return self.value(call)
 
 
-class Emitter:
-    """The scalar instructions, each of which appends code and gives the Operand of its result.
+class Emitter(ScalarEmitter):
+    """The scalar instructions, on Operands; a single value meets a vector in all of its lanes."""
 
-    Operands are Operands or Python numbers, which take the type of the other operand. A single
-    value meets a vector in all of its lanes.
-    """
+    operators, comparisons = _OPCODES, _COMPARISONS
+    literal = staticmethod(literal)
 
     def __init__(self, code: Code, avx512: bool = False) -> None:
         self.code = code
         self._avx512 = avx512
-
-    def __getattr__(self, name: str) -> Callable[..., Operand]:
-        if name in _OPCODES:
-            return partial(self._binary, _OPCODES[name])
-        if name in _COMPARISONS:
-            return partial(self._compare, _COMPARISONS[name])
-        if name in _INTRINSICS:
-            return partial(self._intrinsic, _INTRINSICS[name])
-        if name in FUNCTIONS:
-            return partial(FUNCTIONS[name], self)
-        raise AttributeError(f"{name!r} is not a scalar instruction")
 
     # Operands ------------------------------------------------------------------------------------
 
@@ -297,19 +275,18 @@ class Emitter:
         """Append a line that gives a value of the type and lanes of another, or of ``dtype``."""
         return Operand(self.code.value(text), dtype or like.dtype, like.lanes)
 
-    def _function(
+    def _function(self, name: str, *operands: Any) -> Any:
+        return FUNCTIONS[name](self, *operands)
+
+    def _call_of_floats(
         self, name: str, *operands: Operand, more: tuple[tuple[str, str], ...] = ()
-    ) -> Any:
+    ) -> Operand:
         """LLVM's own function of operands of one type, which gives that type."""
         x = operands[0]
         full = f"llvm.{name}.{type_suffix(x.dtype, x.lanes)}"
         return x._replace(
             text=self.code.call(x.type, full, *((o.type, o.text) for o in operands), *more)
         )
-
-    def constant(self, value: Any, dtype: str) -> Operand:
-        """A number of a type of its own."""
-        return literal(value, dtype)
 
     # Instructions that LLVM has ------------------------------------------------------------------
 
@@ -324,25 +301,12 @@ class Emitter:
             f"{opcode} {conditions[_kind_of(a.dtype)]} {a.typed}, {b.text}", a, "bool"
         )
 
-    def _intrinsic(self, name: str, *operands: Any) -> Operand:
-        known = self._together(operands)
-        of = self._function if is_float(known[0].dtype) else self._of_integers
-        return of(name, *known)
-
-    def _of_integers(self, name: str, *operands: Operand) -> Operand:
-        x = operands[0]
-        signed = is_signed(x.dtype)
-        if name in ("floor", "ceil", "trunc", "rint"):
-            return x
-        if name == "fabs":
-            return self._function("abs", x, more=(("i1", "false"),)) if signed else x
-        if name == "fma":
-            return self.add(self.multiply(x, operands[1]), operands[2])
-        return self._function(f"{'s' if signed else 'u'}{name[:3]}", *operands)
+    def _absolute(self, x: Operand) -> Operand:
+        return self._call_of_floats("abs", x, more=(("i1", "false"),))
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Operand:
         """A * b + c, rounded once where the processor has an instruction for it."""
-        return self._intrinsic("fmuladd", a, b, c)
+        return self._call_of_floats("fmuladd", *self._together((a, b, c)))
 
     def maximum(self, a: Any, b: Any) -> Operand:
         """The larger number; NaN if one is. Of two zeros it is either."""
@@ -363,28 +327,16 @@ class Emitter:
     def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         if not is_float(a.dtype):
-            return self._of_integers(name, a, b)
+            return self._call_of_floats(f"{'s' if is_signed(a.dtype) else 'u'}{name[:3]}", a, b)
         # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
         # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
         larger = self.select(self._compare((condition, "", ""), a, b), a, b)
         return self.select(self.not_equal(a, a), a, larger)
 
-    def quotient(self, a: Any, b: Any) -> Operand:
-        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
-        a, b = self._together((a, b))
-        zero = self.equal(b, 0)
-        guarded = zero
-        if is_signed(a.dtype):
-            least = self.equal(a, -(1 << (bit_width(a.dtype) - 1)))
-            guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
-        # The machine traps on both; divided by 1 the least number is what it wraps to.
-        b = self.select(guarded, 1, b)
-        return self.select(zero, 0, self._binary(("", "sdiv", "udiv"), a, b))
+    def _divided(self, a: Operand, b: Operand) -> Operand:
+        return self._binary(("", "sdiv", "udiv"), a, b)
 
-    def negative(self, x: Operand) -> Operand:
-        """The number with its sign changed; integers wrap."""
-        if not is_float(x.dtype):
-            return self.subtract(0, x)
+    def _negated(self, x: Operand) -> Operand:
         return self.value(f"fneg {x.typed}", x)
 
     def select(self, condition: Operand, a: Any, b: Any) -> Operand:
@@ -400,14 +352,6 @@ class Emitter:
         """Whether any lane of a vector of bool holds."""
         bits = self.code.value(f"bitcast {x.typed} to i{x.lanes}")
         return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
-
-    def logical_not(self, x: Operand) -> Operand:
-        """Whether it does not hold."""
-        return self.logical_xor(x, True)
-
-    def bitwise_invert(self, x: Operand) -> Operand:
-        """All bits changed."""
-        return self.bitwise_xor(x, True if x.dtype == "bool" else -1)
 
     def bitwise_left_shift(self, x: Operand, count: Any) -> Operand:
         """Bits moved up; counts beyond the width give 0."""
@@ -442,18 +386,14 @@ class Emitter:
 
     # Types ---------------------------------------------------------------------------------------
 
-    def convert(self, x: Operand, dtype: str) -> Operand:
-        """The value in another type; floats beyond an integer's range give its nearest end."""
-        if dtype == x.dtype:
-            return x
-        if dtype == "bool":
-            return self.not_equal(x, 0)
+    def _saturated(self, x: Operand, dtype: str) -> Operand:
+        target, sign = llvm_type(dtype, x.lanes), "s" if is_signed(dtype) else "u"
+        types = f"{type_suffix(dtype, x.lanes)}.{type_suffix(x.dtype, x.lanes)}"
+        name = f"llvm.fpto{sign}i.sat.{types}"
+        return Operand(self.code.call(target, name, (x.type, x.text)), dtype, x.lanes)
+
+    def _converted(self, x: Operand, dtype: str) -> Operand:
         target = llvm_type(dtype, x.lanes)
-        if is_float(x.dtype) and not is_float(dtype):
-            sign = "s" if is_signed(dtype) else "u"
-            name = f"llvm.fpto{sign}i.sat.{type_suffix(dtype, x.lanes)}"
-            name += f".{type_suffix(x.dtype, x.lanes)}"
-            return Operand(self.code.call(target, name, (x.type, x.text)), dtype, x.lanes)
         return self.value(f"{_conversion(x.dtype, dtype)} {x.typed} to {target}", x, dtype)
 
     def bitcast(self, x: Operand, dtype: str) -> Operand:
@@ -486,6 +426,3 @@ def _conversion(source: str, target: str) -> str:
     if bit_width(target) == bit_width(source):
         return "bitcast"
     return ("sext" if signed else "zext") if wider else "trunc"
-
-
-assert set(_OPCODES) | set(_COMPARISONS) | set(_INTRINSICS) <= set(INSTRUCTIONS)
