@@ -225,6 +225,15 @@ class Region(LoopNest):
         for part in (*self.inputs, *self.body, *self.outputs):
             yield f"  {part}"
 
+    def refuse(
+        self, kind: type[EagerflowError], message: str, line: int | None = None, **more: Any
+    ) -> None:
+        """Raise an error that shows the text of the region, perhaps with a line of it marked."""
+        lines = list(self._lines())
+        if line is not None:
+            lines[line] = f"> {lines[line].strip()}   <-- here"
+        raise kind("\n    ".join([message, *lines]), op=f"region {self.name}", **more)
+
     @cached_property
     def key(self) -> str:
         """The hash of the text, which stands for the region wherever code is kept."""
@@ -312,9 +321,7 @@ class _Check:
             check(part)
 
     def _fail(self, kind: type[EagerflowError], message: str, **more: Any) -> None:
-        lines = list(self.region._lines())
-        lines[self.line] = f"> {lines[self.line].strip()}   <-- here"
-        raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
+        self.region.refuse(kind, message, self.line, **more)
 
     def _space(self) -> None:
         axes = self.region.axes

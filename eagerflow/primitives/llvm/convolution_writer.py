@@ -6,11 +6,11 @@ copied with the zeros around them, so that nothing has to be asked after.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
-from eagerflow.primitives.llvm.vectors import round_up
+from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
 from eagerflow.primitives.windows import Window
 
 
@@ -67,6 +67,35 @@ class ConvolutionWriter(StageWriter):
     def sums(self) -> int:
         """Bytes of what each piece adds up, which ``_join`` joins."""
         raise NotImplementedError
+
+    # Filters -------------------------------------------------------------------------------------
+
+    def pack_filters(
+        self,
+        block: RegisterBlock,
+        size: int,
+        start_of: Callable[[str, str], str],
+        pack: Callable[[str, str, str], None],
+    ) -> None:
+        """Each piece packs its share of ``size`` elements, for which panels hold all filters.
+
+        ``start_of(filters, element)`` is where those of an element begin, and ``pack(start, to,
+        mask)`` writes a vector of them.
+        """
+        v, config, code = self.v, self.config, self.code
+        _, _, first, last = self.share(size)
+        filters, to = self.pointer("other"), self.pointer("weights")
+        panel, panels = block.vectors * v.size, self.filters // self.lanes // block.vectors
+        # Bytes from the filters of a vector to those of the next one.
+        stride = v.size * (config.channels if config.turned else 1)
+        with (
+            code.loop("panel", 0, panels) as (p, _),
+            code.loop("element", first, last) as (element, _),
+        ):
+            aim = v.step(v.step(to, p, size * panel), element, panel)
+            start = v.step(start_of(filters, element), p, block.vectors * stride)
+            for j, mask in enumerate(self.masks(p, block.vectors, config.filters)):
+                pack(v.at(start, j * stride), v.at(aim, j * v.size), mask)
 
     # Copies of images ----------------------------------------------------------------------------
 

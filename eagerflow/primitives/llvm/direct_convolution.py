@@ -65,34 +65,24 @@ class DirectForwardWriter(_DirectWriter):
         return self.taps * self.config.channels * self.filters * self.itemsize
 
     def _weights(self) -> None:
-        """Each piece packs its share: a line of all filters for each element of a window."""
-        v, config, code = self.v, self.config, self.code
-        _, _, first, last = self.share(self.taps * config.channels)
-        filters, to = self.pointer("other"), self.pointer("weights")
-        whole, wide = self.taps * config.channels * self.panel, self.block.vectors
-        # Bytes from the filters of a vector to those of the next one.
-        stride = self.lanes * self.pixel if config.turned else v.size
-        panels = str(self.filters // self.lanes // wide)
-        with (
-            code.loop("panel", 0, panels) as (p, _),
-            code.loop("element", first, last) as (element, _),
-        ):
-            aim = v.step(v.step(to, p, whole), element, self.panel)
-            if config.turned:
-                # From (*window, filters, channels), back to front.
-                tap, channel = (v.number(op, element, config.channels) for op in ("udiv", "urem"))
-                back = v.number("sub", self.taps - 1, tap)
-                start = v.step(filters, back, config.filters * self.pixel)
-                start = v.step(start, channel, self.itemsize)
-            else:
-                start = v.step(filters, element, self.result_pixel)
-            start = v.step(start, p, wide * stride)
-            for j, mask in enumerate(self.masks(p, wide, config.filters)):
-                place = v.at(start, j * stride)
-                value = (
-                    v.gather(place, self.pixel, mask) if config.turned else v.load(place, mask=mask)
-                )
-                v.store(value, aim, j * v.size)
+        self.pack_filters(
+            self.block, self.taps * self.config.channels, self._filters_of, self._pack
+        )
+
+    def _filters_of(self, filters: str, element: str) -> str:
+        """Where the filters of an element of a window begin."""
+        v, config = self.v, self.config
+        if not config.turned:
+            return v.step(filters, element, self.result_pixel)
+        # From (*window, filters, channels), back to front.
+        tap, channel = (v.number(op, element, config.channels) for op in ("udiv", "urem"))
+        back = v.number("sub", self.taps - 1, tap)
+        start = v.step(filters, back, config.filters * self.pixel)
+        return v.step(start, channel, self.itemsize)
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        v, turned = self.v, self.config.turned
+        v.store(v.gather(start, self.pixel, mask) if turned else v.load(start, mask=mask), to)
 
     def _kernel(self) -> None:
         v, config, code, block = self.v, self.config, self.code, self.block

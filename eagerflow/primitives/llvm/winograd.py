@@ -170,23 +170,16 @@ class WinogradForwardWriter(_WinogradWriter):
         return 16 * self.weight_plane
 
     def _weights(self) -> None:
-        """Each piece transforms its share of the channels."""
-        v, config, code = self.v, self.config, self.code
-        _, _, first, last = self.share(config.channels)
-        filters, to = self.pointer("other"), self.pointer("weights")
-        wide = self.block.vectors
-        panel, panels = wide * v.size, str(self.filters // self.lanes // wide)
         # Channels inside: their filters to lead back lie side by side.
-        with code.loop("panel", 0, panels) as (p, _), code.loop("c", first, last) as (c, _):
-            aim = v.step(v.step(to, p, config.channels * panel), c, panel)
-            start = v.step(filters, c, 4 if config.turned else self.result_pixel)
-            # Bytes from the filters of a vector to those of the next one.
-            stride = self.lanes * 4 * (config.channels if config.turned else 1)
-            start = v.step(start, p, wide * stride)
-            for j, mask in enumerate(self.masks(p, wide, config.filters)):
-                taps = self._taps(v.at(start, j * stride), mask)
-                square = self._transform(FORWARD_FILTERS, [taps[:3], taps[3:6], taps[6:]])
-                self._set_planes(square, v.at(aim, j * v.size), self.weight_plane)
+        size = 4 if self.config.turned else self.result_pixel
+        self.pack_filters(
+            self.block, self.config.channels, lambda w, c: self.v.step(w, c, size), self._pack
+        )
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        taps = self._taps(start, mask)
+        square = self._transform(FORWARD_FILTERS, [taps[:3], taps[3:6], taps[6:]])
+        self._set_planes(square, to, self.weight_plane)
 
     def _taps(self, start: str, mask: str) -> list[str]:
         """The nine elements of a vector of filters."""
