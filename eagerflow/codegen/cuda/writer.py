@@ -167,23 +167,21 @@ class KernelWriter:
         """Append the load of a value that the innermost loop does not change."""
         name = self.names.of(part)
         text = f"widen({name}[{self.place(name, *self.looked_up(part))}])"
-        self.known[part.name] = self._named(text, value_type(part.dtype), part.name)
+        self._name(part, text, value_type(part.dtype))
 
-    def _named(self, text: str, dtype: str, value: str) -> CudaOperand:
-        return self.code.value(text, dtype, variable(value))
+    def _name(self, part: Input | Statement, text: str, dtype: str) -> None:
+        """Append the line that gives a value its name."""
+        self.known[part.name] = self.code.value(text, dtype, variable(part.name))
 
     def statement(self, part: Statement, index: str = "") -> None:
         """Append one statement; ``index`` is the element's in the row."""
-        if part.instruction == "position":
+        if part.instruction in ("position", "random_bits"):
             name = self.names.of(part)
-            text = f"(long long)({self.place(name, self.step(name, index))})"
-            self.known[part.name] = self._named(text, "int64", part.name)
-        elif part.instruction == "random_bits":
-            name = self.names.of(part)
+            at = self.place(name, self.step(name, index))
             given = ", ".join(self.operand(o).text for o in part.operands)
             method = "half" if part.dtype == "uint32" else "word"
-            text = f"{name}_draw.{method}({given}, {self.place(name, self.step(name, index))})"
-            self.known[part.name] = self._named(text, part.dtype, part.name)
+            text = f"{name}_draw.{method}({given}, {at})" if given else f"(long long)({at})"
+            self._name(part, text, part.dtype)
         elif part.instruction == "extent":
             size = CudaOperand(f"size_{self.task.extents.index(part)}", "int64")
             self._keep(part, self.emit.convert(size, part.dtype))
@@ -201,7 +199,7 @@ class KernelWriter:
             lines[-1] = lines[-1].replace(f" {result.text} = ", f" {name} = ", 1)
             self.known[part.name] = CudaOperand(name, result.dtype)
         else:
-            self.known[part.name] = self.code.value(result.text, result.dtype, name)
+            self._name(part, result.text, result.dtype)
 
     def draws(self) -> None:
         """Append a generator's block for each statement that draws from it."""
@@ -253,7 +251,7 @@ class KernelWriter:
         name, dtype = self.names.of(part), value_type(part.dtype)
         place = self.place(name, *self.looked_up(part), self.step(name, "first + k"))
         text = f"k < count ? widen({name}[{place}]) : ({c_type(dtype)})0"
-        self.known[part.name] = self._named(text, dtype, part.name)
+        self._name(part, text, dtype)
 
     def count(self, end: str) -> None:
         """Append how many elements of the pack exist."""

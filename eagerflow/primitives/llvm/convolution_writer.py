@@ -35,12 +35,13 @@ class ConvolutionConfig(NamedTuple):
 class ConvolutionWriter(StageWriter):
     """Writes what all kernels of convolutions are made of.
 
-    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and call
-    ``make_room``.
+    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and ``block``, what
+    is summed up in registers, and call ``make_room``.
     """
 
     slots = ("images", "other", "result", "weights", "flags")
     pixel: int
+    block: RegisterBlock
 
     def __init__(
         self,
@@ -70,19 +71,12 @@ class ConvolutionWriter(StageWriter):
 
     # Filters -------------------------------------------------------------------------------------
 
-    def pack_filters(
-        self,
-        block: RegisterBlock,
-        size: int,
-        start_of: Callable[[str, str], str],
-        pack: Callable[[str, str, str], None],
-    ) -> None:
-        """Each piece packs its share of ``size`` elements, for which panels hold all filters.
+    def pack_filters(self, size: int, start_of: Callable[[str, str], str]) -> None:
+        """Each piece packs its share of ``size`` elements, each with vectors of all filters.
 
-        ``start_of(filters, element)`` is where those of an element begin, and ``pack(start, to,
-        mask)`` writes a vector of them.
+        ``start_of(filters, element)`` is where those of an element begin.
         """
-        v, config, code = self.v, self.config, self.code
+        v, config, code, block = self.v, self.config, self.code, self.block
         _, _, first, last = self.share(size)
         filters, to = self.pointer("other"), self.pointer("weights")
         panel, panels = block.vectors * v.size, self.filters // self.lanes // block.vectors
@@ -95,7 +89,11 @@ class ConvolutionWriter(StageWriter):
             aim = v.step(v.step(to, p, size * panel), element, panel)
             start = v.step(start_of(filters, element), p, block.vectors * stride)
             for j, mask in enumerate(self.masks(p, block.vectors, config.filters)):
-                pack(v.at(start, j * stride), v.at(aim, j * v.size), mask)
+                self._pack(v.at(start, j * stride), v.at(aim, j * v.size), mask)
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        """Write what is made of a vector of filters."""
+        raise NotImplementedError
 
     # Copies of images ----------------------------------------------------------------------------
 

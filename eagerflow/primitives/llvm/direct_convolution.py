@@ -65,9 +65,7 @@ class DirectForwardWriter(_DirectWriter):
         return self.taps * self.config.channels * self.filters * self.itemsize
 
     def _weights(self) -> None:
-        self.pack_filters(
-            self.block, self.taps * self.config.channels, self._filters_of, self._pack
-        )
+        self.pack_filters(self.taps * self.config.channels, self._filters_of)
 
     def _filters_of(self, filters: str, element: str) -> str:
         """Where the filters of an element of a window begin."""

@@ -172,9 +172,7 @@ class WinogradForwardWriter(_WinogradWriter):
     def _weights(self) -> None:
         # Channels inside: their filters to lead back lie side by side.
         size = 4 if self.config.turned else self.result_pixel
-        self.pack_filters(
-            self.block, self.config.channels, lambda w, c: self.v.step(w, c, size), self._pack
-        )
+        self.pack_filters(self.config.channels, lambda w, c: self.v.step(w, c, size))
 
     def _pack(self, start: str, to: str, mask: str) -> None:
         taps = self._taps(start, mask)
