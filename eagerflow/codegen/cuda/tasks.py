@@ -74,11 +74,6 @@ class Task(LoopNest):
         return [s for s in self.body if s.instruction == "extent"]
 
     @property
-    def parts(self) -> list[Input | Statement]:
-        """Inputs and statements, in order."""
-        return [*self.inputs, *self.body]
-
-    @property
     def inplace(self) -> frozenset[str]:
         """Names of the inputs that are overwritten."""
         return frozenset(o.inplace for o in self.outputs if o.inplace)
