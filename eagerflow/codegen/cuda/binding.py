@@ -238,7 +238,7 @@ def bind(
     values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(task.extents)}
     wide = max(rows, 1) * (width + 8192) >= 2**31
     layout = CudaLayout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
-    return _launch(task, layout, values, rows, width, sizes, modes)
+    return _launch(task, layout, values, sizes, modes)
 
 
 # Blocks and threads ------------------------------------------------------------------------------
@@ -248,11 +248,10 @@ def _launch(
     task: Task,
     layout: CudaLayout,
     values: dict[str, int],
-    rows: int,
-    width: int,
     sizes: Mapping[str, int],
     modes: Modes,
 ) -> CudaBinding | None:
+    rows, width = values["rows"], values["width"]
     packs = -(-width // layout.vector)
     if task.kind == "elements":
         blocks = min(-(-rows * packs // THREADS), 2**20)

@@ -8,7 +8,6 @@ each other, keep the processor busy where one short row would let it wait.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.llvm.instructions import Operand, llvm_type
@@ -40,31 +39,32 @@ class GroupNest(Nest):
         self.stacks: dict[str, str] = {}
         self.vectors = dict(self.fixed)
         self._read_inputs()
-        self._vector_statements(0)
-        for number, own in enumerate(self.schedule.passes):
-            self.passing = number
 
-            def one_pass(own: Any = own) -> None:
-                if single:
-                    self._single_vector(own)
-                else:
-                    self._sweep(own, "0", "%width")
-                for part in own.reductions:
-                    self._put(part.name, part.dtype, self.row[part.name])
-
-            self._each_row(one_pass)
+        def walk(own: Pass) -> None:
+            self._each_row(lambda: self._pass_of_row(own, single))
             for part in own.reductions:
                 self.vectors[part.name] = self._gather(part.name, part.dtype)
-            self._vector_statements(number + 1)
+
+        self._all_passes(walk)
         if self.schedule.has_row_results():
             self._each_row(self._row_results)
+
+    def _pass_of_row(self, own: Pass, single: bool) -> None:
+        if single:
+            self._single_vector(own)
+        else:
+            self._sweep(own, "0", "%width")
+        for part in own.reductions:
+            self._put(part.name, part.dtype, self.row[part.name])
+
+    def _only_vector(self) -> Place:
+        """The place of a row that is one vector."""
+        return Place("0", self.emit.less(self.memory.iota, self.width).text)
 
     def _single_vector(self, own: Pass) -> None:
         """A pass over a row that is one vector."""
         self._comment(own)
-        width = Operand("%width", "int64", 0)
-        mask = self.emit.less(self.memory.iota, width).text
-        place = Place("0", mask)
+        place = self._only_vector()
         sums = [self._identity(part, self.lanes) for part in own.reductions]
         self._elements(own, place, sums, 0, 1)
         for part, total in zip(own.reductions, sums, strict=True):
@@ -93,8 +93,7 @@ class GroupNest(Nest):
 
     def _close_columns(self) -> None:
         """Add the sums to the line of this block of rows."""
-        width = Operand("%width", "int64", 0)
-        place = Place("0", self.emit.less(self.memory.iota, width).text)
+        place = self._only_vector()
         sums, self.sums = self.sums, {}
         for name, room in sums.items():
             part = self.region.columns[name]
@@ -148,7 +147,7 @@ class GroupNest(Nest):
             if s.instruction not in REDUCTIONS
         )
 
-    def _vector_statements(self, number: int) -> None:
+    def _row_statements(self, number: int) -> None:
         for part in self.schedule.row_values(number):
             if part.name in self.fixed:
                 continue
@@ -165,7 +164,7 @@ class GroupNest(Nest):
         if part.instruction != "position":
             return self._compute(part, operands)
         rows = self.emit.add(self.memory.iota, Operand(self.group, "int64", 0))
-        return self._along(part, self.emit.multiply(rows, Operand("%width", "int64", 0)))
+        return self._along(part, self.emit.multiply(rows, self.width))
 
     # Between the two -------------------------------------------------------------------------
 

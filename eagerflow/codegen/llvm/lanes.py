@@ -27,11 +27,7 @@ class SideNest(Nest):
             left = Operand(self.code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
             self.mask = self.emit.less(self.memory.iota, left).text
             self._begin_lanes()
-            self._row_statements(0)
-            for number, own in enumerate(self.schedule.passes):
-                self.passing = number
-                self._walk(own)
-                self._row_statements(number + 1)
+            self._all_passes(self._walk)
             self._lane_results()
         return self.code.text()
 
@@ -96,11 +92,10 @@ class SideNest(Nest):
         at = Operand(place.position, "int64", 0)
         if self.region.row_axes == part.over:
             return at
-        flat = self.emit.multiply(self.rows_of_lanes, Operand("%width", "int64", 0))
+        flat = self.emit.multiply(self.rows_of_lanes, self.width)
         return self._along(part, self.emit.add(flat, at))
 
     def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
         if part.instruction == "position":
-            width = Operand("%width", "int64", 0)
-            return self._along(part, self.emit.multiply(self.rows_of_lanes, width))
+            return self._along(part, self.emit.multiply(self.rows_of_lanes, self.width))
         return super()._compute(part, operands)

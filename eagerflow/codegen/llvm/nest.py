@@ -16,7 +16,7 @@ How threads share the pieces is in ``driver.py``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -110,6 +110,7 @@ class Nest:
         self.code = Code()
         self.emit: Any = Emitter(self.code, target.has_avx512)
         self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
+        self.width = Operand("%width", "int64", 0)
         self.row: dict[str, Operand] = {}
         self.passing = 0  # the number of the pass that is being written
         self.homes = self._homes()
@@ -123,13 +124,17 @@ class Nest:
     def rows(self) -> str:
         """The module of one function, ``kernel``, for whole rows."""
         with self._function("kernel"), self._each_row_of_range():
-            self._row_statements(0)
-            for number, own in enumerate(self.schedule.passes):
-                self.passing = number
-                self._sweep(own, "0", "%width")
-                self._row_statements(number + 1)
+            self._all_passes(lambda own: self._sweep(own, "0", "%width"))
             self._row_results()
         return self.code.text()
+
+    def _all_passes(self, walk: Callable[[Pass], None]) -> None:
+        """What the passes compute, one after the other, each written by ``walk(own)``."""
+        self._row_statements(0)
+        for number, own in enumerate(self.schedule.passes):
+            self.passing = number
+            walk(own)
+            self._row_statements(number + 1)
 
     def stages(self) -> str:
         """The module of one function for each pass, and one for what remains after them."""
