@@ -28,17 +28,12 @@ from eagerflow.runtime.buffers import empty
 Array = np.ndarray[Any, Any]
 
 
-class _Tiles:
-    """The tiles way, with the interface of ``launch.KernelCall``."""
-
-    def __init__(self, region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> None:
-        self.region, self.sizes = region, sizes
-
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        tiles.compute(self.region, inputs, outputs, self.sizes)
+def _tiles(region: Region, inputs: Any, outputs: Any, sizes: dict[str, int]) -> Callable[..., None]:
+    """The tiles way, made ready as ``launch.KernelCall`` is."""
+    return lambda inputs, outputs: tiles.compute(region, inputs, outputs, sizes)
 
 
-_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _Tiles}
+_WAYS: dict[str, Callable[..., Any]] = {"llvm": launch.KernelCall, "tiles": _tiles}
 MAX_PREPARED_SHAPES = 64  # that a region is kept ready for
 
 
@@ -59,15 +54,11 @@ class _Prepared:
         way: str,
     ) -> None:
         self.sizes = sizes_of(region, inputs, sizes)
+        numbers = {part.name: number for number, part in enumerate(region.inputs)}
         self.gathers = [
-            (part, number, [p.name for p in region.inputs].index(part.gather))
-            for number, part in enumerate(region.inputs)
-            if part.gather
+            (p, numbers[p.name], numbers[p.gather]) for p in region.inputs if p.gather is not None
         ]
-        self.inplace = [
-            None if p.inplace is None else [i.name for i in region.inputs].index(p.inplace)
-            for p in region.outputs
-        ]
+        self.inplace = [None if p.inplace is None else numbers[p.inplace] for p in region.outputs]
         self.made = [
             (tuple(self.sizes[a] for a in p.axes), as_dtype(p.dtype)) for p in region.outputs
         ]
@@ -253,7 +244,7 @@ def sizes_of(
 ) -> dict[str, int]:
     """The extent of each axis, from the inputs' shapes; raises where they do not fit."""
     if len(inputs) != len(region.inputs):
-        _refuse(region, ArgumentError, f"{len(region.inputs)} inputs, not {len(inputs)}")
+        region.refuse(ArgumentError, f"{len(region.inputs)} inputs, not {len(inputs)}")
     sizes = dict(region.sizes) | (given or {})
     for part, array in zip(region.inputs, inputs, strict=True):
         _check_type(region, part, array)
@@ -263,40 +254,40 @@ def sizes_of(
             if sizes.setdefault(axis, size) != size:
                 here = f"{size} in {part.name}, whose shape is {array.shape}"
                 message = f"axis {axis} has size {sizes[axis]} elsewhere, and {here}"
-                _refuse(region, ShapeError, message)
+                region.refuse(ShapeError, message)
     missing = [a for a in region.axes if a not in sizes]
     if missing:
-        _refuse(region, ShapeError, f"no input tells the size of {', '.join(missing)}")
+        region.refuse(ShapeError, f"no input tells the size of {', '.join(missing)}")
     return sizes
 
 
 def _check_type(region: Region, part: Input | Output, array: Array) -> None:
     if not isinstance(array, np.ndarray):
-        _refuse(region, DeviceError, f"{part.name} is a {type(array).__name__}, not a NumPy array")
+        region.refuse(DeviceError, f"{part.name} is a {type(array).__name__}, not a NumPy array")
     if array.dtype.name != part.dtype or not array.dtype.isnative:
-        _refuse(region, DTypeError, f"{part.name} has dtype {array.dtype}, not {part.dtype}")
+        region.refuse(DTypeError, f"{part.name} has dtype {array.dtype}, not {part.dtype}")
     if array.ndim != len(part.axes):
         message = f"{part.name} has shape {array.shape}, which is not one size for each of"
-        _refuse(region, ShapeError, f"{message} {part.axes}")
+        region.refuse(ShapeError, f"{message} {part.axes}")
 
 
 def _check_rows(region: Region, part: Input, array: Array, index: Array) -> None:
     if index.size and (index.min() < 0 or index.max() >= array.shape[0]):
         found = f"{part.gather} holds numbers from {index.min()} to {index.max()}"
-        _refuse(region, IndexRangeError, f"{found}, and {part.name} has {array.shape[0]} rows")
+        region.refuse(IndexRangeError, f"{found}, and {part.name} has {array.shape[0]} rows")
 
 
 def _check_outputs(region: Region, outputs: Sequence[Array], sizes: dict[str, int]) -> None:
     if len(outputs) != len(region.outputs):
-        _refuse(region, ArgumentError, f"{len(region.outputs)} outputs, not {len(outputs)}")
+        region.refuse(ArgumentError, f"{len(region.outputs)} outputs, not {len(outputs)}")
     for part, array in zip(region.outputs, outputs, strict=True):
         _check_type(region, part, array)
         shape = tuple(sizes[a] for a in part.axes)
         if array.shape != shape:
-            _refuse(region, ShapeError, f"{part.name} has shape {array.shape}, not {shape}")
+            region.refuse(ShapeError, f"{part.name} has shape {array.shape}, not {shape}")
         shared = any(s == 0 and n > 1 for s, n in zip(array.strides, shape, strict=True))
         if shared and array.size:
-            _refuse(region, ArgumentError, f"{part.name} has several elements in one place")
+            region.refuse(ArgumentError, f"{part.name} has several elements in one place")
 
 
 def _check_memory(
@@ -304,15 +295,19 @@ def _check_memory(
 ) -> None:
     part, array = region.outputs[number], outputs[number]
     if not array.flags.writeable:
-        _refuse(region, ArgumentError, f"{part.name} cannot be written to", part)
+        _refuse_output(region, number, f"{part.name} cannot be written to")
     for source, other in zip(region.inputs, inputs, strict=True):
         if source.name == part.inplace and _same_place(array, other):
             continue
         if _overlap(array, other):
-            _refuse(region, ArgumentError, f"{part.name} shares memory with {source.name}", part)
+            _refuse_output(region, number, f"{part.name} shares memory with {source.name}")
     for second, other in zip(region.outputs[:number], outputs[:number], strict=True):
         if _overlap(array, other):
-            _refuse(region, ArgumentError, f"{part.name} shares memory with {second.name}", part)
+            _refuse_output(region, number, f"{part.name} shares memory with {second.name}")
+
+
+def _refuse_output(region: Region, number: int, message: str) -> None:
+    region.refuse(ArgumentError, message, number - len(region.outputs))
 
 
 def _overlap(a: Array, b: Array) -> bool:
@@ -327,11 +322,3 @@ def _overlap(a: Array, b: Array) -> bool:
 def _same_place(a: Array, b: Array) -> bool:
     start = a.__array_interface__["data"][0], a.strides
     return bool(start == (b.__array_interface__["data"][0], b.strides) and a.shape == b.shape)
-
-
-def _refuse(region: Region, kind: Any, message: str, part: Output | None = None) -> None:
-    lines = str(region).splitlines()
-    for i, line in enumerate(lines):
-        if part is not None and line.strip() == str(part):
-            lines[i] = f"> {line.strip()}   <-- here"
-    raise kind("\n    ".join([message, *lines]), op=f"region {region.name}")

@@ -52,8 +52,7 @@ def contiguous_strides(shape: Sequence[int], item_bytes: int = 1) -> tuple[int, 
 
 def operands_of(region: Region) -> tuple[Input | Output, ...]:
     """Inputs, then those outputs that are written element by element or row by row."""
-    columns = {s.name for s in region.body if region.is_column_reduction(s)}
-    return (*region.inputs, *(o for o in region.outputs if o.value not in columns))
+    return (*region.inputs, *(o for o in region.outputs if o.value not in region.columns))
 
 
 def bind(

@@ -20,6 +20,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from eagerflow.codegen.instructions import (
@@ -153,8 +154,39 @@ def _named(axes: Iterable[str]) -> str:
     return f"[{', '.join(axes)}]"
 
 
+class LoopNest:
+    """What is computed for each index of a space: a region, or a part of it for one launch."""
+
+    inputs: tuple[Input, ...]
+    body: tuple[Statement, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def row_axes(self) -> tuple[str, ...]:
+        """The axes of a row."""
+        raise NotImplementedError
+
+    @cached_property
+    def columns(self) -> dict[str, Statement]:
+        """The statements that reduce columns, by name."""
+        return {}
+
+    @cached_property
+    def _parts(self) -> dict[str, Statement | Input]:
+        parts: list[Statement | Input] = [*self.inputs, *self.body]
+        return {part.name: part for part in parts}
+
+    def statement(self, name: str) -> Statement | Input:
+        """The statement or input of a name."""
+        return self._parts[name]
+
+    def is_row_reduction(self, part: Statement | Input) -> bool:
+        """Whether a value is the result of reducing a row."""
+        return isinstance(part, Statement) and part.instruction in REDUCTIONS
+
+
 @dataclass(frozen=True, eq=False)
-class Region:
+class Region(LoopNest):
     """A checked description of a kernel; ``sizes`` holds the axes whose extent is fixed.
 
     Raises DTypeError for types that do not fit, ShapeError for axes that do not, and
@@ -170,7 +202,8 @@ class Region:
     sizes: tuple[tuple[str, int], ...] = ()
     calls: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What was made ready to run it, by the shapes, strides and dtypes of its operands."""
-    _derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    derived: dict[str, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """What other modules have found out about it, by name."""
 
     def __post_init__(self) -> None:
         _Check(self).all()
@@ -192,22 +225,29 @@ class Region:
         for part in (*self.inputs, *self.body, *self.outputs):
             yield f"  {part}"
 
-    @property
+    def refuse(
+        self, kind: type[EagerflowError], message: str, line: int | None = None, **more: Any
+    ) -> None:
+        """Raise an error that shows the text of the region, perhaps with a line of it marked."""
+        lines = list(self._lines())
+        if line is not None:
+            lines[line] = f"> {lines[line].strip()}   <-- here"
+        raise kind("\n    ".join([message, *lines]), op=f"region {self.name}", **more)
+
+    @cached_property
     def key(self) -> str:
         """The hash of the text, which stands for the region wherever code is kept."""
-        key: str | None = self._derived.get("key")
-        if key is None:
-            key = self._derived["key"] = hashlib.sha256(str(self).encode()).hexdigest()
-        return key
+        return hashlib.sha256(str(self).encode()).hexdigest()
 
-    @property
+    @cached_property
     def reduced_axes(self) -> tuple[str, ...]:
         """The trailing axes along which rows are reduced; none where none are."""
-        axes: tuple[str, ...] | None = self._derived.get("reduced")
-        if axes is None:
-            found = [s.over for s in self.body if self.is_row_reduction(s)]
-            axes = self._derived["reduced"] = found[0] if found else ()
-        return axes
+        return next((s.over for s in self.body if self.is_row_reduction(s)), ())
+
+    @cached_property
+    def columns(self) -> dict[str, Statement]:
+        """The statements that reduce columns, by name."""
+        return {s.name: s for s in self.body if self.is_column_reduction(s)}
 
     @property
     def row_axes(self) -> tuple[str, ...]:
@@ -219,22 +259,10 @@ class Region:
         """Whether anything is reduced, along rows or columns."""
         return any(s.instruction in REDUCTIONS for s in self.body)
 
+    @cached_property
     def without_gathers(self) -> Region:
         """The same region with every input walked along all of its axes."""
-        found: Region | None = self._derived.get("plain")
-        if found is None:
-            inputs = tuple(replace(p, gather=None) for p in self.inputs)
-            found = self._derived["plain"] = replace(self, inputs=inputs)
-        return found
-
-    def statement(self, name: str) -> Statement | Input:
-        """The statement or input of a name."""
-        table = self._derived.get("table")
-        if table is None:
-            parts: list[Statement | Input] = [*self.inputs, *self.body]
-            table = self._derived["table"] = {p.name: p for p in parts}
-        found: Statement | Input = table[name]
-        return found
+        return replace(self, inputs=tuple(replace(p, gather=None) for p in self.inputs))
 
     def is_row_reduction(self, part: Statement | Input) -> bool:
         """Whether a value is the result of reducing a row."""
@@ -293,9 +321,7 @@ class _Check:
             check(part)
 
     def _fail(self, kind: type[EagerflowError], message: str, **more: Any) -> None:
-        lines = list(self.region._lines())
-        lines[self.line] = f"> {lines[self.line].strip()}   <-- here"
-        raise kind("\n    ".join([message, *lines]), op=f"region {self.region.name}", **more)
+        self.region.refuse(kind, message, self.line, **more)
 
     def _space(self) -> None:
         axes = self.region.axes

@@ -15,6 +15,7 @@ from eagerflow.codegen.region import (
     REDUCTIONS,
     Constant,
     Input,
+    LoopNest,
     Output,
     Region,
     Statement,
@@ -41,12 +42,12 @@ class Pass:
 class Schedule:
     """The passes of a region, and what stands between them."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: LoopNest) -> None:
         self.region = region
         self.passes: list[Pass] = []
         self.kept: dict[str, int] = {}  # value to the number of its row buffer
         self._inner = set(region.row_axes)
-        self._depths = reduction_depths((*region.inputs, *region.body), region.is_row_reduction)
+        self.depths = reduction_depths((*region.inputs, *region.body), region.is_row_reduction)
         self._place()
         self._walk_all()
 
@@ -61,52 +62,24 @@ class Schedule:
             for s in self.region.body
             if s.instruction not in REDUCTIONS
             and not self.varies(s.name)
-            and self._depths[s.name] == number
+            and self.depths[s.name] == number
         ]
 
     def row_columns(self) -> list[Statement]:
         """Column reductions of one value for each row."""
-        return [
-            s
-            for s in self.region.body
-            if self.region.is_column_reduction(s) and not self.varies(str(s.operands[0]))
-        ]
+        return [s for s in self.region.columns.values() if not self.varies(str(s.operands[0]))]
 
     def row_outputs(self) -> list[Output]:
         """Outputs with one value for each row."""
-        columns = self.column_results()
-        return [
-            o
-            for o in self.region.outputs
-            if self._inner.isdisjoint(o.axes) and o.value not in columns
-        ]
-
-    def homes(self) -> dict[str, Output]:
-        """Kept values that can wait in an output that is written after their last use.
-
-        It is an array of their type with an element for each index, and in place of nothing.
-        """
-        found: dict[str, Output] = {}
-        free = [
-            o
-            for o in (self.passes[-1].outputs if self.passes else ())
-            if o.axes == self.region.axes and o.inplace is None
-        ]
-        for name in self.kept:
-            dtype = self.region.statement(name).dtype
-            home = next((o for o in free if o.dtype == dtype), None)
-            if home is not None:
-                free.remove(home)
-                found[name] = home
-        return found
+        return [o for o in self._outputs() if self._inner.isdisjoint(o.axes)]
 
     def has_row_results(self) -> bool:
         """Whether something is written or reduced once for each row, after all passes."""
         return bool(self.row_outputs() or self.row_columns())
 
-    def column_results(self) -> set[str]:
-        """Names of the results of column reductions."""
-        return {s.name for s in self.region.body if self.region.is_column_reduction(s)}
+    def _outputs(self) -> list[Output]:
+        """Those that are written element by element or row by row."""
+        return [o for o in self.region.outputs if o.value not in self.region.columns]
 
     def _pass(self, number: int) -> Pass:
         while len(self.passes) <= number:
@@ -114,17 +87,16 @@ class Schedule:
         return self.passes[number]
 
     def _place(self) -> None:
-        columns = self.column_results()
         for part in self.region.body:
             if part.instruction in REDUCTIONS:
                 operand = str(part.operands[0])
                 if self.region.is_row_reduction(part):
-                    self._pass(self._depths[operand]).reductions.append(part)
+                    self._pass(self.depths[operand]).reductions.append(part)
                 elif self.varies(operand):
-                    self._pass(self._depths[operand]).columns.append(part)
-        for out in self.region.outputs:
-            if not self._inner.isdisjoint(out.axes) and out.value not in columns:
-                self._pass(self._depths[out.value]).outputs.append(out)
+                    self._pass(self.depths[operand]).columns.append(part)
+        for out in self._outputs():
+            if not self._inner.isdisjoint(out.axes):
+                self._pass(self.depths[out.value]).outputs.append(out)
         self._delay_inplace()
 
     def _delay_inplace(self) -> None:
@@ -200,7 +172,7 @@ class Schedule:
 
 def schedule(region: Region) -> Schedule:
     """The schedule of a region; it lives as long as the region does."""
-    found: Schedule | None = region._derived.get("schedule")
+    found: Schedule | None = region.derived.get("schedule")
     if found is None:
-        found = region._derived["schedule"] = Schedule(region)
+        found = region.derived["schedule"] = Schedule(region)
     return found

@@ -7,14 +7,13 @@ alone: neither on strides and addresses nor on the GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, identifier
-from eagerflow.codegen.functions.table import COSTLY_FUNCTIONS
 from eagerflow.codegen.instructions import GENERATORS, item_size, value_type
 from eagerflow.codegen.layout import collapse, contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region, Statement
@@ -82,22 +81,23 @@ class Names:
     """
 
     def __init__(self, task: Task) -> None:
-        self.task = task
         self.parts: list[Input | Output | Statement] = [*task.inputs, *task.outputs]
         self.parts += [s for s in task.body if s.instruction in ("position", "random_bits")]
         self.names: list[str] = []
-        taken: set[str] = set()
         for part in self.parts:
             kind = {Input: "in", Output: "out", Statement: "at"}[type(part)]
             name = f"{kind}_{identifier(part.name)}"
-            while name in taken:
+            while name in self.names:
                 name += "_"
-            taken.add(name)
             self.names.append(name)
+
+    def items(self) -> Iterator[tuple[Input | Output | Statement, str]]:
+        """Each walk with its name."""
+        return zip(self.parts, self.names, strict=True)
 
     def of(self, part: Input | Output | Statement) -> str:
         """The name of a walk in the code."""
-        return next(n for p, n in zip(self.parts, self.names, strict=True) if p is part)
+        return next(name for own, name in self.items() if own is part)
 
 
 def _draws_halves(task: Task) -> bool:
@@ -120,10 +120,9 @@ def choose(region: Region, sizes: Mapping[str, int]) -> Modes:
     width = prod(sizes[a] for a in row)
     rows = prod(sizes[a] for a in region.axes if a not in row)
     reduces = any(s.over == row and s.instruction not in GENERATORS for s in region.body)
-    columns = [s for s in region.body if region.is_column_reduction(s)]
     direct = all(
         _column_chunks(prod(sizes[a] for a in c.over), prod(sizes[a] for a in c.axes)) == 1
-        for c in columns
+        for c in region.columns.values()
     )
     split = reduces and width >= MIN_CHUNKED_WIDTH and rows <= MAX_CHUNKED_ROWS
     chunks = min(256, -(-width // 16384))
@@ -231,24 +230,15 @@ def bind(
         values |= {f"{side}_size{n}": size for n, size in enumerate(extents)}
         for name, walk in zip(names.names, walks, strict=True):
             values |= {f"{name}_{side}{n}": step for n, step in enumerate(walk)}
-    for name, part, place in zip(names.names, names.parts, places, strict=True):
+    for (part, name), place in zip(names.items(), places, strict=True):
         if isinstance(part, Input) and part.gather and place:
             values[f"{name}_rows"] = place.strides[0] // item_size(part.dtype)
         if isinstance(part, Output) and CHUNK in part.axes:
             values[f"{name}_chunk"] = steps[names.parts.index(part)][CHUNK]
-    values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(_extents(task))}
+    values |= {f"size_{n}": sizes[s.over[0]] for n, s in enumerate(task.extents)}
     wide = max(rows, 1) * (width + 8192) >= 2**31
     layout = CudaLayout(len(outer[0]), len(inner[0]), kinds, lanes, wide)
-    return _launch(task, layout, values, rows, width, sizes, modes)
-
-
-def _extents(task: Task) -> list[Statement]:
-    return [s for s in task.body if s.instruction == "extent"]
-
-
-def is_costly(statement: Statement) -> bool:
-    """Whether keeping a value costs less than computing it again."""
-    return statement.instruction in COSTLY_FUNCTIONS or statement.instruction == "random_bits"
+    return _launch(task, layout, values, sizes, modes)
 
 
 # Blocks and threads ------------------------------------------------------------------------------
@@ -258,11 +248,10 @@ def _launch(
     task: Task,
     layout: CudaLayout,
     values: dict[str, int],
-    rows: int,
-    width: int,
     sizes: Mapping[str, int],
     modes: Modes,
 ) -> CudaBinding | None:
+    rows, width = values["rows"], values["width"]
     packs = -(-width // layout.vector)
     if task.kind == "elements":
         blocks = min(-(-rows * packs // THREADS), 2**20)
@@ -296,14 +285,11 @@ def _lanes(packs: int) -> tuple[int, int]:
 
 def _registers(task: Task, layout: CudaLayout, steps: int, most: int) -> int:
     """The packs that a thread keeps of each input; 0 where they need too many registers."""
-    moving = [k for k, _ in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
-    words = sum(
-        max(1, item_size(value_type(p.dtype)) // 4)
-        for k, p in zip(layout.walks, task.inputs, strict=False)
-        if k != BROADCAST
-    )
-    words += sum(max(1, item_size(s.dtype) // 4) for s in task.body if is_costly(s))
-    work = sum(20 if is_costly(s) else 1 for s in task.body)
+    plan = task.schedule
+    moving = [p.dtype for k, p in zip(layout.walks, task.inputs, strict=False) if k != BROADCAST]
+    kept = [task.statement(name).dtype for name in plan.kept]
+    words = sum(max(1, item_size(value_type(dtype)) // 4) for dtype in (*moving, *kept))
+    work = sum(own.cost for own in plan.passes)
     rounded = 1 << max(steps - 1, 0).bit_length()
     fits = words * rounded * layout.vector <= most and work * rounded * layout.vector <= 2000
     return rounded if moving and fits and layout.inner <= 1 else 0

@@ -8,13 +8,13 @@ are added and multiplied as unsigned ones, which wrap. Not run on a GPU yet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from eagerflow.codegen.emitter import MATH_NAMES, ScalarEmitter
 from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
+from eagerflow.codegen.instructions import bit_width, is_float, is_signed
 from eagerflow.codegen.reductions import JOINS, identity
 
 _TYPES = {
@@ -50,18 +50,6 @@ _COMPARISONS = {
     "less_equal": "<=",
     "greater": ">",
     "greater_equal": ">=",
-}
-_CALLS = {  # of floats: CUDA's names for float64; those for float32 end in f
-    "abs": "fabs",
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "round": "rint",
-    "fma": "fma",
-    "copysign": "copysign",
-    "nextafter": "nextafter",
-    "fmod": "fmod",
 }
 _CASTS = {
     ("float32", "int32"): "__float_as_int",
@@ -186,28 +174,16 @@ def neutral(reduction: str, dtype: str) -> CudaOperand:
     return literal(identity(reduction, dtype), dtype)
 
 
-class CudaEmitter:
-    """The scalar instructions, each of which appends code and gives the CudaOperand of its result.
+class CudaEmitter(ScalarEmitter):
+    """The scalar instructions on CudaOperands; those of ``functions/`` become device functions."""
 
-    Operands are Operands or Python numbers, which take the type of the other operand. The
-    functions of ``functions/`` become device functions.
-    """
+    operators, comparisons = _OPERATORS, _COMPARISONS
+    # These are the names for float64; those for float32 end in f.
+    math_names: ClassVar[dict[str, str]] = MATH_NAMES | {"nextafter": "nextafter", "fmod": "fmod"}
+    literal = staticmethod(literal)
 
     def __init__(self, code: CudaCode) -> None:
         self.code = code
-
-    def __getattr__(self, name: str) -> Callable[..., CudaOperand]:
-        if name in _OPERATORS:
-            return partial(self._binary, _OPERATORS[name])
-        if name in _COMPARISONS:
-            return partial(self._compare, _COMPARISONS[name])
-        if name in _CALLS:
-            return partial(self._call, name)
-        if name in ("minimum", "maximum"):
-            return partial(self._extreme, name)
-        if name in FUNCTIONS:
-            return partial(self._function, name)
-        raise AttributeError(f"{name!r} is not a scalar instruction")
 
     # Operands ------------------------------------------------------------------------------------
 
@@ -216,10 +192,6 @@ class CudaEmitter:
         """Operands, the numbers among them in the type of the first that has one."""
         dtype = next(x.dtype for x in operands if isinstance(x, CudaOperand))
         return [x if isinstance(x, CudaOperand) else literal(x, dtype) for x in operands]
-
-    def constant(self, value: Any, dtype: str) -> CudaOperand:
-        """A number of a type of its own."""
-        return literal(value, dtype)
 
     def _function(self, name: str, *operands: Any) -> CudaOperand:
         known = self._together(operands)
@@ -242,38 +214,33 @@ class CudaEmitter:
         a, b = self._together(operands)
         return self.code.value(f"{a.text} {operator} {b.text}", "bool")
 
-    def _call(self, name: str, *operands: Any) -> CudaOperand:
-        known = self._together(operands)
-        x = known[0]
-        if not is_float(x.dtype):
-            return self._of_integers(name, known)
-        suffix = "f" if x.dtype == "float32" else ""
-        given = ", ".join(o.text for o in known)
-        return self.code.value(f"{_CALLS[name]}{suffix}({given})", x.dtype)
+    def _call_of_floats(self, name: str, *operands: CudaOperand) -> CudaOperand:
+        suffix = "f" if operands[0].dtype == "float32" else ""
+        given = ", ".join(o.text for o in operands)
+        return self.code.value(f"{name}{suffix}({given})", operands[0].dtype)
 
-    def _of_integers(self, name: str, operands: list[CudaOperand]) -> CudaOperand:
-        x = operands[0]
-        if name == "abs" and is_signed(x.dtype):
-            return self.select(self.less(x, 0), self.negative(x), x)
-        if name == "fma":
-            return self.add(self.multiply(x, operands[1]), operands[2])
-        return x  # an integer already, or without a sign
+    def _absolute(self, x: CudaOperand) -> CudaOperand:
+        return self.select(self.less(x, 0), self.negative(x), x)
 
-    def _extreme(self, name: str, *operands: Any) -> CudaOperand:
+    def minimum(self, a: Any, b: Any) -> CudaOperand:
+        """The smaller number; NaN if one is, and -0 is less than 0."""
+        return self._extreme("minimum", "<", a, b)
+
+    def maximum(self, a: Any, b: Any) -> CudaOperand:
+        """The larger number; NaN if one is, and -0 is less than 0."""
+        return self._extreme("maximum", ">", a, b)
+
+    def _extreme(self, name: str, operator: str, *operands: Any) -> CudaOperand:
         a, b = self._together(operands)
-        operator = "<" if name == "minimum" else ">"
         chosen = f"{a.text} {operator} {b.text} ? {a.text} : {b.text}"
         text = f"{name}({a.text}, {b.text})" if is_float(a.dtype) else chosen
         return self.code.value(text, a.dtype)
 
-    def quotient(self, a: Any, b: Any) -> CudaOperand:
-        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
-        a, b = self._together((a, b))
-        return self.code.value(f"quotient<{_TYPES[a.dtype]}>({a.text}, {b.text})", a.dtype)
+    def _divided(self, a: CudaOperand, b: CudaOperand) -> CudaOperand:
+        return self.code.value(f"({_TYPES[a.dtype]})({a.text} / {b.text})", a.dtype)
 
-    def negative(self, x: CudaOperand) -> CudaOperand:
-        """The number with its sign changed; integers wrap."""
-        return self.code.value(f"-{x.text}", x.dtype) if is_float(x.dtype) else self.subtract(0, x)
+    def _negated(self, x: CudaOperand) -> CudaOperand:
+        return self.code.value(f"-{x.text}", x.dtype)
 
     def select(self, condition: CudaOperand, a: Any, b: Any) -> CudaOperand:
         """``a`` where the condition holds, else ``b``."""
@@ -281,16 +248,6 @@ class CudaEmitter:
         return self.code.value(f"{condition.text} ? {a.text} : {b.text}", a.dtype)
 
     # Bits ----------------------------------------------------------------------------------------
-
-    def logical_not(self, x: CudaOperand) -> CudaOperand:
-        """Whether it does not hold."""
-        return self.code.value(f"!{x.text}", "bool")
-
-    def bitwise_invert(self, x: CudaOperand) -> CudaOperand:
-        """All bits changed."""
-        if x.dtype == "bool":
-            return self.logical_not(x)
-        return self.code.value(f"({_TYPES[x.dtype]})~{x.text}", x.dtype)
 
     def bitwise_left_shift(self, x: CudaOperand, count: Any) -> CudaOperand:
         """Bits moved up; counts beyond the width give 0."""
@@ -313,14 +270,10 @@ class CudaEmitter:
 
     # Types ---------------------------------------------------------------------------------------
 
-    def convert(self, x: CudaOperand, dtype: str) -> CudaOperand:
-        """The value in another type; floats beyond an integer's range give its nearest end."""
-        if dtype == x.dtype:
-            return x
-        if dtype == "bool":
-            return self.not_equal(x, 0)
-        if not is_float(x.dtype) or is_float(dtype):
-            return self.code.value(f"({_TYPES[dtype]}){x.text}", dtype)
+    def _converted(self, x: CudaOperand, dtype: str) -> CudaOperand:
+        return self.code.value(f"({_TYPES[dtype]}){x.text}", dtype)
+
+    def _saturated(self, x: CudaOperand, dtype: str) -> CudaOperand:
         info = np.iinfo(dtype)
         low, high = literal(info.min, dtype).text, literal(info.max, dtype).text
         below, above = literal(info.min, x.dtype).text, literal(float(info.max) + 1, x.dtype).text
@@ -334,13 +287,10 @@ class CudaEmitter:
     def bitcast(self, x: CudaOperand, dtype: str) -> CudaOperand:
         """The bits as another type of the same size."""
         if is_float(x.dtype) == is_float(dtype):
-            return self.code.value(f"({_TYPES[dtype]}){x.text}", dtype)
+            return self._converted(x, dtype)
         bits = bit_width(dtype)
         if is_float(x.dtype):
             text = f"{_CASTS[x.dtype, f'int{bits}']}({x.text})"
             return self.code.value(f"({_TYPES[dtype]}){text}", dtype)
         text = f"{_CASTS[f'int{bits}', dtype]}(({_TYPES[f'int{bits}']}){x.text})"
         return self.code.value(text, dtype)
-
-
-assert {*_OPERATORS, *_COMPARISONS, *_CALLS} <= set(INSTRUCTIONS)

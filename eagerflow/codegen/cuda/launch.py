@@ -74,14 +74,11 @@ def compute(
     places = [_memory(array) for array in (*inputs, *outputs)]
     program = _prepared(region, places, sizes)
     with device:
-        pointers = {f"in {p.name}": a.data.ptr for p, a in zip(region.inputs, inputs, strict=True)}
-        pointers |= {
-            f"out {p.name}": a.data.ptr for p, a in zip(region.outputs, outputs, strict=True)
-        }
+        arrays = _by_pointer(region, (*inputs, *outputs))
+        pointers = {name: array.data.ptr for name, array in arrays.items()}
         kept = []  # buffers live until all kernels that use them are in the stream
         for name in program.copied:
-            array = inputs[[p.name for p in region.inputs].index(name)]
-            kept.append(cupy.array(array, order="C"))
+            kept.append(cupy.array(arrays[f"in {name}"], order="C"))
             pointers[f"copy {name}"] = kept[-1].data.ptr
         for name, count, dtype in program.buffers:
             kept.append(cupy.empty(count, dtype))
@@ -91,6 +88,12 @@ def compute(
             kernel = module.get_function(launch.name)
             given = [np.uint64(pointers[name]) for name in launch.pointers]
             kernel(launch.grid, launch.block, (*given, *launch.numbers))
+
+
+def _by_pointer(region: Region, operands: Sequence[Any]) -> dict[str, Any]:
+    """Operands, inputs first, by what they are called among the pointers of a call."""
+    names = [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
+    return dict(zip(names, operands, strict=True))
 
 
 def _memory(array: Any) -> Memory:
@@ -131,9 +134,7 @@ class _Preparation:
         self.region, self.sizes = region, dict(sizes)
         self.modes = choose(region, sizes)
         self.tasks = plan(region, self.modes.split, self.modes.direct)
-        count = len(region.inputs)
-        self.inputs = {p.name: m for p, m in zip(region.inputs, places[:count], strict=True)}
-        self.outputs = {p.name: m for p, m in zip(region.outputs, places[count:], strict=True)}
+        self.places = _by_pointer(region, places)
         self.copied = self._read_late()
         self.buffers: dict[str, tuple[int, str]] = {}
         self.chunks: dict[str, int] = {}  # of a buffer of partial results
@@ -175,10 +176,9 @@ class _Preparation:
         return bind(task, names, lambda part: self._place(part, sizes), sizes, self.modes)
 
     def _place(self, part: Input | Output, sizes: dict[str, int]) -> Memory:
-        if isinstance(part, Output) and part.name in self.outputs:
-            return self.outputs[part.name]
-        if isinstance(part, Input) and part.name in self.inputs and part.name not in self.copied:
-            return self.inputs[part.name]
+        found: Memory | None = self.places.get(self._pointer(part))
+        if found is not None:
+            return found
         shape = [sizes[a] for a in part.axes]
         return Memory(0, contiguous_strides(shape, item_size(part.dtype)))
 
@@ -191,10 +191,10 @@ class _Preparation:
         return _Launch(name, tuple(pointers), numbers, bound.grid, bound.block)
 
     def _pointer(self, part: Input | Output) -> str:
-        if isinstance(part, Output):
-            return f"out {part.name}" if part.name in self.outputs else part.name
-        if part.name in self.copied:
+        """What an operand is called among the pointers of a call."""
+        own = f"{'out' if isinstance(part, Output) else 'in'} {part.name}"
+        if part.name in self.copied and isinstance(part, Input):
             return f"copy {part.name}"
-        if part.name in self.inputs:
-            return f"in {part.name}"
+        if own in self.places:
+            return own
         return part.name if part.name.startswith("%") else f"%{part.name}"

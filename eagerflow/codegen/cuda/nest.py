@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, CudaLayout, is_costly
+from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, CudaLayout
 from eagerflow.codegen.cuda.instructions import CudaOperand, c_type, join, neutral
 from eagerflow.codegen.cuda.prelude import SUPPORT
 from eagerflow.codegen.cuda.tasks import Task, identifier
 from eagerflow.codegen.cuda.writer import KernelWriter, variable
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.region import (
-    REDUCTIONS,
     Input,
     Output,
     Region,
     Statement,
-    dependencies,
-    reduction_depths,
 )
 
 
@@ -47,9 +44,6 @@ def source(region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout |
 def parameters(task: Task, layout: CudaLayout) -> tuple[str, ...]:
     """Names of the numbers that a kernel is given, in order, after the pointers."""
     return _WRITERS[task.kind](task, layout, {}, "").numbers()
-
-
-_Work = tuple[list[Statement], list[Output]]  # of a pass: what it reduces and what it stores
 
 
 class _Elements(KernelWriter):
@@ -79,112 +73,74 @@ class _Elements(KernelWriter):
 class _Rows(KernelWriter):
     """Rows, each by some threads of a warp or by a block, in passes."""
 
+    begin, end = "", "width"
+    """Where the part of a row begins, and ends, that is walked along."""
+
     def body(self) -> None:
-        lanes, line = self.layout.lanes, self.code.line
-        each = self.layout.threads // lanes
         self._shared()
-        start = f"long long base = (long long)blockIdx.x * {each}"
-        self.code.open(f"for ({start}; base < rows; base += (long long)gridDim.x * {each})")
-        if each > 1:
-            # All lanes of a warp go on to its shuffles; those without a row repeat the last one.
-            line("const bool there = base + threadIdx.y < rows;")
-        if self.layout.outer:
-            row = "(there ? base + threadIdx.y : rows - 1)" if each > 1 else "base"
-            line(f"const {self.index} row = ({self.index}){row};")
-        self.there = each > 1
+        self._open_rows()
         self.row_places()
         self.draws()
         self._passes()
         self.code.close()
 
+    def _open_rows(self) -> None:
+        """Append the loop over rows; ``there`` is whether some threads may have none."""
+        lanes, line = self.layout.lanes, self.code.line
+        each = self.layout.threads // lanes
+        start = f"long long base = (long long)blockIdx.x * {each}"
+        self.code.open(f"for ({start}; base < rows; base += (long long)gridDim.x * {each})")
+        self.there = each > 1
+        if self.there:
+            # All lanes of a warp go on to its shuffles; those without a row repeat the last one.
+            line("const bool there = base + threadIdx.y < rows;")
+        if self.layout.outer:
+            row = "(there ? base + threadIdx.y : rows - 1)" if self.there else "base"
+            line(f"const {self.index} row = ({self.index}){row};")
+
     def _shared(self) -> None:
         if self.layout.lanes > 32:
-            for s in self._reductions():
+            for s in self.task.reductions:
                 count = self.layout.lanes // 32
                 self.code.line(f"__shared__ {c_type(s.dtype)} {variable(s.name)}_shared[{count}];")
 
-    def _reductions(self) -> list[Statement]:
-        return [s for s in self.task.body if s.instruction in REDUCTIONS]
-
-    def _depths(self) -> dict[str, int]:
-        """How many passes must have ended before a value can be computed."""
-        reductions = self._reductions()
-        return reduction_depths(self.task.parts, lambda part: part in reductions)
-
     def _passes(self) -> None:
-        depths = self._depths()
-        reductions = self._reductions()
-        inner = set(self.task.inner)
-        outputs = [o for o in self.task.outputs if inner & set(o.axes)]
-        single = [o for o in self.task.outputs if not inner & set(o.axes)]
-        work = {depths[str(s.operands[0])] for s in reductions} | {depths[o.value] for o in outputs}
-        # What is overwritten must have been read by all passes.
-        when = {o.name: max(work) if o.inplace else depths[o.value] for o in outputs}
-        passes = {
-            number: (
-                [s for s in reductions if depths[str(s.operands[0])] == number],
-                [o for o in outputs if when[o.name] == number],
-            )
-            for number in sorted(work)
-        }
+        plan, single = self.task.schedule, self.task.schedule.row_outputs()
         held = self._hold()
-        keeping = self._keep_for_later(passes)
-        for number, (own, stored) in passes.items():
-            self._fixed_up_to(number, depths)
-            self.kept = {name for name, first in keeping.items() if first == number}
-            self._pass(own, stored, held)
+        # What costs much and is needed again stays in registers, where a row fits in them.
+        keeping = self.moving.intersection(plan.kept if self.layout.steps else ())
+        registers = {name: f"{variable(name)}_row" for name in sorted(keeping)}
+        for name, row in registers.items():
+            self._row_of_packs(self.task.statement(name).dtype, row)
+        for number, own in enumerate(plan.passes):
+            self._fixed_up_to(number)
+            self.kept = keeping.intersection(own.kept)
+            self._pass(own.reductions, own.outputs, held)
             for name in self.kept:
-                dtype = self.task.part(name).dtype
-                self.known[name] = CudaOperand(f"{variable(name)}_row[step][k]", dtype)
-        self._fixed_up_to(max(depths.values()), depths)
+                dtype = self.task.statement(name).dtype
+                self.known[name] = CudaOperand(f"{registers[name]}[step][k]", dtype)
+        self._fixed_up_to(len(plan.passes))
         if single:
             self._single(single)
 
-    def _fixed_up_to(self, number: int, depths: dict[str, int]) -> None:
+    def _row_of_packs(self, dtype: str, name: str) -> None:
+        """Append registers for a row."""
+        self.code.line(f"{c_type(dtype)} {name}[{self.layout.steps}][{self.layout.vector}];")
+
+    def _fixed_up_to(self, number: int) -> None:
+        """Append what the innermost loop does not change, once so many passes have ended."""
+        depths = self.task.schedule.depths
         wanted = [n for n, depth in depths.items() if depth <= number and n not in self.moving]
         self.fixed_values(wanted)
-
-    def _keep_for_later(self, passes: dict[int, _Work]) -> dict[str, int]:
-        """Append registers for values that cost much and that a later pass needs again.
-
-        The first pass that computes each of them, by name.
-        """
-        if not self.layout.steps:
-            return {}
-        first: dict[str, int] = {}
-        for number, work in passes.items():
-            for name in self._walk(work, set()):
-                first.setdefault(name, number)
-        costly = {s.name for s in self.task.body if is_costly(s) and s.name in self.moving}
-        found = []
-        for number, work in passes.items():
-            before = {name for name in costly if first.get(name, number) < number}
-            found += sorted(self._walk(work, before) & before)
-        keeping = {name: first[name] for name in found}
-        for name in keeping:
-            kind = c_type(self.task.part(name).dtype)
-            size = f"[{self.layout.steps}][{self.layout.vector}]"
-            self.code.line(f"{kind} {variable(name)}_row{size};")
-        return keeping
-
-    def _walk(self, work: _Work, ends: set[str]) -> set[str]:
-        """The values of elements that a pass needs, down to some that are known."""
-        roots = [*(str(s.operands[0]) for s in work[0]), *(o.value for o in work[1])]
-        inside = self.moving - ends
-        return self.moving & dependencies(
-            roots, lambda n: self.task.part(n).operands if n in inside else ()
-        )
 
     def _hold(self) -> dict[str, str]:
         """Append the loads of a whole row into registers, where it has few enough packs."""
         if not self.layout.steps:
             return {}
-        self._fixed_up_to(0, self._depths())
-        lanes, steps = self.layout.vector, self.layout.steps
+        self._fixed_up_to(0)
         parts = [p for p in self.inputs() if p.name in self.moving and self.is_packed_load(p)]
         for part in parts:
-            kind = c_type(value_type(part.dtype))
-            self.code.line(f"{kind} {variable(part.name)}_row[{steps}][{lanes}];")
+            self._row_of_packs(value_type(part.dtype), f"{variable(part.name)}_row")
         self._open_steps()
         for part in parts:
             self.load_pack(part, f"{variable(part.name)}_row[step]")
@@ -221,10 +177,10 @@ class _Rows(KernelWriter):
             self._reduce(s)
 
     def _open_loop(self) -> None:
-        begin = f"(long long)threadIdx.x * {self.layout.vector}"
+        begin = f"{self.begin}(long long)threadIdx.x * {self.layout.vector}"
         step = self.layout.lanes * self.layout.vector
-        self.code.open(f"for (long long first = {begin}; first < width; first += {step})")
-        self.count("width")
+        self.code.open(f"for (long long first = {begin}; first < {self.end}; first += {step})")
+        self.count(self.end)
 
     def count(self, end: str) -> None:
         """Append how many elements of the pack exist."""
@@ -262,24 +218,15 @@ class _Rows(KernelWriter):
 class _Chunks(_Rows):
     """Long rows, a piece of each by each block, in one pass: one number for each piece."""
 
-    def body(self) -> None:
-        self._shared()
+    begin, end = "begin + ", "end"
+
+    def _open_rows(self) -> None:
         self.there = False
         self.code.line("const long long begin = (long long)blockIdx.x * chunk;")
         self.code.line("const long long end = begin + chunk < width ? begin + chunk : width;")
         self.code.open("for (long long base = blockIdx.y; base < rows; base += gridDim.y)")
         if self.layout.outer:
             self.code.line(f"const {self.index} row = ({self.index})base;")
-        self.row_places()
-        self.draws()
-        self._passes()
-        self.code.close()
-
-    def _open_loop(self) -> None:
-        begin = f"begin + (long long)threadIdx.x * {self.layout.vector}"
-        step = self.layout.lanes * self.layout.vector
-        self.code.open(f"for (long long first = {begin}; first < end; first += {step})")
-        self.count("end")
 
     def _chunk_place(self, name: str) -> list[str]:
         return [f"blockIdx.x * {name}_chunk"]
@@ -290,7 +237,7 @@ class _Columns(KernelWriter):
 
     def body(self) -> None:
         line = self.code.line
-        for s in self._reductions():
+        for s in self.task.reductions:
             name, kind = variable(s.name), c_type(s.dtype)
             line(f"__shared__ {kind} {name}_shared[{LINES}][{COLUMNS + 1}];")
             line(f"{kind} {name}_parts = {neutral(s.instruction, s.dtype).text};")
@@ -301,7 +248,7 @@ class _Columns(KernelWriter):
         self.split_index(f"({self.index})column", "i")
         self._loop()
         self.code.close()
-        for s in self._reductions():
+        for s in self.task.reductions:
             name = variable(s.name)
             line(f"{name}_shared[threadIdx.y][threadIdx.x] = {name}_parts;")
         line("__syncthreads();")
@@ -310,11 +257,8 @@ class _Columns(KernelWriter):
         self._store()
         self.code.close()
 
-    def _reductions(self) -> list[Statement]:
-        return [s for s in self.task.body if s.instruction in REDUCTIONS]
-
     def _loop(self) -> None:
-        roots = [str(s.operands[0]) for s in self._reductions()]
+        roots = [str(s.operands[0]) for s in self.task.reductions]
         self.draws()
         self.fixed_values(roots)
         before = dict(self.known)
@@ -325,7 +269,7 @@ class _Columns(KernelWriter):
                 self.load_fixed(part)
             else:
                 self.statement(part)
-        for s in self._reductions():
+        for s in self.task.reductions:
             total = f"{variable(s.name)}_parts"
             which = join(self.code, s.instruction, s.dtype)
             self.code.line(f"{total} = {which}({total}, {self.operand(s.operands[0]).text});")
@@ -344,7 +288,7 @@ class _Columns(KernelWriter):
         return "0"
 
     def _store(self) -> None:
-        for s in self._reductions():
+        for s in self.task.reductions:
             name, which = variable(s.name), join(self.code, s.instruction, s.dtype)
             self.code.line(f"{c_type(s.dtype)} {name} = {name}_shared[0][threadIdx.x];")
             each = f"{name} = {which}({name}, {name}_shared[line][threadIdx.x]);"

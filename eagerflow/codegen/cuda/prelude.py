@@ -7,6 +7,10 @@ bit operations. Compiled for GPUs and run on CPUs in the tests; not run on a GPU
 
 from __future__ import annotations
 
+from eagerflow.codegen.cuda.instructions import CudaCode
+from eagerflow.codegen.numpy.philox import KEY_STEPS, MULTIPLIERS
+from eagerflow.codegen.small_floats import NARROWED, WIDENED
+
 _MEMORY = """\
 // Types in memory whose values are of another type.
 struct bool_byte { unsigned char byte; };
@@ -15,32 +19,16 @@ struct bfloat_bits { unsigned short bits; };
 
 template <typename T> __device__ __forceinline__ T widen(T x) { return x; }
 __device__ __forceinline__ bool widen(bool_byte x) { return x.byte != 0; }
-__device__ __forceinline__ float widen(bfloat_bits x) {
-    return __int_as_float((int)((unsigned int)x.bits << 16));
-}
-__device__ __forceinline__ float widen(half_bits x) {
-    // The exponent is 112 too small; the product is exact, also of denormal numbers.
-    const float size = __int_as_float((x.bits & 0x7fff) << 13) * 0x1p112f;
-    const int special = (x.bits & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
-    return __int_as_float(__float_as_int(size) | special | (int)((x.bits & 0x8000u) << 16));
-}
+__device__ __forceinline__ float widen(bfloat_bits x) { return widened_bfloat16_uint16(x.bits); }
+__device__ __forceinline__ float widen(half_bits x) { return widened_float16_uint16(x.bits); }
 
 template <typename T, typename V> __device__ __forceinline__ void narrow(T &to, V x) { to = x; }
 __device__ __forceinline__ void narrow(bool_byte &to, bool x) { to.byte = x; }
 __device__ __forceinline__ void narrow(bfloat_bits &to, float x) {
-    const unsigned int bits = (unsigned int)__float_as_int(x);
-    const unsigned int rounded = bits + 0x7fffu + (bits >> 16 & 1u);  // ties to even
-    to.bits = (unsigned short)((x != x ? bits | 0x400000u : rounded) >> 16);
+    to.bits = narrowed_bfloat16_float32(x);
 }
 __device__ __forceinline__ void narrow(half_bits &to, float x) {
-    const unsigned int bits = (unsigned int)__float_as_int(x);
-    const unsigned int size = bits & 0x7fffffffu;
-    unsigned int found;
-    if (size > 0x7f800000u) found = 0x7e00u;        // NaN
-    else if (size >= 0x477ff000u) found = 0x7c00u;  // rounds to more than the largest number
-    else if (size >= 0x38800000u) found = (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13;
-    else found = (unsigned int)__float_as_int(__int_as_float((int)size) + 0.5f) - 0x3f000000u;
-    to.bits = (unsigned short)(found | (bits >> 16 & 0x8000u));
+    to.bits = narrowed_float16_float32(x);
 }
 
 // N neighbours, of which the first `count` exist: in accesses of up to 16 bytes, or one by one.
@@ -48,37 +36,29 @@ template <typename T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack { T item[N]; };
 
 template <int N, typename T, typename V>
-__device__ __forceinline__ void load_pack(V (&to)[N], const T *from, int count) {
-    if (count >= N) {
-        const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N> *>(from);
-        #pragma unroll
-        for (int k = 0; k < N; ++k) to[k] = widen(pack.item[k]);
-    } else {
-        #pragma unroll
-        for (int k = 0; k < N; ++k) to[k] = k < count ? widen(from[k]) : V();
-    }
-}
-template <int N, typename T, typename V>
 __device__ __forceinline__ void load_each(V (&to)[N], const T *from, long long step, int count) {
     #pragma unroll
     for (int k = 0; k < N; ++k) to[k] = k < count ? widen(from[k * step]) : V();
 }
 template <int N, typename T, typename V>
-__device__ __forceinline__ void store_pack(T *to, const V (&from)[N], int count) {
-    Pack<T, N> pack;
+__device__ __forceinline__ void load_pack(V (&to)[N], const T *from, int count) {
+    if (count < N) return load_each<N>(to, from, 1, count);
+    const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N> *>(from);
     #pragma unroll
-    for (int k = 0; k < N; ++k) narrow(pack.item[k], from[k]);
-    if (count >= N) {
-        *reinterpret_cast<Pack<T, N> *>(to) = pack;
-    } else {
-        #pragma unroll
-        for (int k = 0; k < N; ++k) if (k < count) to[k] = pack.item[k];
-    }
+    for (int k = 0; k < N; ++k) to[k] = widen(pack.item[k]);
 }
 template <int N, typename T, typename V>
 __device__ __forceinline__ void store_each(T *to, const V (&from)[N], long long step, int count) {
     #pragma unroll
     for (int k = 0; k < N; ++k) if (k < count) narrow(to[k * step], from[k]);
+}
+template <int N, typename T, typename V>
+__device__ __forceinline__ void store_pack(T *to, const V (&from)[N], int count) {
+    if (count < N) return store_each<N>(to, from, 1, count);
+    Pack<T, N> pack;
+    #pragma unroll
+    for (int k = 0; k < N; ++k) narrow(pack.item[k], from[k]);
+    *reinterpret_cast<Pack<T, N> *>(to) = pack;
 }
 """
 
@@ -101,13 +81,6 @@ __device__ __forceinline__ To saturate(From x, To low, To high, From below, From
     if (x != x) return 0;
     return x <= below ? low : x >= above ? high : (To)x;
 }
-
-// Integers divided, rounded towards 0: by 0 gives 0, what overflows wraps.
-template <typename T> __device__ __forceinline__ T quotient(T a, T b) {
-    if (b == 0) return 0;
-    if (T(-1) < T(0) && b == T(-1)) return (T)(0ull - (unsigned long long)a);
-    return (T)(a / b);
-}
 """
 
 _RANDOM = """\
@@ -123,13 +96,13 @@ struct Philox {
             w0 = block, w1 = draw, w2 = 0, w3 = 0;
             #pragma unroll
             for (int round = 0; round < 10; ++round) {
-                const unsigned long long left = w0 * 0xD2E7470EE14C6C93ull;
-                const unsigned long long left_high = __umul64hi(w0, 0xD2E7470EE14C6C93ull);
-                const unsigned long long right = w2 * 0xCA5A826395121157ull;
-                const unsigned long long right_high = __umul64hi(w2, 0xCA5A826395121157ull);
+                const unsigned long long left = w0 * FACTOR_0;
+                const unsigned long long left_high = __umul64hi(w0, FACTOR_0);
+                const unsigned long long right = w2 * FACTOR_1;
+                const unsigned long long right_high = __umul64hi(w2, FACTOR_1);
                 w0 = right_high ^ w1 ^ first, w1 = right;
                 w2 = left_high ^ w3 ^ second, w3 = left;
-                first += 0x9E3779B97F4A7C15ull, second += 0xBB67AE8584CAA73Bull;
+                first += STEP_0, second += STEP_1;
             }
         }
         return i & 2 ? (i & 1 ? w3 : w2) : (i & 1 ? w1 : w0);
@@ -145,22 +118,10 @@ struct Philox {
 _REDUCTIONS = """\
 // Reductions between threads, always in the same order, with the result in all of them.
 template <typename T> __device__ __forceinline__ T from_lane(T x, int offset) {
-    return __shfl_xor_sync(0xffffffffu, x, offset);
-}
-template <> __device__ __forceinline__ bool from_lane(bool x, int offset) {
-    return __shfl_xor_sync(0xffffffffu, (int)x, offset) != 0;
-}
-template <> __device__ __forceinline__ signed char from_lane(signed char x, int offset) {
-    return (signed char)__shfl_xor_sync(0xffffffffu, (int)x, offset);
-}
-template <> __device__ __forceinline__ unsigned char from_lane(unsigned char x, int offset) {
-    return (unsigned char)__shfl_xor_sync(0xffffffffu, (int)x, offset);
-}
-template <> __device__ __forceinline__ short from_lane(short x, int offset) {
-    return (short)__shfl_xor_sync(0xffffffffu, (int)x, offset);
-}
-template <> __device__ __forceinline__ unsigned short from_lane(unsigned short x, int offset) {
-    return (unsigned short)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+    if constexpr (sizeof(T) < sizeof(int))
+        return (T)__shfl_xor_sync(0xffffffffu, (int)x, offset);
+    else
+        return __shfl_xor_sync(0xffffffffu, x, offset);
 }
 template <typename T, T (*join)(T, T), int LANES, int N>
 __device__ __forceinline__ T reduce_lanes(const T (&parts)[N]) {
@@ -185,5 +146,25 @@ __device__ __forceinline__ T reduce_block(const T (&parts)[N], T *shared) {
 }
 """
 
-SUPPORT = f"{_MEMORY}\n{_ARITHMETIC}\n{_RANDOM}\n{_REDUCTIONS}"
+
+def _small_floats() -> str:
+    """Device functions for types that are numbers in memory only."""
+    code = CudaCode()
+    for dtype in WIDENED:
+        code.define(f"widened_{dtype}", WIDENED[dtype], ["uint16"])
+        code.define(f"narrowed_{dtype}", NARROWED[dtype], ["float32"])
+    return "\n".join(text for text, _ in code.functions.values())
+
+
+def _constants() -> str:
+    """Those of the generator."""
+    words = {"FACTOR": MULTIPLIERS, "STEP": KEY_STEPS}
+    return "\n".join(
+        f"constexpr unsigned long long {name}_{i} = {word:#x}ull;"
+        for name, given in words.items()
+        for i, word in enumerate(given)
+    )
+
+
+SUPPORT = f"{_small_floats()}\n\n{_MEMORY}\n{_ARITHMETIC}\n{_constants()}\n{_RANDOM}\n{_REDUCTIONS}"
 """The text, which stands above the kernels of a module."""

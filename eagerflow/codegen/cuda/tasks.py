@@ -11,8 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from eagerflow.codegen.region import Input, Output, Region, Statement, dependencies
+from eagerflow.codegen.region import (
+    REDUCTIONS,
+    Input,
+    LoopNest,
+    Output,
+    Region,
+    Statement,
+    dependencies,
+)
+from eagerflow.codegen.schedule import Schedule
 
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""
@@ -24,7 +34,7 @@ def identifier(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(LoopNest):
     """One launch: what it reads, computes and writes, and the axes that it walks along.
 
     ``inner`` are the axes of a row (of the columns, in a task of columns); inputs and outputs
@@ -43,14 +53,25 @@ class Task:
         """All axes."""
         return (*self.outer, *self.inner)
 
-    def part(self, name: str) -> Input | Statement:
-        """The input or statement of a name."""
-        return next(p for p in self.parts if p.name == name)
-
     @property
-    def parts(self) -> list[Input | Statement]:
-        """Inputs and statements, in order."""
-        return [*self.inputs, *self.body]
+    def row_axes(self) -> tuple[str, ...]:
+        """The axes of a row."""
+        return self.inner
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The passes over a row."""
+        return Schedule(self)
+
+    @cached_property
+    def reductions(self) -> list[Statement]:
+        """The statements that reduce."""
+        return [s for s in self.body if s.instruction in REDUCTIONS]
+
+    @cached_property
+    def extents(self) -> list[Statement]:
+        """The statements that give the size of an axis."""
+        return [s for s in self.body if s.instruction == "extent"]
 
     @property
     def inplace(self) -> frozenset[str]:
@@ -67,11 +88,14 @@ def plan(region: Region, split: bool, direct: bool) -> tuple[Task, ...]:
     return tuple(_Planner(region, split, direct).tasks())
 
 
+_Groups = dict[tuple[str, ...], list[Output]]  # by the axes of a task
+
+
 class _Planner:
     def __init__(self, region: Region, split: bool, direct: bool) -> None:
         self.region, self.split = region, split
-        self.columns = [s for s in region.body if region.is_column_reduction(s)]
-        self.outputs = [o for o in region.outputs if o.value not in {c.name for c in self.columns}]
+        self.columns = [*region.columns.values()]
+        self.outputs = [o for o in region.outputs if o.value not in region.columns]
         inplace = any(o.inplace for o in region.outputs)
         self.direct = direct and not inplace
         self.merge = not inplace  # rows may write outputs before the columns have been read
@@ -81,22 +105,18 @@ class _Planner:
         self.wanted = self._to_save()
         if self.split:
             yield from self._levels()
-        elif not self.merge:
-            yield from self._rows({}, self.wanted)
+        rows, elements = self._groups()
+        if not self.split:
+            yield from self._rows(rows if self.merge else {}, self.wanted)
             self.saved |= self.wanted
-        groups = self._groups()
-        if not self.split and self.merge:
-            yield from self._rows(groups, self.wanted)
-            self.saved |= self.wanted
-        groups_left = {k: v for k, v in groups.items() if not (self.merge and k[0] == "rows")}
         finishing = []
         for group in self._column_groups():
             task, finish = self._column_tasks(group)
             yield task
             finishing += finish
-        yield from self._rows({k: v for k, v in groups_left.items() if k[0] == "rows"}, set())
-        elements = [(space, outs) for (kind, space), outs in groups_left.items() if kind != "rows"]
-        for space, outs in sorted(elements, key=lambda pair: -len(pair[0])):
+        if not self.merge:
+            yield from self._rows(rows, set())
+        for space, outs in sorted(elements.items(), key=lambda pair: -len(pair[0])):
             yield self._task("elements", space[:-1], space[-1:], outs)
         yield from finishing
 
@@ -137,36 +157,32 @@ class _Planner:
 
     # Rows ----------------------------------------------------------------------------------------
 
-    def _groups(self) -> dict[tuple[str, tuple[str, ...]], list[Output]]:
-        """Outputs by the kind and axes of the task that writes them."""
+    def _groups(self) -> tuple[_Groups, _Groups]:
+        """Outputs of tasks of rows, and of elements, by the axes of the task that writes them."""
         row = set(self.region.row_axes)
-        groups: dict[tuple[str, tuple[str, ...]], list[Output]] = {}
-        rows = set()
+        rows: _Groups = {}
+        elements: _Groups = {}
         known = self.wanted if self.split or not self.merge else set()
         odd = [o for o in self.outputs if 0 < len(row & set(o.axes)) < len(row)]
         for out in self.outputs:
             if out not in odd and self._reductions([out.value], known):
-                rows.add(self._ordered({*out.axes, *row}))
+                rows[self._ordered({*out.axes, *row})] = []
         for out in self.outputs:
             whole = self._ordered({*out.axes, *row})
             if out not in odd and whole in rows:
-                groups.setdefault(("rows", whole), []).append(out)
+                rows[whole].append(out)
             else:
-                groups.setdefault(("elements", out.axes), []).append(out)
-        return groups
+                elements.setdefault(out.axes, []).append(out)
+        return rows, elements
 
     def _ordered(self, axes: Iterable[str]) -> tuple[str, ...]:
         given = set(axes)
         return tuple(a for a in self.region.axes if a in given)
 
-    def _rows(
-        self, groups: dict[tuple[str, tuple[str, ...]], list[Output]], saved: set[str]
-    ) -> Iterable[Task]:
+    def _rows(self, groups: _Groups, saved: set[str]) -> Iterable[Task]:
         """Tasks of rows: the outputs of these groups, and the reductions to be kept."""
         row = self.region.row_axes
-        spaces: dict[tuple[str, ...], list[Output]] = {
-            space: list(outs) for (kind, space), outs in groups.items() if kind == "rows"
-        }
+        spaces = {space: list(outs) for space, outs in groups.items()}
         for name in sorted(saved):
             part = self.region.statement(name)
             kept = Output(f"%{name}", name, part.dtype, part.axes)
@@ -188,9 +204,9 @@ class _Planner:
             for name in ready:
                 spaces.setdefault(self.region.statement(name).axes, []).append(name)
             for outer, names in spaces.items():
-                parts = [self._partial(name, outer, (CHUNK,)) for name in names]
+                parts = [self._partial(name, (*outer, CHUNK)) for name in names]
                 yield self._task("chunks", outer, row, parts)
-                yield self._total("rows", outer, (CHUNK,), names, (*outer, CHUNK))
+                yield self._total("rows", outer, (CHUNK,), names)
             self.saved |= set(ready)
             todo = [name for name in todo if name not in ready]
         self.wanted = set(self.saved)
@@ -198,9 +214,8 @@ class _Planner:
     def _operands(self, name: str) -> list[str]:
         return [o for o in self.region.statement(name).operands if isinstance(o, str)]
 
-    def _partial(self, name: str, before: tuple[str, ...], after: tuple[str, ...]) -> Output:
-        part = self.region.statement(name)
-        return Output(f"%{name} in parts", name, part.dtype, (*before, *after))
+    def _partial(self, name: str, axes: tuple[str, ...]) -> Output:
+        return Output(f"%{name} in parts", name, self.region.statement(name).dtype, axes)
 
     def _total(
         self,
@@ -208,7 +223,6 @@ class _Planner:
         outer: tuple[str, ...],
         inner: tuple[str, ...],
         names: list[str],
-        axes: tuple[str, ...],
         outputs: Iterable[Output] | None = None,
     ) -> Task:
         """The task that reduces partial results to totals."""
@@ -216,7 +230,7 @@ class _Planner:
         for name in names:
             part = self.region.statement(name)
             assert isinstance(part, Statement)
-            parts = Input(f"%{name} in parts", part.dtype, axes)
+            parts = Input(f"%{name} in parts", part.dtype, (*outer, *inner))
             inputs.append(parts)
             body.append(
                 Statement(name, part.instruction, (parts.name,), part.dtype, part.axes, (CHUNK,))
@@ -249,13 +263,10 @@ class _Planner:
         if self.direct:
             first = self._task("columns", over, axes, [*outputs, *kept])
         else:
-            first = self._task(
-                "columns", over, axes, [self._partial(c.name, (CHUNK,), axes) for c in group]
-            )
             names = [c.name for c in group]
-            finish.append(
-                self._total("columns", (CHUNK,), axes, names, (CHUNK, *axes), [*outputs, *kept])
-            )
+            parts = [self._partial(name, (CHUNK, *axes)) for name in names]
+            first = self._task("columns", over, axes, parts)
+            finish.append(self._total("columns", (CHUNK,), axes, names, [*outputs, *kept]))
         for out in later:  # a total that is repeated along axes which it does not vary along
             part = Input(f"%{out.value}", self.region.statement(out.value).dtype, axes)
             given = Output(out.name, part.name, out.dtype, out.axes, out.inplace)

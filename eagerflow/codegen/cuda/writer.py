@@ -79,11 +79,10 @@ class KernelWriter:
         """Names of the parameters that are numbers."""
         names = ["rows", "width"]
         names += ["chunk"] if self.task.kind in ("chunks", "columns") else []
-        extents = [s for s in self.task.body if s.instruction == "extent"]
-        names += [f"size_{n}" for n in range(len(extents))]
+        names += [f"size_{n}" for n in range(len(self.task.extents))]
         names += [f"o_size{n}" for n in range(1, self.layout.outer)]
         names += [f"i_size{n}" for n in range(1, self.layout.inner)]
-        for part, name in zip(self.names.parts, self.names.names, strict=True):
+        for part, name in self.names.items():
             names += [f"{name}_o{n}" for n in range(self.layout.outer)]
             if self.task.kind == "columns" or self.walks[name] not in (BROADCAST, PACKED):
                 names += [f"{name}_i{n}" for n in range(self.layout.inner)]
@@ -98,7 +97,7 @@ class KernelWriter:
         """The whole kernel."""
         apart = "" if self.task.inplace else "__restrict__ "
         given = []
-        for part, name in zip(self.names.parts, self.names.names, strict=True):
+        for part, name in self.names.items():
             if not isinstance(part, Statement):
                 const = "const " if isinstance(part, Input) else ""
                 given.append(f"{const}{memory_type(part.dtype)} *{apart}{name}")
@@ -168,26 +167,23 @@ class KernelWriter:
         """Append the load of a value that the innermost loop does not change."""
         name = self.names.of(part)
         text = f"widen({name}[{self.place(name, *self.looked_up(part))}])"
-        self.known[part.name] = self._named(text, value_type(part.dtype), part.name)
+        self._name(part, text, value_type(part.dtype))
 
-    def _named(self, text: str, dtype: str, value: str) -> CudaOperand:
-        return self.code.value(text, dtype, variable(value))
+    def _name(self, part: Input | Statement, text: str, dtype: str) -> None:
+        """Append the line that gives a value its name."""
+        self.known[part.name] = self.code.value(text, dtype, variable(part.name))
 
     def statement(self, part: Statement, index: str = "") -> None:
         """Append one statement; ``index`` is the element's in the row."""
-        if part.instruction == "position":
+        if part.instruction in ("position", "random_bits"):
             name = self.names.of(part)
-            text = f"(long long)({self.place(name, self.step(name, index))})"
-            self.known[part.name] = self._named(text, "int64", part.name)
-        elif part.instruction == "random_bits":
-            name = self.names.of(part)
+            at = self.place(name, self.step(name, index))
             given = ", ".join(self.operand(o).text for o in part.operands)
             method = "half" if part.dtype == "uint32" else "word"
-            text = f"{name}_draw.{method}({given}, {self.place(name, self.step(name, index))})"
-            self.known[part.name] = self._named(text, part.dtype, part.name)
+            text = f"{name}_draw.{method}({given}, {at})" if given else f"(long long)({at})"
+            self._name(part, text, part.dtype)
         elif part.instruction == "extent":
-            extents = [s.name for s in self.task.body if s.instruction == "extent"]
-            size = CudaOperand(f"size_{extents.index(part.name)}", "int64")
+            size = CudaOperand(f"size_{self.task.extents.index(part)}", "int64")
             self._keep(part, self.emit.convert(size, part.dtype))
         else:
             operands: list[Any] = [self.operand(o) for o in part.operands]
@@ -203,7 +199,7 @@ class KernelWriter:
             lines[-1] = lines[-1].replace(f" {result.text} = ", f" {name} = ", 1)
             self.known[part.name] = CudaOperand(name, result.dtype)
         else:
-            self.known[part.name] = self.code.value(result.text, result.dtype, name)
+            self._name(part, result.text, result.dtype)
 
     def draws(self) -> None:
         """Append a generator's block for each statement that draws from it."""
@@ -214,16 +210,14 @@ class KernelWriter:
     def needs(self, names: Iterable[str]) -> list[Input | Statement]:
         """What must be loaded or computed for these values, in order; known ones are left out."""
         wanted = dependencies(
-            names, lambda n: () if n in self.known else self.task.part(n).operands
+            names, lambda n: () if n in self.known else self.task.statement(n).operands
         )
         return [p for p in self.parts() if p.name in wanted and p.name not in self.known]
 
     def fixed_values(self, names: Iterable[str]) -> None:
         """Append all that these values need and the innermost loop does not change."""
         for part in self.needs(names):
-            if part.name in self.moving or (
-                isinstance(part, Statement) and part.instruction in REDUCTIONS
-            ):
+            if part.name in self.moving or part in self.task.reductions:
                 continue
             if isinstance(part, Input):
                 self.load_fixed(part)
@@ -236,22 +230,28 @@ class KernelWriter:
         """Whether the elements of a pack are loaded before the loop over them."""
         return self.layout.inner <= 1 and (part.gather is None or part.gather not in self.moving)
 
-    def load_pack(self, part: Input, into: str) -> None:
-        """Append the load of neighbours of a row, from ``first`` on."""
-        name, lanes = self.names.of(part), self.layout.vector
+    def neighbours(self, name: str, *more: str) -> tuple[str, str, str]:
+        """How neighbours of a row from ``first`` on are reached.
+
+        What the functions that move them are called, where they begin, and their step apart.
+        """
         if self.walks[name] == PACKED:
-            start = f"{name} + {self.place(name, *self.looked_up(part), 'first')}"
-            self.code.line(f"load_pack<{lanes}>({into}, {start}, count);")
-        else:
-            start = f"{name} + {self.place(name, *self.looked_up(part), f'first * {name}_i0')}"
-            self.code.line(f"load_each<{lanes}>({into}, {start}, {name}_i0, count);")
+            return "pack", f"{name} + {self.place(name, *more, 'first')}", ""
+        step = f"{name}_i0" if self.layout.inner else "0ll"
+        return "each", f"{name} + {self.place(name, *more, f'first * {step}')}", f" {step},"
+
+    def load_pack(self, part: Input, into: str) -> None:
+        """Append the load of neighbours of a row."""
+        name, lanes = self.names.of(part), self.layout.vector
+        kind, start, step = self.neighbours(name, *self.looked_up(part))
+        self.code.line(f"load_{kind}<{lanes}>({into}, {start},{step} count);")
 
     def load_each(self, part: Input) -> None:
         """Append the load of one element, where it exists."""
         name, dtype = self.names.of(part), value_type(part.dtype)
         place = self.place(name, *self.looked_up(part), self.step(name, "first + k"))
         text = f"k < count ? widen({name}[{place}]) : ({c_type(dtype)})0"
-        self.known[part.name] = self._named(text, dtype, part.name)
+        self._name(part, text, dtype)
 
     def count(self, end: str) -> None:
         """Append how many elements of the pack exist."""
@@ -314,13 +314,8 @@ class KernelWriter:
 
     def _store_pack(self, out: Output) -> None:
         name, lanes = self.names.of(out), self.layout.vector
-        if self.walks[name] == PACKED:
-            start = f"{name} + {self.place(name, 'first')}"
-            self.code.line(f"store_pack<{lanes}>({start}, {name}_pack, count);")
-        else:
-            step = f"{name}_i0" if self.layout.inner else "0ll"
-            start = f"{name} + {self.place(name, f'first * {step}')}"
-            self.code.line(f"store_each<{lanes}>({start}, {name}_pack, {step}, count);")
+        kind, start, step = self.neighbours(name)
+        self.code.line(f"store_{kind}<{lanes}>({start}, {name}_pack,{step} count);")
 
 
 def variable(name: str) -> str:

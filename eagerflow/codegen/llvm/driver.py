@@ -12,7 +12,8 @@ cache, it finds there again. Threads that are done with their part help the othe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from eagerflow.codegen.llvm.instructions import Code
 
@@ -29,11 +30,7 @@ _PAUSES = {
     "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
     "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
 }
-
-
-def pause_of(triple: str) -> tuple[str, str]:
-    """The instruction for waiting in a loop on a machine, and what declares it."""
-    return _PAUSES.get(triple.partition("-")[0], ("", ""))
+"""The instruction for waiting in a loop on a machine, and what declares it."""
 
 
 def counters(stages: int) -> int:
@@ -48,24 +45,18 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
     calls once at the end.
     """
     code = Code()
-    pause, declaration = pause_of(triple)
-    _begin(code, {slot: slots.index(slot) for slot in SLOTS})
-    for number, name in enumerate(stages):
-        taken, done = (_counter(code, 2 * number + i) for i in (0, 1))
-        _take_pieces(code, name, taken, done, "%count")
-        if number + 1 < len(stages) or last is not None:
-            _wait(code, done, pause)
-    if last is not None:
-        taken = _counter(code, 2 * len(stages))
-        first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
-        mine = code.value(f"icmp eq i64 {first}, 0")
-        call, done = code.name("last"), code.name("done")
-        code.line(f"br i1 {mine}, label %{call}, label %{done}")
-        code.label(call)
-        _call(code, last, "0", "%rows", "0", "%whole")
-        code.line(f"br label %{done}")
-        code.label(done)
-    return _ended(code, declaration)
+    with _run(code, {slot: slots.index(slot) for slot in SLOTS}):
+        for number, name in enumerate(stages):
+            taken, done = (_counter(code, 2 * number + i) for i in (0, 1))
+            _take_pieces(code, name, taken, done, "%count")
+            if number + 1 < len(stages) or last is not None:
+                wait(code, done, "ult", "%count", triple)
+        if last is not None:
+            taken = _counter(code, 2 * len(stages))
+            first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
+            with code.where(code.value(f"icmp eq i64 {first}, 0")):
+                _call(code, last, "0", "%rows", "0", "%whole")
+    return code.text()
 
 
 def shared_counters(stages: int, threads: int) -> int:
@@ -79,33 +70,27 @@ def shared_counters(stages: int, threads: int) -> int:
 def shared_driver(stages: Sequence[str], triple: str) -> str:
     """The function ``run(frame, scratch, counters)``; each thread begins with its own part."""
     code = Code()
-    pause, declaration = pause_of(triple)
-    _begin(code, {slot: at for at, slot in enumerate(SHARED_SLOTS)})
-    own = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
-    own = code.value(f"urem i64 {own}, %threads")
-    for number, name in enumerate(stages):
-        before = code.value(f"mul i64 {code.value('add i64 %threads, 1')}, {number}")
-        done = _counter(code, code.value(f"add i64 {before}, 1"))
-        with code.loop("turn", "0", "%threads") as (turn, _):
-            part = code.value(f"add i64 {own}, {turn}")
-            _take_part(code, name, code.value(f"urem i64 {part}, %threads"), done)
-        if number + 1 < len(stages):
-            _wait(code, done, pause)
-    return _ended(code, declaration)
+    with _run(code, {slot: at for at, slot in enumerate(SHARED_SLOTS)}):
+        own = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
+        own = code.value(f"urem i64 {own}, %threads")
+        for number, name in enumerate(stages):
+            before = code.value(f"mul i64 {code.value('add i64 %threads, 1')}, {number}")
+            done = _counter(code, code.value(f"add i64 {before}, 1"))
+            with code.loop("turn", 0, "%threads") as (turn, _):
+                part = code.value(f"add i64 {own}, {turn}")
+                _take_part(code, name, code.value(f"urem i64 {part}, %threads"), done)
+            if number + 1 < len(stages):
+                wait(code, done, "ult", "%count", triple)
+    return code.text()
 
 
-def _begin(code: Code, slots: dict[str, int]) -> None:
-    code.lines.append(f"define void @{RUN}(ptr %frame, ptr %scratch, ptr %counters) nounwind {{")
-    code.label("entry")
-    for slot, at in slots.items():
-        code.line(f"%at_{slot} = getelementptr i64, ptr %frame, i64 {at}")
-        code.line(f"%{slot} = load i64, ptr %at_{slot}, align 8")
-
-
-def _ended(code: Code, declaration: str) -> str:
-    code.line("ret void")
-    code.lines.append("}")
-    return "\n".join([*code.lines, declaration])
+@contextmanager
+def _run(code: Code, slots: dict[str, int]) -> Iterator[None]:
+    with code.function(f"{RUN}(ptr %frame, ptr %scratch, ptr %counters)"):
+        for slot, at in slots.items():
+            code.line(f"%at_{slot} = getelementptr i64, ptr %frame, i64 {at}")
+            code.line(f"%{slot} = load i64, ptr %at_{slot}, align 8")
+        yield
 
 
 def _counter(code: Code, number: str | int, first: str = "%counters") -> str:
@@ -133,13 +118,11 @@ def _take_part(code: Code, name: str, part: str, done: str) -> None:
 
 def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first: str = "") -> None:
     """Take pieces from the number ``first`` on and work on them, until none is left."""
-    take, work, end = (code.name(f"{word}_") for word in ("take", "work", "end"))
+    take, end = (code.name(f"{word}_") for word in ("take", "end"))
     code.line(f"br label %{take}")
     code.label(take)
     number = code.value(f"atomicrmw add ptr {taken}, i64 1 acquire")
-    more = code.value(f"icmp ult i64 {number}, {count}")
-    code.line(f"br i1 {more}, label %{work}, label %{end}")
-    code.label(work)
+    code.go_on(code.value(f"icmp ult i64 {number}, {count}"), end)
     piece = code.value(f"add i64 {first}, {number}") if first else number
     row, block = code.value(f"udiv i64 {piece}, %blocks"), code.value(f"urem i64 {piece}, %blocks")
     ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
@@ -149,17 +132,16 @@ def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first
     code.label(end)
 
 
-def _wait(code: Code, done: str, pause: str) -> None:
-    """Wait until all pieces are complete."""
-    wait, again, after = (code.name(f"{word}_") for word in ("wait", "again", "after"))
-    code.line(f"br label %{wait}")
-    code.label(wait)
-    found = code.value(f"load atomic i64, ptr {done} acquire, align 8")
-    ended = code.value(f"icmp uge i64 {found}, %count")
-    code.line(f"br i1 {ended}, label %{after}, label %{again}")
+def wait(code: Code, place: str, condition: str, number: str | int, triple: str) -> None:
+    """Wait while what stands at an address compares to a number as a condition says."""
+    pause, code.declarations["pause"] = _PAUSES.get(triple.partition("-")[0], ("", ""))
+    again, after = (code.name(f"{word}_") for word in ("again", "after"))
+    code.line(f"br label %{again}")
     code.label(again)
+    found = code.value(f"load atomic i64, ptr {place} acquire, align 8")
+    code.go_on(code.value(f"icmp {condition} i64 {found}, {number}"), after)
     code.line(pause)
-    code.line(f"br label %{wait}")
+    code.line(f"br label %{again}")
     code.label(after)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS
+from eagerflow.codegen.llvm.instructions import Code, literal
 from eagerflow.codegen.llvm.team import Team, library
 from eagerflow.codegen.reductions import ufunc
 from eagerflow.runtime import threads
@@ -26,123 +27,67 @@ from eagerflow.runtime import threads
 # have their strides looked at, and where their number of axes and their strides are; the type of
 # arrays; then for each operand its slot in the frame, what to add to its address, the array.
 _HEAD_WORDS = 9
-_TEXT = """
-define void @fill(ptr %job) nounwind {{
-entry:
-  %frame = word ptr %job, 1
-  %counters = word ptr %job, 3
-  %lines = word i64 %job, 4
-  %count = word i64 %job, 5
-  %slots = getelementptr i64, ptr %job, i64 {head}
-  %offsets = getelementptr i64, ptr %slots, i64 %count
-  %arrays = getelementptr i64, ptr %offsets, i64 %count
-  br label %operand
-operand:
-  %k = phi i64 [ 0, %entry ], [ %k_next, %place ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %place, label %zero
-place:
-  %slot = word i64 %slots, %k
-  %offset = word i64 %offsets, %k
-  %array = word ptr %arrays, %k
-  %data = field i64 %array, {field}
-  %where = add i64 %data, %offset
-  %target = getelementptr i64, ptr %frame, i64 %slot
-  store i64 %where, ptr %target, align 8
-  %k_next = add i64 %k, 1
-  br label %operand
-zero:
-  %i = phi i64 [ 0, %operand ], [ %i_next, %reset ]
-  %left = icmp ult i64 %i, %lines
-  br i1 %left, label %reset, label %done
-reset:
-  %word = mul i64 %i, {line}
-  %counter = getelementptr i64, ptr %counters, i64 %word
-  store i64 0, ptr %counter, align 8
-  %i_next = add i64 %i, 1
-  br label %zero
-done:
-  ret void
-}}
 
-define i64 @differs(ptr %job) nounwind {{
-entry:
-  %count = word i64 %job, 5
-  %skipped = mul i64 %count, 2
-  %slots = getelementptr i64, ptr %job, i64 {head}
-  %arrays = getelementptr i64, ptr %slots, i64 %skipped
-  %looked = word i64 %job, 6
-  %table = word ptr %job, 7
-  %type = word i64 %job, 8
-  br label %object
-object:
-  %i = phi i64 [ 0, %entry ], [ %i_next, %typed ]
-  %others = icmp ult i64 %i, %count
-  br i1 %others, label %typed, label %operand
-typed:
-  %object_here = word ptr %arrays, %i
-  %own_type = field i64 %object_here, {type}
-  %i_next = add i64 %i, 1
-  %array_too = icmp eq i64 %own_type, %type
-  br i1 %array_too, label %object, label %different
-operand:
-  %k = phi i64 [ 0, %object ], [ %k_next, %equal ]
-  %wanted = phi ptr [ %table, %object ], [ %wanted_next, %equal ]
-  %more = icmp ult i64 %k, %looked
-  br i1 %more, label %look, label %none
-look:
-  %axes = load i64, ptr %wanted, align 8
-  %wanted_first = getelementptr i64, ptr %wanted, i64 1
-  %wanted_next = getelementptr i64, ptr %wanted_first, i64 %axes
-  %array = word ptr %arrays, %k
-  %own = field ptr %array, {strides}
-  br label %axis
-axis:
-  %j = phi i64 [ 0, %look ], [ %j_next, %compare ]
-  %inside = icmp ult i64 %j, %axes
-  br i1 %inside, label %compare, label %equal
-compare:
-  %one = word i64 %own, %j
-  %other = word i64 %wanted_first, %j
-  %j_next = add i64 %j, 1
-  %same = icmp eq i64 %one, %other
-  br i1 %same, label %axis, label %different
-equal:
-  %k_next = add i64 %k, 1
-  br label %operand
-different:
-  ret i64 1
-none:
-  ret i64 0
-}}
 
-define i64 @fill_if_fit(ptr %job) nounwind {{
-  %no = call i64 @differs(ptr %job)
-  %fits = icmp eq i64 %no, 0
-  br i1 %fits, label %go, label %done
-go:
-  call void @fill(ptr %job)
-  br label %done
-done:
-  ret i64 %no
-}}
+def _text() -> str:
+    """The functions ``fill_if_fit`` and ``start``, and what they are made of."""
+    code = Code()
+    _fill(code)
+    _differs(code)
+    with code.function("fill_if_fit(ptr %job)", "%no"):
+        code.line("%no = call i64 @differs(ptr %job)")
+        with code.where(code.value("icmp eq i64 %no, 0")):
+            code.line("call void @fill(ptr %job)")
+    with code.function("start(ptr %job)", "%no"):
+        code.line("%no = call i64 @fill_if_fit(ptr %job)")
+        with code.where(code.value("icmp eq i64 %no, 0")):
+            function, *given = (code.word("ptr", "%job", i) for i in range(4))
+            code.line(f"call void {function}({', '.join(f'ptr {x}' for x in given)})")
+    return code.text()
 
-define i64 @start(ptr %job) nounwind {{
-  %no = call i64 @fill_if_fit(ptr %job)
-  %fits = icmp eq i64 %no, 0
-  br i1 %fits, label %go, label %done
-go:
-  %function = load ptr, ptr %job, align 8
-  %frame = word ptr %job, 1
-  %scratch = word ptr %job, 2
-  %counters = word ptr %job, 3
-  call void %function(ptr %frame, ptr %scratch, ptr %counters)
-  br label %done
-done:
-  ret i64 %no
-}}
 
-"""
+def _fill(code: Code) -> None:
+    """Put the arrays' addresses into the frame, and zeros into the counters."""
+    with code.function("fill(ptr %job)"):
+        frame, counters = (code.word("ptr", "%job", i) for i in (1, 3))
+        lines, count = (code.word("i64", "%job", i) for i in (4, 5))
+        slots = code.at("%job", _HEAD_WORDS, "i64")
+        offsets = code.at(slots, count, "i64")
+        arrays = code.at(offsets, count, "i64")
+        with code.loop("operand", 0, count) as (k, _):
+            slot, offset = (code.word("i64", table, k) for table in (slots, offsets))
+            data = code.word("i64", code.word("ptr", arrays, k), launch.DATA_OFFSET, "i8")
+            where = code.value(f"add i64 {data}, {offset}")
+            target = code.at(frame, slot, "i64")
+            code.line(f"store i64 {where}, ptr {target}, align 8")
+        with code.loop("counter", 0, lines) as (i, _):
+            word = code.value(f"mul i64 {i}, {COUNTER_WORDS}")
+            counter = code.at(counters, word, "i64")
+            code.line(f"store i64 0, ptr {counter}, align 8")
+
+
+def _differs(code: Code) -> None:
+    """Look whether all are arrays, and whether the first of them have the strides they should."""
+    with code.function("differs(ptr %job)", "0"):
+        count, looked, kind = (code.word("i64", "%job", i) for i in (5, 6, 8))
+        table = code.word("ptr", "%job", 7)
+        skipped = code.value(f"mul i64 {count}, 2")
+        slots = code.at("%job", _HEAD_WORDS, "i64")
+        arrays = code.at(slots, skipped, "i64")
+        with code.loop("object", 0, count) as (i, _):
+            own = code.word("i64", code.word("ptr", arrays, i), launch.TYPE_OFFSET, "i8")
+            code.go_on(code.value(f"icmp eq i64 {own}, {kind}"), "different")
+        with code.loop("operand", 0, looked, 1, [literal(0, "int64")]) as (k, place):
+            wanted = code.at(table, place[0].text, "i64")
+            axes = code.word("i64", wanted, 0)
+            strides = code.word("ptr", code.word("ptr", arrays, k), launch.STRIDES_OFFSET, "i8")
+            first = code.at(wanted, "1", "i64")
+            with code.loop("axis", 0, axes) as (j, _):
+                one, other = (code.word("i64", words, j) for words in (strides, first))
+                code.go_on(code.value(f"icmp eq i64 {one}, {other}"), "different")
+            after = code.value(f"add i64 {place[0].text}, 1")
+            place[0] = place[0]._replace(text=code.value(f"add i64 {after}, {axes}"))
+    code.lines[-1:] = ["different:", "  ret i64 1", "}"]
 
 
 @cache
@@ -151,14 +96,7 @@ def _functions() -> tuple[Any, Any]:
 
     They give 0, or 1 where an array is none, or has other strides: then nothing was done.
     """
-    text = _TEXT.format(
-        head=_HEAD_WORDS,
-        field=launch.DATA_OFFSET,
-        strides=launch.STRIDES_OFFSET,
-        type=launch.TYPE_OFFSET,
-        line=COUNTER_WORDS,
-    )
-    found = library(text, "fill_if_fit", "start")
+    found = library(_text(), "fill_if_fit", "start")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
     return kind(found["fill_if_fit"]), kind(found["start"])
 
@@ -186,20 +124,6 @@ def possible(call: Any) -> bool:
 
 class _Job:
     """All that one run at a time needs besides its arrays."""
-
-    __slots__ = (
-        "address",
-        "counters",
-        "frame",
-        "held",
-        "partial",
-        "partials",
-        "places",
-        "scratch",
-        "team",
-        "threads",
-        "words",
-    )
 
     def __init__(self, call: FixedCall) -> None:
         own = call.launch

@@ -8,11 +8,10 @@ each other, keep the processor busy where one short row would let it wait.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from eagerflow.codegen.instructions import value_type
 from eagerflow.codegen.llvm.instructions import Operand, llvm_type
-from eagerflow.codegen.llvm.memory import Span
+from eagerflow.codegen.llvm.memory import Span, held_type
 from eagerflow.codegen.llvm.nest import Nest, Place, combine
 from eagerflow.codegen.region import REDUCTIONS, Constant, Statement
 from eagerflow.codegen.schedule import Pass
@@ -23,16 +22,15 @@ class GroupNest(Nest):
 
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
-        self._begin("kernel")
-        self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
-        if single:
-            self.homes = {}  # vectors of neighbouring rows overlap in an output
-            self._open_columns()
-        with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
-            self._whole_group(single)
-        self._close_columns()
-        self._return()
-        return self.module()
+        with self._function("kernel"):
+            self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
+            if single:
+                self.homes = {}  # vectors of neighbouring rows overlap in an output
+                self._open_columns()
+            with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
+                self._whole_group(single)
+            self._close_columns()
+        return self.code.text()
 
     def _whole_group(self, single: bool) -> None:
         left = self.code.value(f"sub i64 %r1, {self.group}")
@@ -41,31 +39,32 @@ class GroupNest(Nest):
         self.stacks: dict[str, str] = {}
         self.vectors = dict(self.fixed)
         self._read_inputs()
-        self._vector_statements(0)
-        for number, own in enumerate(self.schedule.passes):
-            self.passing = number
 
-            def one_pass(own: Any = own) -> None:
-                if single:
-                    self._single_vector(own)
-                else:
-                    self._sweep(own, "0", "%width")
-                for part in own.reductions:
-                    self._put(part.name, part.dtype, self.row[part.name])
-
-            self._each_row(one_pass)
+        def walk(own: Pass) -> None:
+            self._each_row(lambda: self._pass_of_row(own, single))
             for part in own.reductions:
                 self.vectors[part.name] = self._gather(part.name, part.dtype)
-            self._vector_statements(number + 1)
+
+        self._all_passes(walk)
         if self.schedule.has_row_results():
             self._each_row(self._row_results)
+
+    def _pass_of_row(self, own: Pass, single: bool) -> None:
+        if single:
+            self._single_vector(own)
+        else:
+            self._sweep(own, "0", "%width")
+        for part in own.reductions:
+            self._put(part.name, part.dtype, self.row[part.name])
+
+    def _only_vector(self) -> Place:
+        """The place of a row that is one vector."""
+        return Place("0", self.emit.less(self.memory.iota, self.width).text)
 
     def _single_vector(self, own: Pass) -> None:
         """A pass over a row that is one vector."""
         self._comment(own)
-        width = Operand("%width", "int64", 0)
-        mask = self.emit.less(self.memory.iota, width).text
-        place = Place("0", mask)
+        place = self._only_vector()
         sums = [self._identity(part, self.lanes) for part in own.reductions]
         self._elements(own, place, sums, 0, 1)
         for part, total in zip(own.reductions, sums, strict=True):
@@ -75,10 +74,8 @@ class GroupNest(Nest):
 
     def _open_columns(self) -> None:
         """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
-        for part in self.region.body:
-            if self.region.is_column_reduction(part) and self.schedule.varies(
-                str(part.operands[0])
-            ):
+        for part in self.region.columns.values():
+            if self.schedule.varies(str(part.operands[0])):
                 room = self.sums[part.name] = self._room(part.dtype)
                 self.memory.store(Span(room, part.dtype), self._identity(part, self.lanes))
 
@@ -96,17 +93,15 @@ class GroupNest(Nest):
 
     def _close_columns(self) -> None:
         """Add the sums to the line of this block of rows."""
-        width = Operand("%width", "int64", 0)
-        place = Place("0", self.emit.less(self.memory.iota, width).text)
+        place = self._only_vector()
         sums, self.sums = self.sums, {}
-        for part in self.region.body:
-            room = sums.get(part.name)
-            if room is not None:
-                start = self.code.value("mul i64 %block, %width")
-                line = self.memory.offset(f"%columns_{part.name}", start, part.dtype)
-                self.lines = {part.name: line}
-                value = self.memory.load(Span(room, part.dtype))
-                super()._add_to_column(part, value, place)
+        for name, room in sums.items():
+            part = self.region.columns[name]
+            start = self.code.value("mul i64 %block, %width")
+            line = self.memory.offset(f"%columns_{name}", start, part.dtype)
+            self.lines = {name: line}
+            value = self.memory.load(Span(room, part.dtype))
+            super()._add_to_column(part, value, place)
 
     # One row after the other -----------------------------------------------------------------
 
@@ -152,7 +147,7 @@ class GroupNest(Nest):
             if s.instruction not in REDUCTIONS
         )
 
-    def _vector_statements(self, number: int) -> None:
+    def _row_statements(self, number: int) -> None:
         for part in self.schedule.row_values(number):
             if part.name in self.fixed:
                 continue
@@ -169,7 +164,7 @@ class GroupNest(Nest):
         if part.instruction != "position":
             return self._compute(part, operands)
         rows = self.emit.add(self.memory.iota, Operand(self.group, "int64", 0))
-        return self._along(part, self.emit.multiply(rows, Operand("%width", "int64", 0)))
+        return self._along(part, self.emit.multiply(rows, self.width))
 
     # Between the two -------------------------------------------------------------------------
 
@@ -180,14 +175,14 @@ class GroupNest(Nest):
         """Room for a value of each row of the group."""
         if name not in self.stacks:
             room = self._room(dtype)
-            zero = llvm_type(_type_in_room(dtype), self.lanes)
+            zero = llvm_type(held_type(dtype), self.lanes)
             self.code.entry_line(f"store {zero} zeroinitializer, ptr {room}, align 64")
             self.stacks[name] = room
         return self.stacks[name]
 
     def _room(self, dtype: str) -> str:
         """Memory for a number in each lane."""
-        kind = llvm_type(_type_in_room(dtype))
+        kind = llvm_type(held_type(dtype))
         room: str = self.code.entry(f"alloca [{self.lanes} x {kind}], align 64")
         return room
 
@@ -202,7 +197,3 @@ class GroupNest(Nest):
 
     def _gather(self, name: str, dtype: str) -> Operand:
         return self.memory.load(Span(self._stack(name, dtype), dtype))
-
-
-def _type_in_room(dtype: str) -> str:
-    return "uint8" if dtype == "bool" else dtype

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.codegen.emitter import ScalarEmitter
 from eagerflow.codegen.functions.table import FUNCTIONS
-from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
+from eagerflow.codegen.instructions import bit_width, is_float, is_signed
 
 _TYPES = {
     "bool": "i1",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint8": "i8",
-    "uint16": "i16",
-    "uint32": "i32",
-    "uint64": "i64",
     "float16": "half",
     "bfloat16": "bfloat",
     "float32": "float",
     "float64": "double",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 _OPCODES = {  # float, signed, unsigned; bool counts as unsigned
@@ -50,16 +43,6 @@ _COMPARISONS = {
     "greater": ("ogt", "sgt", "ugt"),
     "greater_equal": ("oge", "sge", "uge"),
 }
-_INTRINSICS = {  # of floats; those with None have no counterpart for integers
-    "abs": "fabs",
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "trunc": "trunc",
-    "round": "rint",
-    "fma": "fma",
-    "copysign": "copysign",
-}
 
 
 class Operand(NamedTuple):
@@ -68,6 +51,16 @@ class Operand(NamedTuple):
     text: str
     dtype: str
     lanes: int
+
+    @property
+    def type(self) -> str:
+        """LLVM's name of its type."""
+        return llvm_type(self.dtype, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Its type and its name, as instructions are given them."""
+        return f"{self.type} {self.text}"
 
 
 def llvm_type(dtype: str, lanes: int = 0) -> str:
@@ -142,7 +135,12 @@ class Code:
 
     @contextmanager
     def loop(
-        self, hint: str, first: str, end: str, step: int = 1, sums: list[Operand] | None = None
+        self,
+        hint: str,
+        first: str | int,
+        end: str | int,
+        step: int = 1,
+        sums: list[Operand] | None = None,
     ) -> Iterator[tuple[str, list[Operand]]]:
         """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.
 
@@ -164,12 +162,66 @@ class Code:
         after = self.value(f"add i64 {counter}, {step}")
         self.fill(lines[0], f"{counter} = phi i64 [{first}, %{before}], [{after}, %{self.current}]")
         for line, held, x, new in zip(lines[1:], carried, first_sums, found, strict=True):
-            kind = llvm_type(held.dtype, held.lanes)
             text = f"[{x.text}, %{before}], [{new.text}, %{self.current}]"
-            self.fill(line, f"{held.text} = phi {kind} {text}")
+            self.fill(line, f"{held.text} = phi {held.type} {text}")
         self.line(f"br label %{head}")
         self.label(done)
         found[:] = carried
+
+    @contextmanager
+    def function(self, head: str, result: str = "") -> Iterator[None]:
+        """What is written in this context is a function of this name and arguments.
+
+        It gives the 64-bit integer ``result``, or nothing.
+        """
+        self.lines.append(f"define {'i64' if result else 'void'} @{head} nounwind {{")
+        self.label("entry")
+        yield
+        self.line(f"ret i64 {result}" if result else "ret void")
+        self.lines.append("}")
+
+    def text(self) -> str:
+        """All that was written, with declarations of what it calls."""
+        parts = [*self.lines, *self.functions.values(), *self.declarations.values()]
+        return "\n".join([*parts, ""])
+
+    def number(self, operation: str, a: str | int, b: str | int) -> str:
+        """Append arithmetic of 64-bit integers."""
+        if operation == "mul" and b == 1:
+            return str(a)
+        return self.value(f"{operation} i64 {a}, {b}")
+
+    def at(self, pointer: str, count: str | int, unit: str = "i8") -> str:
+        """The address so many bytes further on, or so many elements of another type."""
+        if count == 0:
+            return pointer
+        return self.value(f"getelementptr {unit}, ptr {pointer}, i64 {count}")
+
+    def step(self, pointer: str, count: str, size: str | int) -> str:
+        """The address ``count`` times ``size`` bytes further on."""
+        return self.at(pointer, self.number("mul", count, size))
+
+    def word(self, kind: str, base: str, index: str | int, unit: str = "i64") -> str:
+        """Load what is so many words behind an address, or so many bytes: ``unit`` is i8 then."""
+        return self.value(f"load {kind}, ptr {self.at(base, index, unit)}, align 8")
+
+    def go_on(self, condition: str, otherwise: str) -> None:
+        """Leave for another block where a condition does not hold."""
+        after = self.name("on_")
+        self.line(f"br i1 {condition}, label %{after}, label %{otherwise}")
+        self.label(after)
+
+    @contextmanager
+    def where(self, condition: str) -> Iterator[None]:
+        """What is written in this context is done where a condition holds; "" always does."""
+        if not condition:
+            yield
+            return
+        end = self.name("end_")
+        self.go_on(condition, end)
+        yield
+        self.line(f"br label %{end}")
+        self.label(end)
 
     def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
         """Append a call of an external function or intrinsic; the name of its result, if any."""
@@ -183,27 +235,15 @@ class Code:
         return self.value(call)
 
 
-class Emitter:
-    """The scalar instructions, each of which appends code and gives the Operand of its result.
+class Emitter(ScalarEmitter):
+    """The scalar instructions, on Operands; a single value meets a vector in all of its lanes."""
 
-    Operands are Operands or Python numbers, which take the type of the other operand. A single
-    value meets a vector in all of its lanes.
-    """
+    operators, comparisons = _OPCODES, _COMPARISONS
+    literal = staticmethod(literal)
 
     def __init__(self, code: Code, avx512: bool = False) -> None:
         self.code = code
         self._avx512 = avx512
-
-    def __getattr__(self, name: str) -> Callable[..., Operand]:
-        if name in _OPCODES:
-            return partial(self._binary, _OPCODES[name])
-        if name in _COMPARISONS:
-            return partial(self._compare, _COMPARISONS[name])
-        if name in _INTRINSICS:
-            return partial(self._intrinsic, _INTRINSICS[name])
-        if name in FUNCTIONS:
-            return partial(FUNCTIONS[name], self)
-        raise AttributeError(f"{name!r} is not a scalar instruction")
 
     # Operands ------------------------------------------------------------------------------------
 
@@ -223,60 +263,50 @@ class Emitter:
         """A value in all lanes of a vector; a vector stays as it is."""
         if x.lanes == lanes or not lanes:
             return x
-        kind, vector = llvm_type(x.dtype), llvm_type(x.dtype, lanes)
         if not x.text.startswith("%"):
-            return Operand(f"splat ({kind} {x.text})", x.dtype, lanes)
-        one = self.code.value(f"insertelement {vector} poison, {kind} {x.text}, i64 0")
+            return Operand(f"splat ({x.typed})", x.dtype, lanes)
+        vector = llvm_type(x.dtype, lanes)
+        one = self.code.value(f"insertelement {vector} poison, {x.typed}, i64 0")
         mask = f"<{lanes} x i32> zeroinitializer"
         text = self.code.value(f"shufflevector {vector} {one}, {vector} poison, {mask}")
         return Operand(text, x.dtype, lanes)
 
-    def constant(self, value: Any, dtype: str) -> Operand:
-        """A number of a type of its own."""
-        return literal(value, dtype)
+    def value(self, text: str, like: Operand, dtype: str = "") -> Operand:
+        """Append a line that gives a value of the type and lanes of another, or of ``dtype``."""
+        return Operand(self.code.value(text), dtype or like.dtype, like.lanes)
+
+    def _function(self, name: str, *operands: Any) -> Any:
+        return FUNCTIONS[name](self, *operands)
+
+    def _call_of_floats(
+        self, name: str, *operands: Operand, more: tuple[tuple[str, str], ...] = ()
+    ) -> Operand:
+        """LLVM's own function of operands of one type, which gives that type."""
+        x = operands[0]
+        full = f"llvm.{name}.{type_suffix(x.dtype, x.lanes)}"
+        return x._replace(
+            text=self.code.call(x.type, full, *((o.type, o.text) for o in operands), *more)
+        )
 
     # Instructions that LLVM has ------------------------------------------------------------------
 
     def _binary(self, opcodes: tuple[str, str, str], a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
-        opcode = opcodes[_kind_of(a.dtype)]
-        kind = llvm_type(a.dtype, a.lanes)
-        return Operand(self.code.value(f"{opcode} {kind} {a.text}, {b.text}"), a.dtype, a.lanes)
+        return self.value(f"{opcodes[_kind_of(a.dtype)]} {a.typed}, {b.text}", a)
 
     def _compare(self, conditions: tuple[str, str, str], a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         opcode = "fcmp" if is_float(a.dtype) else "icmp"
-        condition = conditions[_kind_of(a.dtype)]
-        kind = llvm_type(a.dtype, a.lanes)
-        text = self.code.value(f"{opcode} {condition} {kind} {a.text}, {b.text}")
-        return Operand(text, "bool", a.lanes)
+        return self.value(
+            f"{opcode} {conditions[_kind_of(a.dtype)]} {a.typed}, {b.text}", a, "bool"
+        )
 
-    def _intrinsic(self, name: str, *operands: Any) -> Operand:
-        known = self._together(operands)
-        dtype, lanes = known[0].dtype, known[0].lanes
-        if not is_float(dtype):
-            return self._of_integers(name, known)
-        kind = llvm_type(dtype, lanes)
-        full = f"llvm.{name}.{type_suffix(dtype, lanes)}"
-        text = self.code.call(kind, full, *((kind, x.text) for x in known))
-        return Operand(text, dtype, lanes)
+    def _absolute(self, x: Operand) -> Operand:
+        return self._call_of_floats("abs", x, more=(("i1", "false"),))
 
-    def _of_integers(self, name: str, operands: list[Operand]) -> Operand:
-        x = operands[0]
-        kind, suffix = llvm_type(x.dtype, x.lanes), type_suffix(x.dtype, x.lanes)
-        signed = is_signed(x.dtype)
-        if name in ("floor", "ceil", "trunc", "rint"):
-            return x
-        if name == "fabs":
-            if not signed:
-                return x
-            text = self.code.call(kind, f"llvm.abs.{suffix}", (kind, x.text), ("i1", "false"))
-            return Operand(text, x.dtype, x.lanes)
-        if name == "fma":
-            return self.add(self.multiply(x, operands[1]), operands[2])
-        full = f"llvm.{'s' if signed else 'u'}{name[:3]}.{suffix}"
-        text = self.code.call(kind, full, *((kind, o.text) for o in operands))
-        return Operand(text, x.dtype, x.lanes)
+    def multiply_add(self, a: Any, b: Any, c: Any) -> Operand:
+        """A * b + c, rounded once where the processor has an instruction for it."""
+        return self._call_of_floats("fmuladd", *self._together((a, b, c)))
 
     def maximum(self, a: Any, b: Any) -> Operand:
         """The larger number; NaN if one is. Of two zeros it is either."""
@@ -297,30 +327,17 @@ class Emitter:
     def _extreme(self, name: str, condition: str, a: Any, b: Any) -> Operand:
         a, b = self._together((a, b))
         if not is_float(a.dtype):
-            return self._of_integers(name, [a, b])
+            return self._call_of_floats(f"{'s' if is_signed(a.dtype) else 'u'}{name[:3]}", a, b)
         # One machine instruction gives ``b`` where a number is NaN, so ``a`` is asked alone.
         # LLVM's own maximum also orders zeros by their sign, which takes twice as long.
         larger = self.select(self._compare((condition, "", ""), a, b), a, b)
         return self.select(self.not_equal(a, a), a, larger)
 
-    def quotient(self, a: Any, b: Any) -> Operand:
-        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
-        a, b = self._together((a, b))
-        zero = self.equal(b, 0)
-        guarded = zero
-        if is_signed(a.dtype):
-            least = self.equal(a, -(1 << (bit_width(a.dtype) - 1)))
-            guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
-        # The machine traps on both; divided by 1 the least number is what it wraps to.
-        b = self.select(guarded, 1, b)
-        return self.select(zero, 0, self._binary(("", "sdiv", "udiv"), a, b))
+    def _divided(self, a: Operand, b: Operand) -> Operand:
+        return self._binary(("", "sdiv", "udiv"), a, b)
 
-    def negative(self, x: Operand) -> Operand:
-        """The number with its sign changed; integers wrap."""
-        if not is_float(x.dtype):
-            return self.subtract(0, x)
-        kind = llvm_type(x.dtype, x.lanes)
-        return Operand(self.code.value(f"fneg {kind} {x.text}"), x.dtype, x.lanes)
+    def _negated(self, x: Operand) -> Operand:
+        return self.value(f"fneg {x.typed}", x)
 
     def select(self, condition: Operand, a: Any, b: Any) -> Operand:
         """``a`` where the condition holds, else ``b``."""
@@ -329,18 +346,12 @@ class Emitter:
         a, b = self._together((a, b)) if isinstance(a, Operand) else self._together((b, a))[::-1]
         lanes = max(a.lanes, condition.lanes)
         condition, a, b = (self.splat(x, lanes) for x in (condition, a, b))
-        kind = llvm_type(a.dtype, lanes)
-        bits = llvm_type("bool", lanes)
-        line = f"select {bits} {condition.text}, {kind} {a.text}, {kind} {b.text}"
-        return Operand(self.code.value(line), a.dtype, lanes)
+        return self.value(f"select {condition.typed}, {a.typed}, {b.typed}", a)
 
-    def logical_not(self, x: Operand) -> Operand:
-        """Whether it does not hold."""
-        return self.logical_xor(x, True)
-
-    def bitwise_invert(self, x: Operand) -> Operand:
-        """All bits changed."""
-        return self.bitwise_xor(x, True if x.dtype == "bool" else -1)
+    def any_lane(self, x: Operand) -> Operand:
+        """Whether any lane of a vector of bool holds."""
+        bits = self.code.value(f"bitcast {x.typed} to i{x.lanes}")
+        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
 
     def bitwise_left_shift(self, x: Operand, count: Any) -> Operand:
         """Bits moved up; counts beyond the width give 0."""
@@ -353,56 +364,44 @@ class Emitter:
     def _shift(self, opcode: str, x: Operand, count: Any) -> Operand:
         bits = bit_width(x.dtype)
         x, by = self._together((x, count))
-        kind = llvm_type(x.dtype, x.lanes)
-        if not isinstance(count, int):
-            # LLVM leaves shifts by the width and more undefined; NumPy does not.
-            beyond = literal(bits - 1, x.dtype, x.lanes)
-            wide = self._compare(("", "ugt", "ugt"), by, beyond)
-            inside = self.select(wide, beyond, by)
-            moved = self.code.value(f"{opcode} {kind} {x.text}, {inside.text}")
-            result = Operand(moved, x.dtype, x.lanes)
-            return result if opcode == "ashr" else self.select(wide, 0, result)
-        moved = self.code.value(f"{opcode} {kind} {x.text}, {by.text}")
-        return Operand(moved, x.dtype, x.lanes)
+        if isinstance(count, int):
+            return self.value(f"{opcode} {x.typed}, {by.text}", x)
+        # LLVM leaves shifts by the width and more undefined; NumPy does not.
+        beyond = literal(bits - 1, x.dtype, x.lanes)
+        wide = self._compare(("", "ugt", "ugt"), by, beyond)
+        moved = self.value(f"{opcode} {x.typed}, {self.select(wide, beyond, by).text}", x)
+        return moved if opcode == "ashr" else self.select(wide, 0, moved)
 
     def scale(self, x: Operand, exponent: Operand) -> Operand | None:
         """A number times 2^exponent, rounded once; None where no instruction does that."""
         bits = x.lanes * bit_width(x.dtype)
         if not self._avx512 or bits not in (128, 256, 512):
             return None
-        kind = llvm_type(x.dtype, x.lanes)
         name = f"llvm.x86.avx512.mask.scalef.{'ps' if x.dtype == 'float32' else 'pd'}.{bits}"
-        mask = f"i{max(x.lanes, 8)}"
-        given = [(kind, x.text), (kind, exponent.text), (kind, "zeroinitializer"), (mask, "-1")]
+        texts, mask = (x.text, exponent.text, "zeroinitializer"), f"i{max(x.lanes, 8)}"
+        given = [*((x.type, text) for text in texts), (mask, "-1")]
         if bits == 512:
             given.append(("i32", "4"))  # rounded as everything else is
-        return Operand(self.code.call(kind, name, *given), x.dtype, x.lanes)
+        return x._replace(text=self.code.call(x.type, name, *given))
 
     # Types ---------------------------------------------------------------------------------------
 
-    def convert(self, x: Operand, dtype: str) -> Operand:
-        """The value in another type; floats beyond an integer's range give its nearest end."""
-        if dtype == x.dtype:
-            return x
-        if dtype == "bool":
-            return self.not_equal(x, 0)
-        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
-        if is_float(x.dtype) and not is_float(dtype):
-            sign = "s" if is_signed(dtype) else "u"
-            name = f"llvm.fpto{sign}i.sat.{type_suffix(dtype, x.lanes)}"
-            name += f".{type_suffix(x.dtype, x.lanes)}"
-            return Operand(self.code.call(target, name, (source, x.text)), dtype, x.lanes)
-        opcode = _conversion(x.dtype, dtype)
-        text = self.code.value(f"{opcode} {source} {x.text} to {target}")
-        return Operand(text, dtype, x.lanes)
+    def _saturated(self, x: Operand, dtype: str) -> Operand:
+        target, sign = llvm_type(dtype, x.lanes), "s" if is_signed(dtype) else "u"
+        types = f"{type_suffix(dtype, x.lanes)}.{type_suffix(x.dtype, x.lanes)}"
+        name = f"llvm.fpto{sign}i.sat.{types}"
+        return Operand(self.code.call(target, name, (x.type, x.text)), dtype, x.lanes)
+
+    def _converted(self, x: Operand, dtype: str) -> Operand:
+        target = llvm_type(dtype, x.lanes)
+        return self.value(f"{_conversion(x.dtype, dtype)} {x.typed} to {target}", x, dtype)
 
     def bitcast(self, x: Operand, dtype: str) -> Operand:
         """The bits as another type of the same size."""
-        source, target = llvm_type(x.dtype, x.lanes), llvm_type(dtype, x.lanes)
-        if source == target:
-            return Operand(x.text, dtype, x.lanes)
-        text = self.code.value(f"bitcast {source} {x.text} to {target}")
-        return Operand(text, dtype, x.lanes)
+        target = llvm_type(dtype, x.lanes)
+        if x.type == target:
+            return x._replace(dtype=dtype)
+        return self.value(f"bitcast {x.typed} to {target}", x, dtype)
 
 
 def _kind_of(dtype: str) -> int:
@@ -427,6 +426,3 @@ def _conversion(source: str, target: str) -> str:
     if bit_width(target) == bit_width(source):
         return "bitcast"
     return ("sext" if signed else "zext") if wider else "trunc"
-
-
-assert set(_OPCODES) | set(_COMPARISONS) | set(_INTRINSICS) <= set(INSTRUCTIONS)

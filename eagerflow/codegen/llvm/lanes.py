@@ -19,21 +19,17 @@ class SideNest(Nest):
 
     def kernel(self) -> str:
         """The module of one function, ``kernel``; its columns are places along the side."""
-        self._begin("kernel")
         with (
+            self._function("kernel"),
             self._each_row_of_range(),
             self.code.loop("side", "%c0", "%c1", self.lanes) as (self.c, _),
         ):
             left = Operand(self.code.value(f"sub i64 %c1, {self.c}"), "int64", 0)
             self.mask = self.emit.less(self.memory.iota, left).text
             self._begin_lanes()
-            self._row_statements(0)
-            for number, own in enumerate(self.schedule.passes):
-                self.passing = number
-                self._walk(own)
-                self._row_statements(number + 1)
+            self._all_passes(self._walk)
             self._lane_results()
-        return self.module()
+        return self.code.text()
 
     def _load_row(self, part: Input | Output, base: str) -> None:
         pass  # rows begin further in, at each vector
@@ -48,9 +44,7 @@ class SideNest(Nest):
         self.rows_of_lanes = self.emit.add(self.memory.iota, place)
         self.front: dict[Input | Output, str] = {}
         for part in self.parts:
-            i = self.index[part]
-            by = code.value(f"mul i64 {self.c}, %s{i}")
-            self.front[part] = self.memory.bytes_on(self.base[part], by)
+            self.front[part] = code.step(self.base[part], self.c, f"%s{self.index[part]}")
             if isinstance(part, Input) and part.axes and not self.schedule.varies(part.name):
                 self.row[part.name] = self.memory.load(
                     self._side(part, self.front[part]), self.mask
@@ -76,8 +70,8 @@ class SideNest(Nest):
         return value
 
     def _span(self, part: Input | Output, place: Place) -> Span:
-        by = self.code.value(f"mul i64 {place.position}, %i{self.index[part]}")
-        return self._side(part, self.memory.bytes_on(self.front[part], by))
+        step = f"%i{self.index[part]}"
+        return self._side(part, self.code.step(self.front[part], place.position, step))
 
     def _lane_results(self) -> None:
         for out in self.schedule.row_outputs():
@@ -98,11 +92,10 @@ class SideNest(Nest):
         at = Operand(place.position, "int64", 0)
         if self.region.row_axes == part.over:
             return at
-        flat = self.emit.multiply(self.rows_of_lanes, Operand("%width", "int64", 0))
+        flat = self.emit.multiply(self.rows_of_lanes, self.width)
         return self._along(part, self.emit.add(flat, at))
 
     def _compute(self, part: Statement, operands: list[Operand]) -> Operand:
         if part.instruction == "position":
-            width = Operand("%width", "int64", 0)
-            return self._along(part, self.emit.multiply(self.rows_of_lanes, width))
+            return self._along(part, self.emit.multiply(self.rows_of_lanes, self.width))
         return super()._compute(part, operands)

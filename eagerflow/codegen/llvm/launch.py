@@ -56,7 +56,9 @@ class CompiledKernel:
         self.at = {slot: i for i, slot in enumerate(self.slots)}
         stages, _ = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
-        library = machine_code.link(_object(region, layout, variant), RUN)
+        own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
+        content = compiled(own, lambda: intermediate(region, layout, variant), host)
+        library = machine_code.link(content, RUN)
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
 
 
@@ -135,11 +137,6 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
     return _disk.load_or_make(key, lambda: machine_code.compile_object(text(), target))
 
 
-def _object(region: Region, layout: Layout, variant: str) -> bytes:
-    own = f"{region}\n{layout}\n{variant}"
-    return compiled(own, lambda: intermediate(region, layout, variant), machine_code.host())
-
-
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
     """The kernel of a layout, from memory, from disk, or compiled now."""
     key = region.key, layout, variant
@@ -167,12 +164,11 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
     """The variant for a shape and its strides."""
     rows, width, plan = binding.rows, binding.width, schedule(region)
     reduces = any(p.reductions for p in plan.passes)
-    columns = bool(plan.column_results())
-    if reduces and not columns and _side_by_side(region, binding):
+    if reduces and not region.columns and _side_by_side(region, binding):
         return "side"
     if width > MAX_OWN_WIDTH and (rows < 16 or not reduces):
         return "stages"
-    if not reduces and not columns:
+    if not reduces and not region.columns:
         return "stages"
     if reduces and width <= MAX_GROUPED_WIDTH and _one_line(region):
         return "short" if width <= lanes else "group"
@@ -182,7 +178,7 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
 def _one_line(region: Region) -> bool:
     """Whether all rows add to the same line of each column reduction."""
     outer = region.axes[: -len(region.row_axes)]
-    return all(set(outer) <= set(s.over) for s in region.body if region.is_column_reduction(s))
+    return all(set(outer) <= set(s.over) for s in region.columns.values())
 
 
 def _side_by_side(region: Region, binding: Binding) -> bool:
@@ -319,12 +315,12 @@ class Launch:
             reduces = any(p.reductions for p in self.plan.passes)
             self.span = BLOCK_ELEMENTS if reduces else TASK_ELEMENTS
             self.blocks = max(1, -(-self.width // self.span))
-            if self.plan.column_results() or self.blocks > 1:
+            if self.region.columns or self.blocks > 1:
                 self.height = 1
             self.scratch *= rows
             self._set("keep_row", line)
             line *= rows
-        elif self.plan.column_results():
+        elif self.region.columns:
             self.height = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
@@ -338,16 +334,14 @@ class Launch:
             self._set(slot, value)
         self._set("keep_slot", line)
         self._set("block_width", max(self.span, 1))
-        self._set("rows_per_block", self.height if self.plan.column_results() else 1)
-        for part in self.region.body:
-            if self.region.is_column_reduction(part):
-                across = self.width if self.plan.varies(str(part.operands[0])) else 1
-                outer = self.region.axes[: -len(self.region.row_axes)]
-                middle = prod(self.sizes[a] for a in outer if a not in part.over)
-                self._set(f"middle_{part.name}", max(middle, 1))
-                blocks = max(1, -(-rows // self.height))
-                self.column_shapes[part.name] = (blocks, middle, across)
-                self.neutral[part.name] = identity(part.instruction, part.dtype)
+        self._set("rows_per_block", self.height if self.region.columns else 1)
+        for name, part in self.region.columns.items():
+            across = self.width if self.plan.varies(str(part.operands[0])) else 1
+            outer = self.region.axes[: -len(self.region.row_axes)]
+            middle = prod(self.sizes[a] for a in outer if a not in part.over)
+            self._set(f"middle_{name}", max(middle, 1))
+            self.column_shapes[name] = (max(1, -(-rows // self.height)), middle, across)
+            self.neutral[name] = identity(part.instruction, part.dtype)
 
     def __call__(
         self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
@@ -424,7 +418,7 @@ def can_run(region: Region, sizes: dict[str, int]) -> bool:
     """
     inner = set(region.row_axes)
     return 0 not in sizes.values() and all(
-        inner.isdisjoint(s.over) for s in region.body if region.is_column_reduction(s)
+        inner.isdisjoint(s.over) for s in region.columns.values()
     )
 
 
@@ -436,10 +430,9 @@ class KernelCall:
     ) -> None:
         self.sizes = sizes
         self.lookups = _lookups(region)
-        self.region = region = region.without_gathers() if self.lookups else region
-        columns = schedule(region).column_results()
-        self.direct = [i for i, p in enumerate(region.outputs) if p.value not in columns]
-        self.columns = [i for i, p in enumerate(region.outputs) if p.value in columns]
+        self.region = region = region.without_gathers if self.lookups else region
+        self.direct = [i for i, p in enumerate(region.outputs) if p.value not in region.columns]
+        self.columns = [i for i, p in enumerate(region.outputs) if p.value in region.columns]
         self.saved = _read_again(region, sizes)
         operands = self._operands(self._ready(inputs), outputs)
         binding = bind(region, operands, sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from eagerflow.codegen.instructions import item_size, value_type
-from eagerflow.codegen.layout import BROADCAST, UNIT
+from eagerflow.codegen.layout import BROADCAST, STRIDED, UNIT
 from eagerflow.codegen.llvm.instructions import (
     Code,
     Emitter,
@@ -14,8 +14,14 @@ from eagerflow.codegen.llvm.instructions import (
     llvm_type,
     type_suffix,
 )
+from eagerflow.codegen.small_floats import NARROWED, WIDENED
 
-_HALF_BITS = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+_HELD = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
+
+
+def held_type(dtype: str) -> str:
+    """The type that is loaded and stored for a type in memory."""
+    return _HELD.get(dtype, dtype)
 
 
 class Span(NamedTuple):
@@ -44,34 +50,27 @@ class Memory:
 
     def offset(self, pointer: str, count: str, dtype: str) -> str:
         """The address ``count`` elements further on."""
-        return self.code.value(f"getelementptr i{8 * item_size(dtype)}, ptr {pointer}, i64 {count}")
-
-    def bytes_on(self, pointer: str, count: str) -> str:
-        """The address ``count`` bytes further on."""
-        return self.code.value(f"getelementptr i8, ptr {pointer}, i64 {count}")
+        return self.code.at(pointer, count, f"i{8 * item_size(dtype)}")
 
     def _addresses(self, span: Span) -> tuple[str, str]:
         """A vector of addresses, with its type."""
-        start = self.code.value(f"mul i64 {span.position}, {span.stride}")
-        base = self.bytes_on(span.pointer, start)
+        base = self.code.step(span.pointer, span.position, span.stride)
         by = self.emit.multiply(self.iota, Operand(span.stride, "int64", 0))
-        kind = llvm_type("int64", self.lanes)
-        places = self.code.value(f"getelementptr i8, ptr {base}, {kind} {by.text}")
+        places = self.code.value(f"getelementptr i8, ptr {base}, {by.typed}")
         return f"<{self.lanes} x ptr>", places
 
     # One element ---------------------------------------------------------------------------------
 
     def load_one(self, pointer: str, dtype: str) -> Operand:
         """The element at an address."""
-        held = _HALF_BITS.get(dtype, dtype)
+        held = held_type(dtype)
         text = self.code.value(f"load {llvm_type(held)}, ptr {pointer}, align {item_size(dtype)}")
         return self._widen(Operand(text, held, 0), dtype)
 
     def store_one(self, pointer: str, value: Operand, dtype: str) -> None:
         """Write the element at an address."""
         x = self._narrow(value, dtype)
-        kind = llvm_type(x.dtype)
-        self.code.line(f"store {kind} {x.text}, ptr {pointer}, align {item_size(dtype)}")
+        self.code.line(f"store {x.typed}, ptr {pointer}, align {item_size(dtype)}")
 
     # Vectors -------------------------------------------------------------------------------------
 
@@ -80,16 +79,16 @@ class Memory:
         pointer, dtype = span.pointer, span.dtype
         if span.kind == BROADCAST:
             return self.emit.splat(self.load_one(pointer, dtype), self.lanes)
-        held = _HALF_BITS.get(dtype, dtype)
-        if span.kind == UNIT:
+        held = held_type(dtype)
+        if span.kind == STRIDED:
+            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
+        else:
             place = self.offset(pointer, span.position, dtype)
             if mask:
                 text = self._masked("load", held, ("ptr", place), mask)
             else:
                 vector = llvm_type(held, self.lanes)
                 text = self.code.value(f"load {vector}, ptr {place}, align {item_size(dtype)}")
-        else:
-            text = self._masked("gather", held, self._addresses(span), mask or self.everything)
         return self._widen(Operand(text, held, self.lanes), dtype)
 
     def store(self, span: Span, value: Operand, mask: str = "") -> None:
@@ -100,8 +99,8 @@ class Memory:
             if mask:
                 self._masked("store", x.dtype, ("ptr", place), mask, x.text)
             else:
-                vector, size = llvm_type(x.dtype, self.lanes), item_size(span.dtype)
-                self.code.line(f"store {vector} {x.text}, ptr {place}, align {size}")
+                size = item_size(span.dtype)
+                self.code.line(f"store {x.typed}, ptr {place}, align {size}")
         else:
             where = self._addresses(span)
             self._masked("scatter", x.dtype, where, mask or self.everything, x.text)
@@ -129,13 +128,10 @@ class Memory:
         s: Any = self.emit
         if dtype == "bool":
             return s.not_equal(x, 0)
-        if dtype == "bfloat16":
-            return s.bitcast(s.bitwise_left_shift(s.convert(x, "uint32"), 16), "float32")
-        if dtype == "float16":
-            if self._half_hardware:
-                return s.convert(s.bitcast(x, "float16"), "float32")
-            return _half_to_float(s, x)
-        return x
+        if dtype == "float16" and self._half_hardware:
+            return s.convert(s.bitcast(x, "float16"), "float32")
+        found: Operand = WIDENED[dtype](s, x) if dtype in WIDENED else x
+        return found
 
     def _narrow(self, x: Operand, dtype: str) -> Operand:
         s: Any = self.emit
@@ -143,47 +139,7 @@ class Memory:
             return s.convert(x, "uint8")
         if x.dtype != value_type(dtype):
             raise TypeError(f"{x.dtype} is stored as {dtype}")
-        if dtype == "bfloat16":
-            return _bfloat16_bits(s, x)
-        if dtype == "float16":
-            if self._half_hardware:
-                return s.bitcast(s.convert(x, "float16"), "uint16")
-            return _half_bits(s, x)
-        return x
-
-
-def _bfloat16_bits(s: Any, x: Operand) -> Operand:
-    """The upper half of a float, rounded to even; the processor's own flushes denormals."""
-    bits = s.bitcast(x, "uint32")
-    odd = s.bitwise_and(s.bitwise_right_shift(bits, 16), 1)
-    rounded = s.add(s.add(bits, 0x7FFF), odd)
-    quiet = s.bitwise_or(bits, 0x400000)
-    return s.convert(s.bitwise_right_shift(s.select(s.isnan(x), quiet, rounded), 16), "uint16")
-
-
-def _half_to_float(s: Any, x: Operand) -> Operand:
-    """A float of half precision without the processor's help: its exponent moved by a product."""
-    bits = s.convert(x, "uint32")
-    sign = s.bitwise_left_shift(s.bitwise_and(bits, 0x8000), 16)
-    shifted = s.bitcast(s.bitwise_left_shift(s.bitwise_and(bits, 0x7FFF), 13), "float32")
-    scaled = s.bitcast(s.multiply(shifted, 2.0**112), "uint32")
-    # An exponent of all ones stands for infinity and NaN, and stays one.
-    endless = s.greater_equal(s.bitwise_and(bits, 0x7FFF), 0x7C00)
-    special = s.bitwise_or(scaled, 0x7F800000)
-    return s.bitcast(s.bitwise_or(s.select(endless, special, scaled), sign), "float32")
-
-
-def _half_bits(s: Any, x: Operand) -> Operand:
-    """The bits of the nearest number of half precision, ties to even."""
-    bits = s.bitcast(x, "uint32")
-    sign = s.bitwise_and(s.bitwise_right_shift(bits, 16), 0x8000)
-    size = s.bitwise_and(bits, 0x7FFFFFFF)
-    odd = s.bitwise_and(s.bitwise_right_shift(size, 13), 1)
-    normal = s.bitwise_right_shift(s.add(s.add(size, 0xC8000FFF), odd), 13)  # bias 15, not 127
-    # Below 2^-14 the sum with 0.5 rounds to multiples of 2^-24, the steps there.
-    small = s.subtract(s.bitcast(s.add(s.bitcast(size, "float32"), 0.5), "uint32"), 0x3F000000)
-    found = s.select(s.less(size, 0x38800000), small, normal)
-    found = s.select(s.greater_equal(size, 0x47800000), 0x7C00, found)
-    nan = s.bitwise_or(s.bitwise_and(s.bitwise_right_shift(size, 13), 0x3FF), 0x7E00)
-    found = s.select(s.greater(size, 0x7F800000), nan, found)
-    return s.convert(s.bitwise_or(found, sign), "uint16")
+        if dtype == "float16" and self._half_hardware:
+            return s.bitcast(s.convert(x, "float16"), "uint16")
+        found: Operand = NARROWED[dtype](s, x) if dtype in NARROWED else x
+        return found

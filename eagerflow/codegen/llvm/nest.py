@@ -16,7 +16,7 @@ How threads share the pieces is in ``driver.py``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from eagerflow.codegen.instructions import is_float
 from eagerflow.codegen.layout import UNIT, Layout, operands_of
 from eagerflow.codegen.llvm.driver import SLOTS
-from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal, llvm_type
+from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal
 from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.random import random_lanes
 from eagerflow.codegen.reductions import JOINS, identity
@@ -32,7 +32,7 @@ from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region
 from eagerflow.codegen.schedule import Pass, schedule
 from eagerflow.runtime.machine_code import Target
 
-HEAD = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
+ARGUMENTS = "(i64 %r0, i64 %r1, i64 %c0, i64 %c1, ptr noalias %frame, ptr noalias %scratch)"
 """The arguments of every generated function."""
 
 _NAME = re.compile(r"%(\w+)")
@@ -48,9 +48,9 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
         if isinstance(part, Input) and part.gather:
             slots.append(f"g{i}")
     slots += [f"size_{axis}" for axis in region.axes]
-    slots += [f"middle_{s.name}" for s in region.body if region.is_column_reduction(s)]
+    slots += [f"middle_{name}" for name in region.columns]
     slots += [
-        f"{'columns' if region.is_column_reduction(s) else 'partial'}_{s.name}"
+        f"{'columns' if s.name in region.columns else 'partial'}_{s.name}"
         for s in region.body
         if s.instruction in REDUCTIONS
     ]
@@ -58,10 +58,26 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
 
 
 def homes(region: Region, layout: Layout) -> dict[str, Output]:
-    """Values that need no buffer between passes, as they can wait in an output."""
-    parts = operands_of(region)
-    found = schedule(region).homes()
-    return {name: out for name, out in found.items() if layout.inner[parts.index(out)] == UNIT}
+    """Values that need no buffer between passes: they wait in outputs that are written last.
+
+    Such an output is an array of their type whose elements lie beside each other, with one for
+    each index, and in place of nothing.
+    """
+    plan, parts = schedule(region), operands_of(region)
+    free = [
+        o
+        for o in (plan.passes[-1].outputs if plan.passes else ())
+        if o.axes == region.axes and o.inplace is None
+    ]
+    found: dict[str, Output] = {}
+    for name in plan.kept:
+        dtype = region.statement(name).dtype
+        home = next((o for o in free if o.dtype == dtype), None)
+        if home is not None:
+            free.remove(home)
+            if layout.inner[parts.index(home)] == UNIT:
+                found[name] = home
+    return found
 
 
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
@@ -94,6 +110,7 @@ class Nest:
         self.code = Code()
         self.emit: Any = Emitter(self.code, target.has_avx512)
         self.memory = Memory(self.code, self.emit, lanes, target.has_halves)
+        self.width = Operand("%width", "int64", 0)
         self.row: dict[str, Operand] = {}
         self.passing = 0  # the number of the pass that is being written
         self.homes = self._homes()
@@ -106,23 +123,25 @@ class Nest:
 
     def rows(self) -> str:
         """The module of one function, ``kernel``, for whole rows."""
-        self._begin("kernel")
-        with self._each_row_of_range():
-            self._row_statements(0)
-            for number, own in enumerate(self.schedule.passes):
-                self.passing = number
-                self._sweep(own, "0", "%width")
-                self._row_statements(number + 1)
+        with self._function("kernel"), self._each_row_of_range():
+            self._all_passes(lambda own: self._sweep(own, "0", "%width"))
             self._row_results()
-        return self.module()
+        return self.code.text()
+
+    def _all_passes(self, walk: Callable[[Pass], None]) -> None:
+        """What the passes compute, one after the other, each written by ``walk(own)``."""
+        self._row_statements(0)
+        for number, own in enumerate(self.schedule.passes):
+            self.passing = number
+            walk(own)
+            self._row_statements(number + 1)
 
     def stages(self) -> str:
         """The module of one function for each pass, and one for what remains after them."""
         rest = [None] if self.schedule.has_row_results() else []
         for number, own in enumerate([*self.schedule.passes, *rest]):
             self.passing = number
-            self._begin(f"stage{number}")
-            with self._each_row_of_range():
+            with self._function(f"stage{number}"), self._each_row_of_range():
                 self._row_statements(0)
                 for earlier in range(number):
                     for part in self.schedule.passes[earlier].reductions:
@@ -134,28 +153,26 @@ class Nest:
                     self._sweep(own, "%c0", "%c1")
                     for part in own.reductions:
                         self._leave_block(part)
-        return self.module()
+        return self.code.text()
 
-    def module(self) -> str:
-        """All that was written, with declarations of what it calls."""
-        code = self.code
-        return "\n".join([*code.lines, *code.functions.values(), *code.declarations.values(), ""])
-
-    def _begin(self, name: str) -> None:
+    @contextmanager
+    def _function(self, name: str) -> Iterator[None]:
+        """What is written in this context is a function of a range of rows and columns."""
         code = self.code
         code.lines += [f"; {line}" for line in str(self.region).splitlines()]
-        code.lines.append(f"define void @{name}{HEAD} nounwind {{")
-        code.label("entry")
-        self._head = len(code.lines)
-        self.fixed: dict[str, Operand] = {}
-        self.row = self.fixed
-        for part in self.region.inputs:
-            if not part.axes:
-                base = f"%p{self.index[part]}"
-                self.fixed[part.name] = self.memory.load_one(base, part.dtype)
-        for statement in self.schedule.row_values(0):
-            if not statement.axes:
-                self._row_statement(statement)
+        with code.function(name + ARGUMENTS):
+            self._head = len(code.lines)
+            self.fixed: dict[str, Operand] = {}
+            self.row = self.fixed
+            for part in self.region.inputs:
+                if not part.axes:
+                    base = f"%p{self.index[part]}"
+                    self.fixed[part.name] = self.memory.load_one(base, part.dtype)
+            for statement in self.schedule.row_values(0):
+                if not statement.axes:
+                    self._row_statement(statement)
+            yield
+        self._end()
 
     def _end(self) -> None:
         """Load what of the frame the function uses, now that this is known."""
@@ -176,18 +193,12 @@ class Nest:
 
     @contextmanager
     def _each_row_of_range(self) -> Iterator[None]:
-        """Write what is done for each row, and the end of the function."""
+        """Write what is done for each row."""
         with self.code.loop("row", "%r0", "%r1") as (self.r, _):
             self.row = dict(self.fixed)
             self.start = self.code.value(f"mul i64 {self.r}, %width")
             self._addresses()
             yield
-        self._return()
-
-    def _return(self) -> None:
-        self.code.line("ret void")
-        self.code.lines.append("}")
-        self._end()
 
     def _addresses(self) -> None:
         """Where the row begins in each operand; what is one number per row is loaded."""
@@ -204,16 +215,14 @@ class Nest:
             i = self.index[part]
             base = f"%p{i}"
             for k, count in enumerate(self.counts):
-                base = self.memory.bytes_on(base, code.value(f"mul i64 {count}, %o{i}_{k}"))
+                base = code.step(base, count, f"%o{i}_{k}")
             if isinstance(part, Input) and part.gather:
                 which = self.emit.convert(self.row[part.gather], "int64")
-                base = self.memory.bytes_on(base, code.value(f"mul i64 {which.text}, %g{i}"))
+                base = code.step(base, which.text, f"%g{i}")
             self.base[part] = base
             self._load_row(part, base)
         # What does not change within a row is computed here: no pass of LLVM's moves it.
-        self.lines = {
-            s.name: self._column(s) for s in self.region.body if self.region.is_column_reduction(s)
-        }
+        self.lines = {name: self._column(s) for name, s in self.region.columns.items()}
         self.buffers = {
             name: self.base[self.homes[name]] if name in self.homes else self._buffer_start(name)
             for name in self.schedule.kept
@@ -301,9 +310,8 @@ class Nest:
         code.label(done)
         merged = []
         for old, new in zip(sums, found, strict=True):
-            kind = llvm_type(old.dtype, old.lanes)
-            text = code.value(f"phi {kind} [{old.text}, %{before}], [{new.text}, %{inside}]")
-            merged.append(old._replace(text=text))
+            text = f"phi {old.type} [{old.text}, %{before}], [{new.text}, %{inside}]"
+            merged.append(self.emit.value(text, old))
         return merged
 
     def _elements(
@@ -394,25 +402,22 @@ class Nest:
     def _along(self, part: Statement, flat: Operand) -> Operand:
         """The index along one axis, of the index in row-major order."""
         axes = self.region.axes
-        kind = llvm_type("int64", flat.lanes)
         at = axes.index(part.over[0])
         for axis in reversed(axes[at + 1 :]):
             size = self.emit.splat(Operand(f"%size_{axis}", "int64", 0), flat.lanes)
-            text = self.code.value(f"udiv {kind} {flat.text}, {size.text}")
-            flat = flat._replace(text=text)
+            flat = self.emit.value(f"udiv {flat.typed}, {size.text}", flat)
         if at == 0:
             return flat
         size = self.emit.splat(Operand(f"%size_{axes[at]}", "int64", 0), flat.lanes)
-        return flat._replace(text=self.code.value(f"urem {kind} {flat.text}, {size.text}"))
+        found: Operand = self.emit.value(f"urem {flat.typed}, {size.text}", flat)
+        return found
 
     # Buffers and partial results -----------------------------------------------------------------
 
     def _buffer_start(self, name: str) -> str:
         """Where this row of a value that is kept between passes begins."""
-        code = self.code
-        by = code.value(f"mul i64 {self.schedule.kept[name]}, %keep_slot")
-        row = code.value(f"mul i64 {self._kept_row()}, %keep_row")
-        return self.memory.bytes_on(self.memory.bytes_on("%scratch", by), row)
+        slot = self.code.step("%scratch", str(self.schedule.kept[name]), "%keep_slot")
+        return self.code.step(slot, self._kept_row(), "%keep_row")
 
     def _kept_row(self) -> str:
         """The number of this row among those whose values are kept at the same time."""
@@ -451,39 +456,31 @@ class Nest:
 
     def _across(self, reduction: str, x: Operand) -> Operand:
         """All lanes of a vector as one number, by halves."""
+        s = self.emit
         if reduction in ("max", "min") and is_float(x.dtype):
             # Asked once for all lanes, NaN costs less than in each step.
-            wrong = self._any(self.emit.isnan(x))
+            wrong = s.any_lane(s.isnan(x))
             top = self._halved("larger" if reduction == "max" else "smaller", x)
-            found: Operand = self.emit.select(wrong, float("nan"), top)
-            return found
-        if x.dtype == "bool":
-            if reduction in ("any", "max"):
-                return self._any(x)
-            return self._not(self._any(self._not(x)))
-        return self._halved(reduction, x)
-
-    def _not(self, x: Operand) -> Operand:
-        found: Operand = self.emit.logical_not(x)
+            found: Operand = s.select(wrong, float("nan"), top)
+        elif x.dtype != "bool":
+            found = self._halved(reduction, x)
+        elif reduction in ("any", "max"):
+            found = s.any_lane(x)
+        else:
+            found = s.logical_not(s.any_lane(s.logical_not(x)))
         return found
-
-    def _any(self, x: Operand) -> Operand:
-        """Whether any lane of a vector of bool holds."""
-        bits = self.code.value(f"bitcast <{x.lanes} x i1> {x.text} to i{x.lanes}")
-        return Operand(self.code.value(f"icmp ne i{x.lanes} {bits}, 0"), "bool", 0)
 
     def _halved(self, reduction: str, x: Operand) -> Operand:
         while x.lanes > 1:
             half = x.lanes // 2
-            kind = llvm_type(x.dtype, x.lanes)
             parts = []
             for first in (0, half):
                 numbers = ", ".join(f"i32 {i}" for i in range(first, first + half))
-                line = f"shufflevector {kind} {x.text}, {kind} poison, <{half} x i32> <{numbers}>"
-                parts.append(Operand(self.code.value(line), x.dtype, half))
+                mask = f"<{half} x i32> <{numbers}>"
+                text = self.code.value(f"shufflevector {x.typed}, {x.type} poison, {mask}")
+                parts.append(Operand(text, x.dtype, half))
             x = combine(self.emit, reduction, *parts)
-        text = self.code.value(f"extractelement {llvm_type(x.dtype, 1)} {x.text}, i64 0")
-        return Operand(text, x.dtype, 0)
+        return Operand(self.code.value(f"extractelement {x.typed}, i64 0"), x.dtype, 0)
 
     def _partial(self, part: Statement, block: str) -> str:
         row = self.code.value(f"mul i64 {self.r}, %blocks")

@@ -25,10 +25,8 @@ def random_lanes(code: Code, first: str, state: list[Operand], dtype: str, lanes
     words = ", ".join(f"i64 {x.text}" for x in state)
     for i in range(count):
         if i == count - 1:  # only numbers that do not begin with a block reach into the last one
-            more, after = code.name("reach_"), code.name("drawn_")
-            aligned = code.value(f"icmp eq i64 {within}, 0")
-            code.line(f"br i1 {aligned}, label %{after}, label %{more}")
-            code.label(more)
+            after = code.name("drawn_")
+            code.go_on(code.value(f"icmp ne i64 {within}, 0"), after)
         number = code.value(f"add i64 {block}, {i}")
         place = code.value(f"getelementptr i64, ptr {room}, i64 {i * BLOCK_WORDS}")
         code.line(f"call void @{_NAME}(ptr {place}, i64 {number}, {words})")

@@ -15,60 +15,51 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.team import library
 
 _HEAD_WORDS = 4  # words of a table before its pairs
-_TEXT = """
-define i64 @held(ptr %table) nounwind {{
-entry:
-  %count = load i64, ptr %table, align 8
-  %type = word i64 %table, 1
-  %limit = word i32 %table, 2
-  %array_limit = word i32 %table, 3
-  %pairs = getelementptr i64, ptr %table, i64 {head}
-  br label %next
-next:
-  %k = phi i64 [ 0, %entry ], [ %k_next, %owners ], [ %k_next, %owner ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %pair, label %alone
-pair:
-  %k_next = add i64 %k, 1
-  %twice = mul i64 %k, 2
-  %at_holder = getelementptr i64, ptr %pairs, i64 %twice
-  %holder = load ptr, ptr %at_holder, align 8
-  %array = word ptr %at_holder, 1
-  %holder_count = load i32, ptr %holder, align 8
-  %holder_held = icmp ugt i32 %holder_count, %limit
-  br i1 %holder_held, label %held, label %look
-look:
-  %array_count = load i32, ptr %array, align 8
-  %array_held = icmp ugt i32 %array_count, %array_limit
-  br i1 %array_held, label %held, label %owners
-owners:
-  %object = phi ptr [ %array, %look ], [ %base, %owner_array ]
-  %base = field ptr %object, {base}
-  %none = icmp eq ptr %base, null
-  br i1 %none, label %next, label %owner
-owner:
-  %own_type = field i64 %base, {type}
-  %is_array = icmp eq i64 %own_type, %type
-  br i1 %is_array, label %owner_array, label %next
-owner_array:
-  %owner_count = load i32, ptr %base, align 8
-  %owner_held = icmp ugt i32 %owner_count, 1
-  br i1 %owner_held, label %held, label %owners
-held:
-  ret i64 1
-alone:
-  ret i64 0
-}}
-"""
+
+
+def _text() -> str:
+    """The function ``held``, which gives 1 if anybody else refers to something, and 0 if not."""
+    code = Code()
+    with code.function("held(ptr %table)", "0"):
+        count, kind = (code.word("i64", "%table", i) for i in (0, 1))
+        limit, array_limit = (code.word("i32", "%table", i) for i in (2, 3))
+        pairs = code.at("%table", _HEAD_WORDS, "i64")
+        with code.loop("pair", 0, count) as (k, _):
+            pair = code.value(f"getelementptr [2 x i64], ptr {pairs}, i64 {k}")
+            holder, array = (code.word("ptr", pair, i) for i in (0, 1))
+            for counted, most in ((holder, limit), (array, array_limit)):
+                _leave_if_held(code, counted, most)
+            before = code.current
+            code.line("br label %owners")
+            code.label("owners")
+            code.line(f"%object = phi ptr [{array}, %{before}], [%base, %owner_array]")
+            code.line(f"%at_base = getelementptr i8, ptr %object, i64 {launch.OWNER_OFFSET}")
+            code.line("%base = load ptr, ptr %at_base, align 8")
+            code.go_on(code.value("icmp ne ptr %base, null"), "free")
+            owner = code.word("i64", "%base", launch.TYPE_OFFSET, "i8")
+            code.go_on(code.value(f"icmp eq i64 {owner}, {kind}"), "free")
+            _leave_if_held(code, "%base", "1")
+            code.line("br label %owner_array")
+            code.label("owner_array")
+            code.line("br label %owners")
+            code.label("free")
+    code.lines[-1:] = ["held:", "  ret i64 1", "}"]
+    return code.text()
+
+
+def _leave_if_held(code: Code, counted: str, most: str) -> None:
+    """Leave where an object has more references than these."""
+    found = code.word("i32", counted, 0)
+    code.go_on(code.value(f"icmp ule i32 {found}, {most}"), "held")
 
 
 @cache
 def _held() -> Any:
-    text = _TEXT.format(head=_HEAD_WORDS, type=launch.TYPE_OFFSET, base=launch.OWNER_OFFSET)
-    address = library(text, "held")["held"]
+    address = library(_text(), "held")["held"]
     return ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(address)
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from eagerflow.codegen.llvm.driver import COUNTER_WORDS, pause_of
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
+from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 
@@ -24,82 +24,40 @@ from eagerflow.runtime.cache import ObjectCache
 # with its function and that one's arguments: frame, scratch memory, counters.
 HEAD = COUNTER_WORDS + 1
 _CLOSED = 1 << 32  # added to the number of helpers at work
-_TEXT = """
-define internal void @work(ptr %team, i64 %scratch) nounwind {{
-entry:
-  %at_count = getelementptr i64, ptr %team, i64 {line}
-  %count = load i64, ptr %at_count, align 8
-  %jobs = getelementptr i64, ptr %at_count, i64 1
-  br label %next
-next:
-  %k = phi i64 [ 0, %entry ], [ %k_next, %one ]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %one, label %done
-one:
-  %job = word ptr %jobs, %k
-  %function = load ptr, ptr %job, align 8
-  %frame = word ptr %job, 1
-  %common = word i64 %job, 2
-  %own = icmp ne i64 %scratch, 0
-  %memory = select i1 %own, i64 %scratch, i64 %common
-  %counters = word ptr %job, 3
-  call void %function(ptr %frame, i64 %memory, ptr %counters)
-  %k_next = add i64 %k, 1
-  br label %next
-done:
-  ret void
-}}
-
-define i64 @run(ptr %team, i64 %scratch) nounwind {{
-entry:
-  %closed = atomicrmw sub ptr %team, i64 {closed} acq_rel
-  call void @work(ptr %team, i64 %scratch)
-  %before = atomicrmw add ptr %team, i64 {closed} acq_rel
-  br label %wait
-wait:
-  %state = load atomic i64, ptr %team acquire, align 8
-  %alone = icmp eq i64 %state, {closed}
-  br i1 %alone, label %done, label %again
-again:
-  {pause}
-  br label %wait
-done:
-  ret i64 0
-}}
-
-define i64 @help(ptr %team, i64 %scratch) nounwind {{
-entry:
-  %state = atomicrmw add ptr %team, i64 1 acq_rel
-  %is_closed = icmp uge i64 %state, {closed}
-  br i1 %is_closed, label %leave, label %begin
-begin:
-  call void @work(ptr %team, i64 %scratch)
-  br label %leave
-leave:
-  %after = atomicrmw sub ptr %team, i64 1 acq_rel
-  ret i64 0
-}}
-"""
 
 
-_LOAD = re.compile(r"%(\w+) = (word|field) (\w+) (%\w+), (\S+)")
-
-
-def _load(match: re.Match[str]) -> str:
-    name, unit, kind, base, place = match.groups()
-    step = "i64" if unit == "word" else "i8"
-    address = f"%at_{name} = getelementptr {step}, ptr {base}, i64 {place}"
-    return f"{address}\n  %{name} = load {kind}, ptr %at_{name}, align 8"
+def _text(triple: str) -> str:
+    """The functions ``run`` and ``help``, and ``work``, which both of them do."""
+    code = Code()
+    with code.function("work(ptr %team, i64 %scratch)"):
+        start = code.at("%team", COUNTER_WORDS, "i64")
+        count = code.word("i64", start, 0)
+        jobs = code.at(start, "1", "i64")
+        own = code.value("icmp ne i64 %scratch, 0")
+        with code.loop("job", 0, count) as (k, _):
+            job = code.word("ptr", jobs, k)
+            function, frame, counters = (code.word("ptr", job, i) for i in (0, 1, 3))
+            common = code.word("i64", job, 2)
+            memory = code.value(f"select i1 {own}, i64 %scratch, i64 {common}")
+            code.line(f"call void {function}(ptr {frame}, i64 {memory}, ptr {counters})")
+    work = "call void @work(ptr %team, i64 %scratch)"
+    with code.function("run(ptr %team, i64 %scratch)", "0"):
+        code.value(f"atomicrmw sub ptr %team, i64 {_CLOSED} acq_rel")
+        code.line(work)
+        code.value(f"atomicrmw add ptr %team, i64 {_CLOSED} acq_rel")
+        wait(code, "%team", "ne", _CLOSED, triple)
+    with code.function("help(ptr %team, i64 %scratch)", "0"):
+        state = code.value("atomicrmw add ptr %team, i64 1 acq_rel")
+        with code.where(code.value(f"icmp ult i64 {state}, {_CLOSED}")):
+            code.line(work)
+        code.value("atomicrmw sub ptr %team, i64 1 acq_rel")
+    return code.text()
 
 
 def library(text: str, *names: str) -> dict[str, int]:
-    """The addresses of functions of a module in LLVM's text form, which stays for good.
-
-    In it, ``word type %address, n`` stands for what is n words of 64 bits behind an address, and
-    ``field type %address, n`` for what is n bytes behind it.
-    """
+    """The addresses of functions of a module in LLVM's text form, which stays for good."""
     target = machine_code.host()
-    whole = f'target triple = "{target.triple}"\n{_LOAD.sub(_load, text)}'
+    whole = f'target triple = "{target.triple}"\n{text}'
     key = "\n".join([whole, target.key, machine_code.version()])
     compile_now = partial(machine_code.compile_object, whole, target)
     content = ObjectCache().load_or_make(key, compile_now)
@@ -114,9 +72,7 @@ _held: list[Any] = []
 @cache
 def functions() -> tuple[Any, Any]:
     """``run(team, scratch)`` and ``help(team, scratch)``; both let other Python threads run."""
-    call, declaration = pause_of(machine_code.host().triple)
-    text = _TEXT.format(line=COUNTER_WORDS, closed=_CLOSED, pause=call) + declaration
-    found = library(text, "run", "help")
+    found = library(_text(machine_code.host().triple), "run", "help")
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
     return kind(found["run"]), kind(found["help"])
 

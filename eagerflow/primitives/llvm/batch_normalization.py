@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
-from eagerflow.primitives.llvm.vectors import VectorWriter
 
 ROWS_PER_SAMPLE = 16  # of so many rows one tells where the numbers of a piece lie
 MAX_BLOCK_VECTORS = 4  # of channels that are worked on together
@@ -50,17 +49,18 @@ class BatchNormWriter(StageWriter):
     of rows in float64; ``sums`` and ``lines`` are memory to work in.
     """
 
-    def __init__(self, code: Any, frame: Sequence[str], config: BatchNormConfig) -> None:
-        super().__init__(code, frame, config.dtype, config.lanes)
+    def __init__(self, llvm: Any, frame: Sequence[str], config: BatchNormConfig) -> None:
+        super().__init__(llvm, frame, config.dtype, config.lanes)
         self.config = config
-        self.exact = VectorWriter(code, "float64", config.lanes)
         self.line = config.channels * self.v.itemsize
         self.vectors = config.channels // config.lanes
         most = min(MAX_BLOCK_VECTORS, self.vectors)
         self.wide = next(n for n in range(most, 0, -1) if self.vectors % n == 0)
         self.kinds = 5 if config.gradient else 3  # near, two sums of x, two of g
 
-    def _blocks(self, first: str, last: str, wide: int, body: Callable[[str], None]) -> None:
+    def _blocks(
+        self, first: str | int, last: str | int, wide: int, body: Callable[[str], None]
+    ) -> None:
         """Call ``body(offset)`` for blocks of ``wide`` vectors of channels."""
         with self.code.loop("channels", first, last) as (block, _):
             body(self.v.number("mul", block, wide * self.v.size))
@@ -69,25 +69,25 @@ class BatchNormWriter(StageWriter):
         self,
         count: str,
         unrolled: int,
-        sums: list[str],
-        body: Callable[[str, list[str]], list[str]],
-    ) -> list[str]:
+        sums: list[Any],
+        body: Callable[[str, list[Any]], list[Any]],
+    ) -> list[Any]:
         """Sums over rows; ``body(row, sums)`` gives the next ones.
 
         There is a list of them for each of ``unrolled`` rows; they are added up at the end.
         """
-        v, size = self.v, len(sums)
+        v, code, size = self.v, self.code, len(sums)
         whole = v.number("and", count, -unrolled)
-        with v.loop("row", "0", whole, unrolled, sums * unrolled) as (row, held):
+        with code.loop("row", 0, whole, unrolled, sums * unrolled) as (row, held):
             for at in range(unrolled):
                 own = slice(at * size, (at + 1) * size)
                 held[own] = body(v.number("add", row, at) if at else row, held[own])
         if unrolled > 1:
-            with v.loop("row", whole, count, 1, held) as (row, held):
+            with code.loop("row", whole, count, 1, held) as (row, held):
                 held[:size] = body(row, held[:size])
         while len(held) > size:
             half = len(held) // 2
-            held = [v.add(a, b) for a, b in zip(held[:half], held[half:], strict=True)]
+            held = [self.s.add(a, b) for a, b in zip(held[:half], held[half:], strict=True)]
         return held
 
     # Sums ----------------------------------------------------------------------------------------
@@ -99,9 +99,9 @@ class BatchNormWriter(StageWriter):
         x = v.step(self.pointer("x"), "%r0", self.line)
         g = v.step(self.pointer("g"), "%r0", self.line) if self.config.gradient else ""
         few = v.number("add", v.number("udiv", count, ROWS_PER_SAMPLE), 1)
-        small = self.code.value(f"icmp ult i64 {few}, {count}")
-        few = self.code.value(f"select i1 {small}, i64 {few}, i64 {count}")
-        share = self._one_over(few)
+        few = self.least(few, count)
+        share = self.s.divide(1, self.s.convert(v.count(few), v.dtype))
+        share = self.s.splat(share, self.lanes)
 
         def block(at: str) -> None:
             near = self._near(v.at(x, at), few, share)
@@ -114,41 +114,39 @@ class BatchNormWriter(StageWriter):
                     total = found[kind * self.wide + j]
                     v.store(total, start, (kind + 1) * self.line + j * v.size)
 
-        self._blocks("0", str(self.vectors // self.wide), self.wide, block)
+        self._blocks(0, self.vectors // self.wide, self.wide, block)
 
-    def _one_over(self, count: str) -> str:
-        """1 / count in all lanes."""
-        v, code = self.v, self.code
-        number = code.value(f"uitofp i64 {count} to {v.element}")
-        share = code.value(f"fdiv {v.element} 1.0, {number}")
-        return v.splat(share)
+    def _near(self, x: str, count: str, share: Any) -> list[Any]:
+        """The means of the first rows, whose number ``share`` is the inverse of."""
+        v, s = self.v, self.s
 
-    def _near(self, x: str, count: str, share: str) -> list[str]:
-        """The means of the first rows."""
-        v = self.v
-
-        def row(at: str, sums: list[str]) -> list[str]:
+        def row(at: str, sums: list[Any]) -> list[Any]:
             start = v.step(x, at, self.line)
-            return [v.add(s, v.load(start, j * v.size)) for j, s in enumerate(sums)]
+            return [s.add(total, v.load(start, j * v.size)) for j, total in enumerate(sums)]
 
-        return [v.multiply(s, share) for s in self._rows(count, 1, [v.zero] * self.wide, row)]
+        return [
+            s.multiply(total, share) for total in self._rows(count, 1, [v.zero] * self.wide, row)
+        ]
 
-    def _piece_sums(self, x: str, g: str, count: str, near: list[str]) -> list[str]:
+    def _piece_sums(self, x: str, g: str, count: str, near: list[Any]) -> list[Any]:
         """Sums of deviations and of their squares; of g, and of its products with them."""
-        v, wide = self.v, self.wide
+        v, s, wide = self.v, self.s, self.wide
 
-        def row(at: str, sums: list[str]) -> list[str]:
+        def row(at: str, sums: list[Any]) -> list[Any]:
             start = v.step(x, at, self.line)
-            apart = [v.subtract(v.load(start, j * v.size), near[j]) for j in range(wide)]
-            found = [v.add(s, a) for s, a in zip(sums[:wide], apart, strict=True)]
+            apart = [s.subtract(v.load(start, j * v.size), near[j]) for j in range(wide)]
+            found = [s.add(total, a) for total, a in zip(sums[:wide], apart, strict=True)]
             squares = sums[wide : 2 * wide]
-            found += [v.fma(a, a, s) for s, a in zip(squares, apart, strict=True)]
+            found += [s.multiply_add(a, a, total) for total, a in zip(squares, apart, strict=True)]
             if g:
                 other = v.step(g, at, self.line)
                 given = [v.load(other, j * v.size) for j in range(wide)]
                 totals, products = sums[2 * wide : 3 * wide], sums[3 * wide :]
-                found += [v.add(s, h) for s, h in zip(totals, given, strict=True)]
-                found += [v.fma(h, a, s) for s, h, a in zip(products, given, apart, strict=True)]
+                found += [s.add(total, h) for total, h in zip(totals, given, strict=True)]
+                found += [
+                    s.multiply_add(h, a, total)
+                    for total, h, a in zip(products, given, apart, strict=True)
+                ]
             return found
 
         unrolled = {1: 4, 2: 2}.get(wide, 1)
@@ -158,14 +156,14 @@ class BatchNormWriter(StageWriter):
 
     def _join(self) -> None:
         """Each piece joins its share of the channels."""
-        v, code = self.v, self.code
+        v, s = self.v, self.s
         rows, height = (self.argument(name) for name in ("rows", "height"))
         _, count, first, last = self.share(self.vectors)
         self.numbers = self.pointer("numbers")
-        self.count = self.exact.load_splat(self.numbers, 8)
+        self.count = v.load_splat(self.numbers, 8, "float64")
         before = v.number("mul", v.number("sub", count, 1), height)
         sizes = [
-            self.exact.splat(code.value(f"uitofp i64 {size} to double"))
+            s.splat(s.convert(v.count(size), "float64"), self.lanes)
             for size in (height, v.number("sub", rows, before))
         ]
         sums, final = self.pointer("sums"), v.number("sub", count, 1)
@@ -183,47 +181,40 @@ class BatchNormWriter(StageWriter):
 
         self._blocks(first, last, 1, block)
 
-    def _wide(self, place: str, offset: str | int = 0) -> str:
+    def _wide(self, place: str, offset: str | int = 0) -> Any:
         """A vector of the arrays' type, as float64."""
-        return self._widened(self.v.load(place, offset))
+        return self.s.convert(self.v.load(place, offset), "float64")
 
-    def _widened(self, value: str) -> str:
-        if self.v.dtype == "float64":
-            return value
-        found: str = self.code.value(f"fpext {self.v.type} {value} to {self.exact.type}")
-        return found
-
-    def _store(self, value: str, place: str, offset: str | int = 0) -> str:
+    def _store(self, value: Any, place: str, offset: str | int = 0) -> Any:
         """Write float64 in the arrays' type; what was written."""
-        if self.v.dtype != "float64":
-            value = self.code.value(f"fptrunc {self.exact.type} {value} to {self.v.type}")
+        value = self.s.convert(value, self.v.dtype)
         self.v.store(value, place, offset)
         return value
 
-    def _totals(self, start: str, final: str, sizes: list[str]) -> tuple[str, str, str, str]:
+    def _totals(self, start: str, final: str, sizes: list[Any]) -> tuple[Any, Any, Any, Any]:
         """Mean, sum of g, sums of squared deviations and of g times deviations."""
-        e, line = self.exact, self.line
+        s, line = self.s, self.line
         total = self._over_pieces(
             start,
             final,
             sizes,
             1 + self.config.gradient,
             lambda near, at, size, sums: [
-                e.add(sums[0], e.fma(near, size, self._wide(at, line))),
-                *([e.add(sums[1], self._wide(at, 3 * line))] if self.config.gradient else []),
+                s.add(sums[0], s.multiply_add(near, size, self._wide(at, line))),
+                *([s.add(sums[1], self._wide(at, 3 * line))] if self.config.gradient else []),
             ],
         )
-        mean = e.divide(total[0], self.count)
+        mean = s.divide(total[0], self.count)
 
-        def around(near: str, at: str, size: str, sums: list[str]) -> list[str]:
-            apart = e.subtract(near, mean)
+        def around(near: Any, at: str, size: Any, sums: list[Any]) -> list[Any]:
+            apart = s.subtract(near, mean)
             own = self._wide(at, line)
             # sum (x - mean)^2 = sum (x - near)^2 + apart (2 sum (x - near) + apart size)
-            more = e.fma(apart, size, e.add(own, own))
-            found = [e.add(sums[0], e.fma(apart, more, self._wide(at, 2 * line)))]
+            more = s.multiply_add(apart, size, s.add(own, own))
+            found = [s.add(sums[0], s.multiply_add(apart, more, self._wide(at, 2 * line)))]
             if self.config.gradient:
-                part = e.fma(apart, self._wide(at, 3 * line), self._wide(at, 4 * line))
-                found.append(e.add(sums[1], part))
+                part = s.multiply_add(apart, self._wide(at, 3 * line), self._wide(at, 4 * line))
+                found.append(s.add(sums[1], part))
             return found
 
         beyond = self._over_pieces(start, final, sizes, 1 + self.config.gradient, around)
@@ -233,34 +224,35 @@ class BatchNormWriter(StageWriter):
         self,
         start: str,
         final: str,
-        sizes: list[str],
+        sizes: list[Any],
         many: int,
-        body: Callable[[str, str, str, list[str]], list[str]],
-    ) -> list[str]:
+        body: Callable[[Any, str, Any, list[Any]], list[Any]],
+    ) -> list[Any]:
         """Sums over all pieces; the last one has a size of its own."""
-        v, e = self.v, self.exact
-        with e.loop("piece", "0", final, 1, [e.zero] * many) as (i, held):
+        v = self.v
+        none = self.s.splat(self.s.constant(0, "float64"), self.lanes)
+        with self.code.loop("piece", 0, final, 1, [none] * many) as (i, held):
             at = v.step(start, i, self.kinds * self.line)
             held[:] = body(self._wide(at), at, sizes[0], held)
         at = v.step(start, final, self.kinds * self.line)
         return body(self._wide(at), at, sizes[1], held)
 
-    def _factor(self, squares: str) -> tuple[str, str]:
+    def _factor(self, squares: Any) -> tuple[Any, Any]:
         """The variance, and 1 / sqrt(variance + epsilon)."""
-        e = self.exact
-        variance = e.divide(squares, self.count)
-        root = e.sqrt(e.add(variance, e.load_splat(self.numbers)))
-        return variance, e.divide(e.constant(1), root)
+        s = self.s
+        variance = s.divide(squares, self.count)
+        epsilon = self.v.load_splat(self.numbers, dtype="float64")
+        return variance, s.divide(1, s.sqrt(s.add(variance, epsilon)))
 
     def _places(self, at: str, *names: str) -> list[str]:
         return [self.v.at(self.targets[name], at) for name in names]
 
-    def _rest(self, mean: str, line: str) -> str:
+    def _rest(self, mean: Any, line: str) -> Any:
         """Store a number near the mean; what is left of it."""
-        return self.exact.subtract(mean, self._widened(self._store(mean, line)))
+        return self.s.subtract(mean, self.s.convert(self._store(mean, line), "float64"))
 
-    def _training(self, at: str, mean: str, squares: str, *_: str) -> None:
-        e, config = self.exact, self.config
+    def _training(self, at: str, mean: Any, squares: Any, *_: Any) -> None:
+        s, config = self.s, self.config
         of_mean, of_variance, scale, offset, line = self._places(
             at, "first", "second", "scale", "offset", "lines"
         )
@@ -268,35 +260,35 @@ class BatchNormWriter(StageWriter):
         self._store(mean, of_mean)
         self._store(variance, of_variance)
         if config.scaled:
-            factor = e.multiply(factor, self._wide(scale))
-        shift = e.subtract(e.zero, e.multiply(self._rest(mean, line), factor))
+            factor = s.multiply(factor, self._wide(scale))
+        shift = s.subtract(0, s.multiply(self._rest(mean, line), factor))
         if config.shifted:
-            shift = e.add(shift, self._wide(offset))
+            shift = s.add(shift, self._wide(offset))
         self._store(factor, line, self.line)
         self._store(shift, line, 2 * self.line)
 
-    def _gradient(self, at: str, mean: str, squares: str, total: str, products: str) -> None:
-        e, config = self.exact, self.config
+    def _gradient(self, at: str, mean: Any, squares: Any, total: Any, products: Any) -> None:
+        s, config = self.s, self.config
         of_scale, of_offset, scale, of_mean, of_variance, line = self._places(
             at, "first", "second", "scale", "of_mean", "of_variance", "lines"
         )
         _, factor = self._factor(squares)
-        slope = e.multiply(products, factor)
+        slope = s.multiply(products, factor)
         self._store(slope, of_scale)
         self._store(total, of_offset)
-        weight = e.multiply(factor, self._wide(scale)) if config.scaled else factor
-        twice = e.add(known := self._wide(of_variance), known)
-        slope = e.subtract(twice, e.multiply(e.multiply(weight, factor), slope))
-        level = e.subtract(self._wide(of_mean), e.multiply(weight, total))
-        slope, level = e.divide(slope, self.count), e.divide(level, self.count)
-        level = e.subtract(level, e.multiply(self._rest(mean, line), slope))
+        weight = s.multiply(factor, self._wide(scale)) if config.scaled else factor
+        twice = s.add(known := self._wide(of_variance), known)
+        slope = s.subtract(twice, s.multiply(s.multiply(weight, factor), slope))
+        level = s.subtract(self._wide(of_mean), s.multiply(weight, total))
+        slope, level = s.divide(slope, self.count), s.divide(level, self.count)
+        level = s.subtract(level, s.multiply(self._rest(mean, line), slope))
         for i, value in enumerate((weight, slope, level), 1):
             self._store(value, line, i * self.line)
 
     # Results -------------------------------------------------------------------------------------
 
     def _apply(self) -> None:
-        v, gradient = self.v, self.config.gradient
+        v, s, gradient = self.v, self.s, self.config.gradient
         count = v.number("sub", "%r1", "%r0")
         names = ("x", "y", "g") if gradient else ("x", "y")
         starts = {name: v.step(self.pointer(name), "%r0", self.line) for name in names}
@@ -308,20 +300,20 @@ class BatchNormWriter(StageWriter):
                 for k in range(4 if gradient else 3)
             ]
 
-            def row(number: str, _: list[str]) -> list[str]:
+            def row(number: str, _: list[Any]) -> list[Any]:
                 start = v.number("add", v.number("mul", number, self.line), at)
                 places = {name: v.at(where, start) for name, where in starts.items()}
                 for j in range(self.wide):
-                    value = v.subtract(v.load(places["x"], j * v.size), known[0][j])
+                    value = s.subtract(v.load(places["x"], j * v.size), known[0][j])
                     if gradient:
-                        value = v.fma(value, known[2][j], known[3][j])
+                        value = s.multiply_add(value, known[2][j], known[3][j])
                         given = v.load(places["g"], j * v.size)
-                        value = v.fma(given, known[1][j], value)
+                        value = s.multiply_add(given, known[1][j], value)
                     else:
-                        value = v.fma(value, known[1][j], known[2][j])
+                        value = s.multiply_add(value, known[1][j], known[2][j])
                     v.store(value, places["y"], j * v.size)
                 return []
 
             self._rows(count, 2 if self.wide < MAX_BLOCK_VECTORS else 1, [], row)
 
-        self._blocks("0", str(self.vectors // self.wide), self.wide, block)
+        self._blocks(0, self.vectors // self.wide, self.wide, block)

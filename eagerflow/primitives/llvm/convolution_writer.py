@@ -6,11 +6,11 @@ copied with the zeros around them, so that nothing has to be asked after.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
-from eagerflow.primitives.llvm.vectors import round_up
+from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
 from eagerflow.primitives.windows import Window
 
 
@@ -35,22 +35,23 @@ class ConvolutionConfig(NamedTuple):
 class ConvolutionWriter(StageWriter):
     """Writes what all kernels of convolutions are made of.
 
-    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and call
-    ``make_room``.
+    Subclasses set ``pixel``, the bytes of a position in the copy of an image, and ``block``, what
+    is summed up in registers, and call ``make_room``.
     """
 
     slots = ("images", "other", "result", "weights", "flags")
     pixel: int
+    block: RegisterBlock
 
     def __init__(
         self,
-        code: Any,
+        llvm: Any,
         frame: Sequence[str],
         config: ConvolutionConfig,
         lanes: int,
         registers: int,
     ) -> None:
-        super().__init__(code, frame, config.dtype, lanes)
+        super().__init__(llvm, frame, config.dtype, lanes)
         self.config, self.registers = config, registers
         self.filters = round_up(config.filters, lanes)
         self.itemsize = self.v.itemsize
@@ -68,6 +69,32 @@ class ConvolutionWriter(StageWriter):
         """Bytes of what each piece adds up, which ``_join`` joins."""
         raise NotImplementedError
 
+    # Filters -------------------------------------------------------------------------------------
+
+    def pack_filters(self, size: int, start_of: Callable[[str, str], str]) -> None:
+        """Each piece packs its share of ``size`` elements, each with vectors of all filters.
+
+        ``start_of(filters, element)`` is where those of an element begin.
+        """
+        v, config, code, block = self.v, self.config, self.code, self.block
+        _, _, first, last = self.share(size)
+        filters, to = self.pointer("other"), self.pointer("weights")
+        panel, panels = block.vectors * v.size, self.filters // self.lanes // block.vectors
+        # Bytes from the filters of a vector to those of the next one.
+        stride = v.size * (config.channels if config.turned else 1)
+        with (
+            code.loop("panel", 0, panels) as (p, _),
+            code.loop("element", first, last) as (element, _),
+        ):
+            aim = v.step(v.step(to, p, size * panel), element, panel)
+            start = v.step(start_of(filters, element), p, block.vectors * stride)
+            for j, mask in enumerate(self.masks(p, block.vectors, config.filters)):
+                self._pack(v.at(start, j * stride), v.at(aim, j * v.size), mask)
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        """Write what is made of a vector of filters."""
+        raise NotImplementedError
+
     # Copies of images ----------------------------------------------------------------------------
 
     def copy(self, image: str, first: str, rows: str) -> None:
@@ -75,7 +102,7 @@ class ConvolutionWriter(StageWriter):
         v, code, high, wide = self.v, self.code, self.config.high, self.config.wide
         inside = max(min(wide.size, self.columns - wide.before), 0)
         left, end = wide.before * self.pixel, (wide.before + inside) * self.pixel
-        with code.loop("row", "0", rows) as (i, _):
+        with code.loop("row", 0, rows) as (i, _):
             row = v.number("add", first, i)
             to = v.step("%scratch", i, self.line)
             real = code.value(f"icmp ult i64 {row}, {high.size}")
@@ -103,12 +130,13 @@ class ConvolutionWriter(StageWriter):
 
     # Sums of pieces ------------------------------------------------------------------------------
 
-    def joined(self, start: str, offsets: Sequence[int], count: str) -> list[str]:
+    def joined(self, start: str, offsets: Sequence[int], count: str) -> list[Any]:
         """For each offset the sum of what all ``count`` pieces have there, in their order."""
         v = self.v
         first = [v.load(start, offset) for offset in offsets]
-        with v.loop("piece", "1", count, 1, first) as (i, totals):
+        with self.code.loop("piece", 1, count, 1, first) as (i, totals):
             other = v.step(start, i, self.sums)
             for k, offset in enumerate(offsets):
-                totals[k] = v.add(totals[k], v.load(other, offset))
-        return totals
+                totals[k] = self.s.add(totals[k], v.load(other, offset))
+        found: list[Any] = totals
+        return found

@@ -65,34 +65,22 @@ class DirectForwardWriter(_DirectWriter):
         return self.taps * self.config.channels * self.filters * self.itemsize
 
     def _weights(self) -> None:
-        """Each piece packs its share: a line of all filters for each element of a window."""
-        v, config, code = self.v, self.config, self.code
-        _, _, first, last = self.share(self.taps * config.channels)
-        filters, to = self.pointer("other"), self.pointer("weights")
-        whole, wide = self.taps * config.channels * self.panel, self.block.vectors
-        # Bytes from the filters of a vector to those of the next one.
-        stride = self.lanes * self.pixel if config.turned else v.size
-        panels = str(self.filters // self.lanes // wide)
-        with (
-            code.loop("panel", "0", panels) as (p, _),
-            code.loop("element", first, last) as (element, _),
-        ):
-            aim = v.step(v.step(to, p, whole), element, self.panel)
-            if config.turned:
-                # From (*window, filters, channels), back to front.
-                tap, channel = v.quotient_and_rest(element, config.channels)
-                back = v.number("sub", self.taps - 1, tap)
-                start = v.step(filters, back, config.filters * self.pixel)
-                start = v.step(start, channel, self.itemsize)
-            else:
-                start = v.step(filters, element, self.result_pixel)
-            start = v.step(start, p, wide * stride)
-            for j, mask in enumerate(self.masks(p, wide, config.filters)):
-                place = v.at(start, j * stride)
-                value = (
-                    v.gather(place, self.pixel, mask) if config.turned else v.load(place, mask=mask)
-                )
-                v.store(value, aim, j * v.size)
+        self.pack_filters(self.taps * self.config.channels, self._filters_of)
+
+    def _filters_of(self, filters: str, element: str) -> str:
+        """Where the filters of an element of a window begin."""
+        v, config = self.v, self.config
+        if not config.turned:
+            return v.step(filters, element, self.result_pixel)
+        # From (*window, filters, channels), back to front.
+        tap, channel = (v.number(op, element, config.channels) for op in ("udiv", "urem"))
+        back = v.number("sub", self.taps - 1, tap)
+        start = v.step(filters, back, config.filters * self.pixel)
+        return v.step(start, channel, self.itemsize)
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        v, turned = self.v, self.config.turned
+        v.store(v.gather(start, self.pixel, mask) if turned else v.load(start, mask=mask), to)
 
     def _kernel(self) -> None:
         v, config, code, block = self.v, self.config, self.code, self.block
@@ -101,28 +89,28 @@ class DirectForwardWriter(_DirectWriter):
         with code.loop("image", "%r0", "%r1") as (image, _):
             self.copy_seen(image, "%c0", rows)
             out = v.step(y, image, self.result_bytes)
-            with code.loop("panel", "0", str(self.filters * self.itemsize // self.panel)) as (p, _):
+            with code.loop("panel", 0, self.filters * self.itemsize // self.panel) as (p, _):
                 own = v.step(weights, p, self.taps * config.channels * self.panel)
                 masks = self.masks(p, block.vectors, config.filters)
-                with code.loop("row", "0", rows) as (row, _):
+                with code.loop("row", 0, rows) as (row, _):
                     start = v.step("%scratch", row, config.high.stride * self.line)
                     line = v.step(out, v.number("add", row, "%c0"), self.result_line)
                     line = v.step(line, p, self.panel)
                     blocks = round_up(config.wide.out, block.rows) // block.rows
-                    with code.loop("block", "0", str(blocks)) as (i, _):
+                    with code.loop("block", 0, blocks) as (i, _):
                         many = v.number("mul", i, block.rows)
                         here = v.step(start, many, config.wide.stride * self.pixel)
                         sums = self._window(here, own)
                         self._store(sums, v.step(line, many, self.result_pixel), many, masks)
 
-    def _window(self, start: str, weights: str) -> list[str]:
+    def _window(self, start: str, weights: str) -> list[Any]:
         """The sums over the windows of a block of columns."""
         v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
         step = wide.stride * self.pixel
-        with v.loop("down", "0", high.kernel, 1, v.no_sums(block)) as (down, rows):
+        with self.code.loop("down", 0, high.kernel, 1, v.no_sums(block)) as (down, rows):
             here = v.step(start, down, high.dilation * self.line)
             lines = v.step(weights, down, self.runs * self.run * self.panel)
-            with v.loop("across", "0", self.runs, 1, rows) as (across, runs):
+            with self.code.loop("across", 0, self.runs, 1, rows) as (across, runs):
                 run = v.step(here, across, wide.dilation * self.pixel)
                 packed = v.step(lines, across, self.run * self.panel)
                 runs[:] = v.accumulate(
@@ -135,7 +123,7 @@ class DirectForwardWriter(_DirectWriter):
             rows[:] = runs
         return rows
 
-    def _store(self, sums: list[str], to: str, first: str, masks: list[str]) -> None:
+    def _store(self, sums: list[Any], to: str, first: str, masks: list[str]) -> None:
         """Write a block's columns, as far as the result has them."""
         v, columns, block = self.v, self.config.wide.out, self.block
         rest = columns % block.rows
@@ -143,7 +131,7 @@ class DirectForwardWriter(_DirectWriter):
             inside = ""
             if rest and i >= rest:
                 inside = self.code.value(f"icmp ult i64 {v.number('add', first, i)}, {columns}")
-            with self.where(inside):
+            with self.code.where(inside):
                 for j in range(block.vectors):
                     value = sums[i * block.vectors + j]
                     v.store(value, to, i * self.result_pixel + j * v.size, mask=masks[j])
@@ -191,7 +179,7 @@ class DirectFilterWriter(_DirectWriter):
             rows = v.number("sub", self.least(v.number("add", first, band), "%c1"), first)
             self.copy_seen(image, first, rows)
             given = v.step(v.step(g, image, self.result_bytes), first, self.result_line)
-            with code.loop("panel", "0", str(self.sum_line // self.panel)) as (p, _):
+            with code.loop("panel", 0, self.sum_line // self.panel) as (p, _):
                 self._panel(v.step(own, p, self.panel), v.step(given, p, self.panel), rows, p)
 
     def _panel(self, own: str, given: str, rows: str, panel: str) -> None:
@@ -212,14 +200,14 @@ class DirectFilterWriter(_DirectWriter):
             return
         offsets = [i * self.itemsize for i in range(block.rows)]
         with (
-            code.loop("down", "0", str(config.high.kernel)) as (down, _),
-            code.loop("across", "0", str(self.runs)) as (across, _),
+            code.loop("down", 0, config.high.kernel) as (down, _),
+            code.loop("across", 0, self.runs) as (across, _),
         ):
             here = v.step(v.step("%scratch", down, down_bytes), across, across_bytes)
             number = v.number("add", v.number("mul", down, self.runs), across)
             to = v.step(own, number, self.sum_run)
             blocks = self.sum_run // self.sum_line // block.rows
-            with code.loop("block", "0", str(blocks)) as (i, _):
+            with code.loop("block", 0, blocks) as (i, _):
                 start = v.step(here, i, block.rows * self.itemsize)
                 aim = v.step(to, i, block.rows * self.sum_line)
                 self._block(start, offsets, given, rows, aim, masks)
@@ -229,7 +217,7 @@ class DirectFilterWriter(_DirectWriter):
     ) -> None:
         """Sums over all positions of some rows."""
         v, high, wide, block = self.v, self.config.high, self.config.wide, self.block
-        with v.loop("row", "0", rows, 1, v.no_sums(block)) as (row, held):
+        with self.code.loop("row", 0, rows, 1, v.no_sums(block)) as (row, held):
             here = v.step(start, row, high.stride * self.line)
             there = v.step(given, row, self.result_line)
             held[:] = v.accumulate(
@@ -240,7 +228,7 @@ class DirectFilterWriter(_DirectWriter):
                 lambda k: v.step(there, k, self.result_pixel),
                 masks,
             )
-        self.add_block(block, held, to, self.sum_line)
+        self.store_block(block, held, to, self.sum_line, add=True)
 
     def _join(self) -> None:
         """Each piece joins its share of the window's elements."""
@@ -249,7 +237,7 @@ class DirectFilterWriter(_DirectWriter):
         known, to = self.pointer("weights"), self.pointer("result")
         size = self.window if self.whole else self.run
         with self.code.loop("element", first, last) as (element, _):
-            run, inside = v.quotient_and_rest(element, size)
+            run, inside = (v.number(op, element, size) for op in ("udiv", "urem"))
             here = v.step(v.step(known, run, self.sum_run), inside, self.sum_line)
             there = v.step(to, element, self.result_pixel)
 

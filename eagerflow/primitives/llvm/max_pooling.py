@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
@@ -30,8 +31,8 @@ class MaxPoolWriter(StageWriter):
     stages = ("kernel",)
     slots = ("x", "g", "result")
 
-    def __init__(self, code: Any, frame: Sequence[str], config: MaxPoolConfig, lanes: int) -> None:
-        super().__init__(code, frame, config.dtype, lanes)
+    def __init__(self, llvm: Any, frame: Sequence[str], config: MaxPoolConfig, lanes: int) -> None:
+        super().__init__(llvm, frame, config.dtype, lanes)
         self.config = config
         self.pixel = config.channels * self.v.itemsize
 
@@ -40,12 +41,12 @@ class MaxPoolWriter(StageWriter):
         line = config.width * self.pixel
         places = [a * line + b * self.pixel for a in range(config.high) for b in range(config.wide)]
         with code.loop("row", "%r0", "%r1") as (row, _):
-            image, inside = v.quotient_and_rest(row, config.rows)
+            image, inside = (v.number(op, row, config.rows) for op in ("udiv", "urem"))
             above = v.number("mul", image, config.height)
             above = v.number("add", above, v.number("mul", inside, config.high))
             small = v.number("mul", row, config.columns * self.pixel)
             large = v.number("mul", above, line)
-            with code.loop("column", "0", str(config.columns)) as (column, _):
+            with code.loop("column", 0, config.columns) as (column, _):
                 own = v.number("add", small, v.number("mul", column, self.pixel))
                 seen = v.number("add", large, v.number("mul", column, config.wide * self.pixel))
                 self.parts(config.channels, lambda at, n: self._window(own, seen, at, n, places))
@@ -55,35 +56,22 @@ class MaxPoolWriter(StageWriter):
         v = self.v
         x, result = (v.at(self.pointer(name), at) for name in ("x", "result"))
         values = [v.load(v.at(x, seen), place, count) for place in places]
-        largest = self._maximum(values)
+        # NaN if there is one, as NumPy has it.
+        largest = reduce(self.s.maximum, values)
         if not self.config.gradient:
             v.store(largest, result, own, count)
             return
         given = v.load(v.at(self.pointer("g"), at), own, count)
         self._place(values, largest, given, v.at(result, seen), places, count)
 
-    def _maximum(self, values: list[str]) -> str:
-        """The largest value; NaN if there is one, as NumPy has it."""
-        code, kind, bits = self.code, self.v.type, f"<{self.v.lanes} x i1>"
-        found = values[0]
-        for value in values[1:]:
-            larger = code.value(f"fcmp ogt {kind} {found}, {value}")
-            best = code.value(f"select {bits} {larger}, {kind} {found}, {kind} {value}")
-            none = code.value(f"fcmp uno {kind} {found}, {found}")
-            found = code.value(f"select {bits} {none}, {kind} {found}, {kind} {best}")
-        return found
-
     def _place(
-        self, values: list[str], largest: str, given: str, aim: str, places: list[int], count: int
+        self, values: list[Any], largest: Any, given: Any, aim: str, places: list[int], count: int
     ) -> None:
         """An element of g where the window has its first maximum, zeros elsewhere."""
-        v, code = self.v, self.code
-        bits = f"<{v.lanes} x i1>"
-        free = "splat (i1 true)"
+        s, free = self.s, self.s.constant(True, "bool")
         for value, place in zip(values, places, strict=True):
-            below = code.value(f"fcmp olt {v.type} {value}, {largest}")
+            below = s.less(value, largest)
             # With NaN, none is below: the first one gets it.
-            hit = code.value(f"select {bits} {below}, {bits} zeroinitializer, {bits} {free}")
-            chosen = code.value(f"select {bits} {hit}, {v.type} {given}, {v.type} {v.zero}")
-            v.store(chosen, aim, place, count)
-            free = code.value(f"and {bits} {free}, {below}")
+            hit = s.select(below, False, free)
+            self.v.store(s.select(hit, given, 0), aim, place, count)
+            free = s.logical_and(free, below)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from eagerflow.primitives.llvm.vectors import RegisterBlock, VectorWriter, splat
+from eagerflow.primitives.llvm.vectors import RegisterBlock, VectorWriter
 
 CACHE_LINE_BYTES = 64
 
@@ -24,9 +23,11 @@ class StageWriter:
     slots: ClassVar[tuple[str, ...]]
     """What a call gives by name: numbers, or arrays, whose addresses the functions find."""
 
-    def __init__(self, code: Any, frame: Sequence[str], dtype: str, lanes: int) -> None:
-        self.code, self.lanes, self.frame = code, lanes, frame
-        self.v = VectorWriter(code, dtype, lanes)
+    def __init__(self, llvm: Any, frame: Sequence[str], dtype: str, lanes: int) -> None:
+        self.lanes, self.frame = lanes, frame
+        self.v = VectorWriter(llvm, dtype, lanes)
+        if llvm is not None:
+            self.code, self.s = self.v.code, self.v.s
 
     @property
     def scratch(self) -> int:
@@ -37,27 +38,23 @@ class StageWriter:
         """The text of all stages."""
         ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
         for name in self.stages:
-            head = f"define void @{name}({ranges}, ptr %frame, ptr %scratch) nounwind {{"
-            self.code.lines.append(head)
-            self.code.label("entry")
-            getattr(self, f"_{name}")()
-            self.code.line("ret void")
-            self.code.lines.append("}")
-        return "\n".join([*self.code.lines, *self.code.declarations.values(), ""])
+            with self.code.function(f"{name}({ranges}, ptr %frame, ptr %scratch)"):
+                getattr(self, f"_{name}")()
+        return str(self.code.text())
 
-    def argument(self, name: str) -> str:
+    def argument(self, name: str, kind: str = "i64") -> str:
         """A number of the frame."""
-        return self.v.argument(self.frame.index(name))
+        return str(self.code.word(kind, "%frame", self.frame.index(name)))
 
     def pointer(self, name: str) -> str:
         """An address of the frame."""
-        return self.v.pointer(self.frame.index(name))
+        return self.argument(name, "ptr")
 
     def piece(self) -> str:
         """The number of the piece that a function is called for."""
-        v, value = self.v, self.code.value
-        row = value(f"udiv i64 %r0, {self.argument('height')}")
-        column = value(f"udiv i64 %c0, {self.argument('span')}")
+        v = self.v
+        row = v.number("udiv", "%r0", self.argument("height"))
+        column = v.number("udiv", "%c0", self.argument("span"))
         line = v.number("mul", row, self.argument("blocks"))
         return v.number("add", line, column)
 
@@ -65,59 +62,36 @@ class StageWriter:
         """The piece's number, how many there are, and which ones of ``size`` are its own."""
         v, piece, count = self.v, self.piece(), self.argument("count")
         ends = [v.number("mul", v.number("add", piece, i), size) for i in (0, 1)]
-        first, last = (self.code.value(f"udiv i64 {end}, {count}") for end in ends)
+        first, last = (v.number("udiv", end, count) for end in ends)
         return piece, count, first, last
 
     def least(self, a: str, b: str) -> str:
         """The smaller one of two counts."""
-        below = self.code.value(f"icmp ult i64 {a}, {b}")
-        return self.code.value(f"select i1 {below}, i64 {a}, i64 {b}")
-
-    @contextmanager
-    def where(self, condition: str) -> Iterator[None]:
-        """What is written in this context is done where a condition holds; "" always does."""
-        if not condition:
-            yield
-            return
-        then, end = self.code.name("then_"), self.code.name("end_")
-        self.code.line(f"br i1 {condition}, label %{then}, label %{end}")
-        self.code.label(then)
-        yield
-        self.code.line(f"br label %{end}")
-        self.code.label(end)
+        return str(self.s.minimum(self.v.count(a), self.v.count(b)).text)
 
     def masks(self, panel: str, vectors: int, size: int) -> list[str]:
         """For each vector of a panel the mask of elements below ``size``; "" where all are."""
-        v, code = self.v, self.code
+        v = self.v
         if size % self.lanes == 0:
             return [""] * vectors
         first = v.number("mul", panel, vectors * self.lanes)
-        numbers = ", ".join(f"i64 {i}" for i in range(self.lanes))
-        kind, masks = f"<{self.lanes} x i64>", []
-        for j in range(vectors):
-            left = splat(code, "i64", self.lanes, v.number("sub", size - j * self.lanes, first))
-            masks.append(code.value(f"icmp slt {kind} <{numbers}>, {left}"))
-        return masks
+        left = (v.number("sub", size - j * self.lanes, first) for j in range(vectors))
+        return [self.s.less(v.memory.iota, v.count(number)).text for number in left]
 
     def parts(self, size: int, one: Callable[[str, int], None]) -> None:
         """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
         whole, rest = divmod(size, self.lanes)
         if whole:
-            with self.code.loop("part", "0", str(whole)) as (i, _):
+            with self.code.loop("part", 0, whole) as (i, _):
                 one(self.v.number("mul", i, self.v.size), self.lanes)
         if rest:
             one(str(whole * self.v.size), rest)
 
-    def store_block(self, block: RegisterBlock, values: list[str], to: str, line: int) -> None:
-        """Write a block, whose rows are ``line`` apart."""
-        for i in range(block.rows):
-            for j in range(block.vectors):
-                self.v.store(values[i * block.vectors + j], to, i * line + j * self.v.size)
-
-    def add_block(self, block: RegisterBlock, values: list[str], to: str, line: int) -> None:
-        """Add a block to what is there."""
-        for i in range(block.rows):
-            for j in range(block.vectors):
-                at = i * line + j * self.v.size
-                total = self.v.add(self.v.load(to, at), values[i * block.vectors + j])
-                self.v.store(total, to, at)
+    def store_block(
+        self, block: RegisterBlock, values: list[Any], to: str, line: int, add: bool = False
+    ) -> None:
+        """Write a block, whose rows are ``line`` apart, or add it to what is there."""
+        for number, value in enumerate(values):
+            row, column = divmod(number, block.vectors)
+            at = row * line + column * self.v.size
+            self.v.store(self.s.add(self.v.load(to, at), value) if add else value, to, at)

@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ from eagerflow.runtime import machine_code, threads
 Writer = TypeVar("Writer", bound=StageWriter)
 
 _package: Any = llvm
-MAX_KEPT_KERNELS = 1024
+MAX_KEPT_KERNELS = 1024  # of each kind
 
 
 @cache
@@ -58,7 +58,7 @@ class StagedKernel(Generic[Writer]):
         own = f"{writer_class.__module__}.{writer_class.__qualname__} {arguments}"
 
         def text() -> str:
-            module = writer_class(machine().instructions.Code(), frame, *arguments).module()
+            module = writer_class(machine(), frame, *arguments).module()
             return module + driver.shared_driver(writer_class.stages, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
@@ -86,23 +86,11 @@ class StagedKernel(Generic[Writer]):
         launch.share(self.function, frame, taken, own, many - 1)
 
 
-_kept: dict[Any, Any] = {}
-# Before the modules are taken apart, whose help a library needs to go.
-atexit.register(_kept.clear)
-
-
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose results, which hold kernels, are kept by its arguments."""
-
-    @wraps(make)
-    def found(*key: Any) -> Any:
-        result = _kept.get((make, key))
-        if result is None:
-            if len(_kept) >= MAX_KEPT_KERNELS:
-                _kept.clear()
-            result = _kept[make, key] = make(*key)
-        return result
-
+    found = lru_cache(MAX_KEPT_KERNELS)(make)
+    # Before the modules are taken apart, whose help a library needs to go.
+    atexit.register(found.cache_clear)
     return found
 
 

@@ -46,20 +46,20 @@ class _WinogradWriter(ConvolutionWriter):
         self.tile_line, self.other_line = _apart(self.pixel), _apart(self.filters * 4)
         self.patch = round_up((2 * config.band + 2) * self.line, CACHE_LINE_BYTES)
 
-    def _sum(self, terms: list[tuple[float, str]]) -> str:
+    def _sum(self, terms: list[tuple[float, Any]]) -> Any:
         """A sum of values with factors of 1, -1, 1/2 and -1/2."""
-        v = self.v
+        s = self.s
         half = any(abs(sign) == 0.5 for sign, _ in terms)
         terms = sorted(terms, key=lambda term: -term[0])
         total = terms[0][1]
         for sign, term in terms[1:]:
-            total = v.add(total, term) if sign > 0 else v.subtract(total, term)
-        return v.multiply(total, v.constant(0.5)) if half else total
+            total = s.add(total, term) if sign > 0 else s.subtract(total, term)
+        return s.multiply(total, 0.5) if half else total
 
-    def _transform(self, matrix: Any, square: list[list[str]]) -> list[list[str]]:
+    def _transform(self, matrix: Any, square: list[list[Any]]) -> list[list[Any]]:
         """``matrix @ square @ matrix.T``."""
 
-        def along(lines: list[list[str]]) -> list[list[str]]:
+        def along(lines: list[list[Any]]) -> list[list[Any]]:
             """The matrix times each line; lines and elements change places."""
             return [
                 [self._sum([(s, x) for s, x in zip(row, line, strict=True) if s]) for line in lines]
@@ -76,7 +76,7 @@ class _WinogradWriter(ConvolutionWriter):
         if channels == self.channels:
             super().copy_positions(start, to, count)
             return
-        with self.code.loop("x", "0", str(count)) as (i, _):
+        with self.code.loop("x", 0, count) as (i, _):
             here, there = v.step(start, i, channels * 4), v.step(to, i, self.pixel)
             for c in range(0, self.channels, self.lanes):
                 v.store(v.load(here, 4 * c, min(self.lanes, channels - c)), there, 4 * c)
@@ -93,8 +93,8 @@ class _WinogradWriter(ConvolutionWriter):
         """A loop over the tiles of some rows: row and column, and the number of the tile."""
         v, columns = self.v, self.tile_columns
         with (
-            self.code.loop("i", "0", rows) as (i, _),
-            self.code.loop("j", "0", str(columns)) as (j, _),
+            self.code.loop("i", 0, rows) as (i, _),
+            self.code.loop("j", 0, columns) as (j, _),
         ):
             yield i, j, v.number("add", v.number("mul", i, columns), j)
 
@@ -104,7 +104,7 @@ class _WinogradWriter(ConvolutionWriter):
         with self._each_tile(rows) as (i, j, number):
             corner = v.step(v.step("%scratch", i, 2 * self.line), j, 2 * self.pixel)
             aim = v.step(first, number, self.tile_line)
-            with self.code.loop("c", "0", str(self.channels // self.lanes)) as (c, _):
+            with self.code.loop("c", 0, self.channels // self.lanes) as (c, _):
                 at = v.number("mul", c, v.size)
                 here, there = v.at(corner, at), v.at(aim, at)
                 square = [
@@ -113,39 +113,36 @@ class _WinogradWriter(ConvolutionWriter):
                 ]
                 self._set_planes(self._transform(INPUT, square), there, plane)
 
-    def _set_planes(self, square: list[list[str]], to: str, plane: int) -> None:
+    def _set_planes(self, square: list[list[Any]], to: str, plane: int) -> None:
         for k, line in enumerate(square):
             for m, value in enumerate(line):
                 self.v.store(value, to, (4 * k + m) * plane)
 
-    def _square_of(self, start: str, plane: int) -> list[list[str]]:
+    def _square_of(self, start: str, plane: int) -> list[list[Any]]:
         return [[self.v.load(start, (4 * k + m) * plane) for m in range(4)] for k in range(4)]
 
     # Whether all is finite -----------------------------------------------------------------------
 
     def _zeros(self) -> str:
         """A vector of zeros in memory."""
-        place: str = self.code.entry(f"alloca {self.v.type}, align {self.v.size}")
+        place: str = self.code.entry(f"alloca {self.v.zero.type}, align {self.v.size}")
         self.v.store(self.v.zero, place)
         return place
 
-    def _check(self, held: str, square: list[list[str]]) -> None:
+    def _check(self, held: str, square: list[list[Any]]) -> None:
         """Add to ``held`` what is NaN where a value is not finite."""
-        v = self.v
-        terms = [v.subtract(value, value) for line in square for value in line]
+        v, s = self.v, self.s
+        terms = [s.subtract(value, value) for line in square for value in line]
         while len(terms) > 1:
             pairs = zip(terms[::2], terms[1::2], strict=False)
-            terms = [v.add(a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
-        v.store(v.add(v.load(held), terms[0]), held)
+            terms = [s.add(a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
+        v.store(s.add(v.load(held), terms[0]), held)
 
     def _report(self, held: str, piece: str) -> None:
         """Note the piece's number where a value was not finite."""
-        v, code = self.v, self.code
-        bad = code.value(f"fcmp uno {v.type} {v.load(held)}, {v.zero}")
-        bits = code.value(f"bitcast <{self.lanes} x i1> {bad} to i{self.lanes}")
-        some = code.value(f"icmp ne i{self.lanes} {bits}, 0")
-        place = v.at(self.pointer("flags"), piece)
-        code.line(f"store i8 {code.value(f'zext i1 {some} to i8')}, ptr {place}, align 1")
+        v, s = self.v, self.s
+        some = s.any_lane(s.isnan(v.load(held)))
+        v.memory.store_one(v.at(self.pointer("flags"), piece), some, "bool")
 
 
 class WinogradForwardWriter(_WinogradWriter):
@@ -173,23 +170,14 @@ class WinogradForwardWriter(_WinogradWriter):
         return 16 * self.weight_plane
 
     def _weights(self) -> None:
-        """Each piece transforms its share of the channels."""
-        v, config, code = self.v, self.config, self.code
-        _, _, first, last = self.share(config.channels)
-        filters, to = self.pointer("other"), self.pointer("weights")
-        wide = self.block.vectors
-        panel, panels = wide * v.size, str(self.filters // self.lanes // wide)
         # Channels inside: their filters to lead back lie side by side.
-        with code.loop("panel", "0", panels) as (p, _), code.loop("c", first, last) as (c, _):
-            aim = v.step(v.step(to, p, config.channels * panel), c, panel)
-            start = v.step(filters, c, 4 if config.turned else self.result_pixel)
-            # Bytes from the filters of a vector to those of the next one.
-            stride = self.lanes * 4 * (config.channels if config.turned else 1)
-            start = v.step(start, p, wide * stride)
-            for j, mask in enumerate(self.masks(p, wide, config.filters)):
-                taps = self._taps(v.at(start, j * stride), mask)
-                square = self._transform(FORWARD_FILTERS, [taps[:3], taps[3:6], taps[6:]])
-                self._set_planes(square, v.at(aim, j * v.size), self.weight_plane)
+        size = 4 if self.config.turned else self.result_pixel
+        self.pack_filters(self.config.channels, lambda w, c: self.v.step(w, c, size))
+
+    def _pack(self, start: str, to: str, mask: str) -> None:
+        taps = self._taps(start, mask)
+        square = self._transform(FORWARD_FILTERS, [taps[:3], taps[3:6], taps[6:]])
+        self._set_planes(square, to, self.weight_plane)
 
     def _taps(self, start: str, mask: str) -> list[str]:
         """The nine elements of a vector of filters."""
@@ -226,15 +214,15 @@ class WinogradForwardWriter(_WinogradWriter):
         blocks = v.number("udiv", v.number("add", count, block.rows - 1), block.rows)
         self._clear_rest(tiles, count, blocks)
         line, panel = self.tile_line, block.vectors * v.size
-        with code.loop("plane", "0", "16") as (plane, _):
+        with code.loop("plane", 0, "16") as (plane, _):
             a, b, c = (
                 v.step(tiles, plane, self.tile_plane),
                 v.step(weights, plane, self.weight_plane),
                 v.step(products, plane, self.product_plane),
             )
-            with code.loop("panel", "0", str(self.filters * 4 // panel)) as (p, _):
+            with code.loop("panel", 0, self.filters * 4 // panel) as (p, _):
                 own, out = v.step(b, p, self.config.channels * panel), v.step(c, p, panel)
-                with code.loop("block", "0", blocks) as (i, _):
+                with code.loop("block", 0, blocks) as (i, _):
                     rows = v.step(a, i, block.rows * line)
                     to = v.step(out, i, block.rows * self.other_line)
                     sums = v.accumulate(
@@ -250,7 +238,7 @@ class WinogradForwardWriter(_WinogradWriter):
         """Zeros in the rows that fill the last block, lest slow numbers be there."""
         v, code = self.v, self.code
         end = v.number("mul", blocks, self.block.rows)
-        with code.loop("plane", "0", "16") as (plane, _):
+        with code.loop("plane", 0, "16") as (plane, _):
             start = v.step(tiles, plane, self.tile_plane)
             with code.loop("rest", count, end) as (i, _):
                 v.fill(v.step(start, i, self.tile_line), self.channels // self.lanes)
@@ -273,7 +261,7 @@ class WinogradForwardWriter(_WinogradWriter):
                     for b in range(2):
                         down = self._inside(row, a, high.out)
                         across = self._inside(column, b, wide.out)
-                        with self.where(down), self.where(across):
+                        with self.code.where(down), self.code.where(across):
                             offset = a * self.result_line + b * self.result_pixel
                             v.store(found[a][b], aim, offset, count)
 
@@ -368,9 +356,9 @@ class WinogradFilterWriter(_WinogradWriter):
         panel, sum_line = block.vectors * v.size, self.filters * 4
         blocks = round_up(self.channels, block.rows) // block.rows
         with (
-            code.loop("plane", "0", "16") as (plane, _),
-            code.loop("panel", "0", str(sum_line // panel)) as (p, _),
-            code.loop("block", "0", str(blocks)) as (i, _),
+            code.loop("plane", 0, "16") as (plane, _),
+            code.loop("panel", 0, sum_line // panel) as (p, _),
+            code.loop("block", 0, blocks) as (i, _),
         ):
             rows = v.step(v.step(tiles, plane, self.tile_plane), i, block.rows * 4)
             columns = v.step(v.step(others, plane, self.other_plane), p, panel)
@@ -382,7 +370,7 @@ class WinogradFilterWriter(_WinogradWriter):
                 lambda t, m: (v.step(rows, t, self.tile_line), 4 * m),
                 lambda t: v.step(columns, t, self.other_line),
             )
-            self.add_block(block, sums, v.step(to, i, block.rows * sum_line), sum_line)
+            self.store_block(block, sums, v.step(to, i, block.rows * sum_line), sum_line, add=True)
 
     def _join(self) -> None:
         """Each piece joins its share of the channels."""

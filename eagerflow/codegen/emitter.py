@@ -1,0 +1,104 @@
+"""What emitters of scalar instructions have in common, whatever the code that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from eagerflow.codegen.functions.table import FUNCTIONS
+from eagerflow.codegen.instructions import INSTRUCTIONS, bit_width, is_float, is_signed
+
+MATH_NAMES = {
+    "abs": "fabs",
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "rint",
+    "fma": "fma",
+    "copysign": "copysign",
+}
+"""Instruction on floats to the name that C, and LLVM as well, has for it."""
+
+
+class ScalarEmitter:
+    """The scalar instructions, each of which appends code and gives the operand of its result.
+
+    Operands are those of the kind of code, or Python numbers, which take the type of the other
+    operand. A subclass has tables of what its code calls an instruction, and methods that write
+    what is found there: ``_binary`` for ``operators``, ``_compare`` for ``comparisons``,
+    ``_call`` for ``math_names``; ``_function`` writes the one of ``functions/`` with a name.
+    """
+
+    operators: ClassVar[dict[str, Any]]
+    comparisons: ClassVar[dict[str, Any]]
+    math_names: ClassVar[dict[str, str]] = MATH_NAMES
+    literal: Callable[[Any, str], Any]
+    """A number as an operand."""
+    _together: Callable[[tuple[Any, ...]], list[Any]]
+    """Operands of one type, of which some may be numbers."""
+
+    def __init_subclass__(cls) -> None:
+        assert {*cls.operators, *cls.comparisons, *cls.math_names} <= set(INSTRUCTIONS)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in self.operators:
+            return partial(self._binary, self.operators[name])
+        if name in self.comparisons:
+            return partial(self._compare, self.comparisons[name])
+        if name in self.math_names:
+            return partial(self._call, self.math_names[name])
+        if name in FUNCTIONS:
+            return partial(self._function, name)
+        raise AttributeError(f"{name!r} is not a scalar instruction")
+
+    def constant(self, value: Any, dtype: str) -> Any:
+        """A number of a type of its own."""
+        return self.literal(value, dtype)
+
+    def _call(self, name: str, *operands: Any) -> Any:
+        known = self._together(operands)
+        write = self._call_of_floats if is_float(known[0].dtype) else self._call_of_integers
+        return write(name, *known)
+
+    def _call_of_integers(self, name: str, x: Any, *more: Any) -> Any:
+        if name == "fabs" and is_signed(x.dtype):
+            return self._absolute(x)
+        if name == "fma":
+            return self.add(self.multiply(x, more[0]), more[1])
+        return x  # an integer already, or without a sign
+
+    def quotient(self, a: Any, b: Any) -> Any:
+        """Integers divided, rounded towards 0; by 0 gives 0, what overflows wraps."""
+        a, b = self._together((a, b))
+        zero = self.equal(b, 0)
+        guarded = zero
+        if is_signed(a.dtype):
+            least = self.equal(a, -(1 << (bit_width(a.dtype) - 1)))
+            guarded = self.logical_or(zero, self.logical_and(least, self.equal(b, -1)))
+        # The machine traps on both; divided by 1 the least number is what it wraps to.
+        b = self.select(guarded, 1, b)
+        return self.select(zero, 0, self._divided(a, b))
+
+    def negative(self, x: Any) -> Any:
+        """The number with its sign changed; integers wrap."""
+        return self._negated(x) if is_float(x.dtype) else self.subtract(0, x)
+
+    def logical_not(self, x: Any) -> Any:
+        """Whether it does not hold."""
+        return self.logical_xor(x, True)
+
+    def bitwise_invert(self, x: Any) -> Any:
+        """All bits changed."""
+        return self.bitwise_xor(x, True if x.dtype == "bool" else -1)
+
+    def convert(self, x: Any, dtype: str) -> Any:
+        """The value in another type; floats beyond an integer's range give its nearest end."""
+        if dtype == x.dtype:
+            return x
+        if dtype == "bool":
+            return self.not_equal(x, 0)
+        if is_float(x.dtype) and not is_float(dtype):
+            return self._saturated(x, dtype)
+        return self._converted(x, dtype)
