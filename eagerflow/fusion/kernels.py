@@ -101,11 +101,10 @@ class FusedKernel:
 
     def _inplace_pairs(self) -> tuple[tuple[int, int], ...]:
         """Outputs that may be written over an input."""
-        columns = {s.name for s in self.region.body if self.region.is_column_reduction(s)}
         return tuple(
             (k, i)
             for k, out in enumerate(self._outputs)
-            if self.region.outputs[k].value not in columns
+            if self.region.outputs[k].value not in self.region.columns
             for i, given in enumerate(self._inputs)
             if (out.value.shape, out.value.dtype) == (given.value.shape, given.value.dtype)
             and out.axes == given.axes

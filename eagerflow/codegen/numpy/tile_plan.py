@@ -26,7 +26,7 @@ from eagerflow.codegen.numpy.tile_steps import (
     needed_steps,
     steps_of,
 )
-from eagerflow.codegen.region import Constant, Output, Region, Statement, reduction_depths
+from eagerflow.codegen.region import Constant, Output, Region, reduction_depths
 
 Axes = tuple[str, ...]
 
@@ -107,15 +107,11 @@ class _TilePlanner:
     def __init__(self, region: Region, long: bool) -> None:
         self.region = region
         self.steps = steps_of(region)
-        rows = [s for s in self.steps.values() if s.over and not self._is_column(s)]
+        rows = [s for s in self.steps.values() if s.over and s.name not in region.columns]
         self.row_reductions = rows
         self.row = () if long or not rows else rows[0].over
         self.known: frozenset[str] = frozenset()
         self.nests: list[TileNest] = []
-
-    def _is_column(self, step: Step) -> bool:
-        part = self.region.statement(step.name)
-        return isinstance(part, Statement) and self.region.is_column_reduction(part)
 
     def _axes(self, name: str) -> Axes:
         return self.region.statement(name).axes
@@ -156,7 +152,7 @@ class _TilePlanner:
         """A nest for the column reductions of the same values' axes along the same axes."""
         self.groups: dict[Axes, dict[Axes, TileNest]] = {}
         for step in self.steps.values():
-            if step.over and self._is_column(step):
+            if step.name in self.region.columns:
                 axes = tuple(a for a in self._axes(str(step.operands[0])) if a not in self.row)
                 nests = self.groups.setdefault(axes, {})
                 over = tuple(a for a in step.over if a not in self.row)
@@ -167,9 +163,8 @@ class _TilePlanner:
 
     def add_outputs(self) -> None:
         """The outputs join the last nest of their axes, so that nothing is replaced too early."""
-        columns = {s.name for s in self.steps.values() if s.over and self._is_column(s)}
         for out in self.region.outputs:
-            if out.value not in columns:
+            if out.value not in self.region.columns:
                 axes = tuple(a for a in out.axes if a not in self.row)
                 nests = self.groups.setdefault(axes, {})
                 if not nests:
