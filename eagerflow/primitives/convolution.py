@@ -20,11 +20,9 @@ import numpy as np
 
 from eagerflow.primitives import direct_convolution, winograd, winograd_programs
 from eagerflow.primitives.blocks import Block, cut, lanes, load, pieces, strided, total
-from eagerflow.primitives.windows import Window, taps
+from eagerflow.primitives.windows import Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
-
-Windows = tuple[Window, ...]
 
 # Where fewer floats of a window lie side by side, columns are copied along the positions.
 MIN_RUN_ELEMENTS = 32
@@ -263,9 +261,7 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
     channels = w.shape[-2] * groups
     if all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1]):
         # The convolution of g with the filters turned round.
-        back = tuple(
-            a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
-        )
+        back = tuple(a.back for a in windows)
         if groups == 1 and _in_programs(g, w, back):
             again = _again(g, _turned(w, groups), back)
             return winograd_programs.forward(g, w, back, True, again)

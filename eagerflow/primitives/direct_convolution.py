@@ -18,10 +18,8 @@ from eagerflow.primitives.blocks import ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig
 from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
-from eagerflow.primitives.windows import Window
+from eagerflow.primitives.windows import Window, Windows
 from eagerflow.runtime import buffers
-
-Windows = tuple[Window, ...]
 
 MIN_COMPILED_PRODUCTS = 1 << 19  # multiplications from which making a kernel pays
 MIN_SHARED_PRODUCTS = 1 << 22  # multiplications from which waking another thread pays

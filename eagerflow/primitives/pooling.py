@@ -16,12 +16,10 @@ from eagerflow.codegen import generated
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
-from eagerflow.primitives.windows import Window, taps
+from eagerflow.primitives.windows import Window, Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 from eagerflow.spec import Namespace
-
-Windows = tuple[Window, ...]
 
 BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
 MAX_WINDOW = 16  # elements of a window, each of which machine code writes out

@@ -7,7 +7,7 @@ has ``ceil(size / stride)`` positions, and what cannot be halved goes to the end
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any, NamedTuple
 
@@ -34,9 +34,10 @@ class Window(NamedTuple):
         return (self.kernel - 1) * self.dilation + 1
 
     @property
-    def padded(self) -> bool:
-        """Whether some position of the window reaches beyond the input."""
-        return self.before != 0 or (self.out - 1) * self.stride + self.extent > self.size
+    def back(self) -> Window:
+        """The window of the convolution that leads back to the input; strides have to be 1."""
+        before = self.extent - 1 - self.before
+        return self._replace(size=self.out, out=self.size, before=before)
 
     def reach(self, tap: int) -> tuple[slice, slice] | None:
         """Positions at which element ``tap`` of the window is real, and where it then is."""
@@ -48,6 +49,20 @@ class Window(NamedTuple):
         begin = start + first * self.stride
         end = start + (last - 1) * self.stride + 1
         return slice(first, last), slice(begin, end, self.stride)
+
+
+Windows = tuple[Window, ...]
+
+
+def spatial_rank(x: Any, name: str) -> int:
+    """Number of spatial axes of ``x``, the argument ``name``; ShapeError without any."""
+    if x.ndim < 3:
+        raise ShapeError(
+            f"{x.ndim} axes are too few",
+            argument=name,
+            expected="(batch, *spatial, channels) with at least one spatial axis",
+        )
+    return x.ndim - 2  # type: ignore[no-any-return]
 
 
 def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
@@ -66,6 +81,14 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
     if min(numbers, default=least) < least:
         raise ShapeError(f"{value!r} is too small", argument=argument, expected=f"at least {least}")
     return numbers
+
+
+def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
+    """The spatial sizes that the attribute ``size`` gives; those that are symbolic as they are."""
+    sizes = size if isinstance(size, tuple | list) else (size,) * rank
+    if len(sizes) == rank and any(isinstance(n, Dim) for n in sizes):
+        return tuple(sizes)
+    return per_axis(size, rank, "size", 0)
 
 
 def padding_of(padding: Any, rank: int) -> Any:
@@ -135,20 +158,35 @@ def window_of(size: int, kernel: int, stride: int, dilation: int, pad: Any) -> W
     return Window(size, kernel, stride, dilation, before, out)
 
 
-def check_kernel(kernel: tuple[Any, ...], argument: str) -> None:
-    """Refuse windows without elements."""
-    if any(isinstance(k, int) and k < 1 for k in kernel):
-        raise ShapeError(
-            f"a window of shape {kernel} has no elements", argument=argument, expected="at least 1"
-        )
+def along_axes(
+    one: Callable[..., Any],
+    size: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    *more: Any,
+) -> tuple[Any, ...]:
+    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
+    rank = len(size)
+    steps = per_axis(strides, rank, "strides")
+    spread = per_axis(dilation, rank, "dilation")
+    pads = padding_of(padding, rank)
+    pads = (pads,) * rank if isinstance(pads, str) else pads
+    return tuple(
+        one(*column) for column in zip(size, kernel, steps, spread, pads, *more, strict=True)
+    )
 
 
-def known(*sizes: Any) -> bool:
-    """Whether none of the sizes is symbolic."""
-    return not any(isinstance(size, Dim) for size in sizes)
+def differ(a: Any, b: Any) -> bool:
+    """Whether two shapes are known to differ; a symbolic size may be equal to any other."""
+    pairs = zip(a, b, strict=False)
+    return len(a) != len(b) or any(
+        m != n for m, n in pairs if not isinstance(m, Dim) and not isinstance(n, Dim)
+    )
 
 
-def taps(windows: tuple[Window, ...]) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+def taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
     """The elements of the window, without those that are never real.
 
     For each: its place in the window, the positions at which it is real, and where in the

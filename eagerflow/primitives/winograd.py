@@ -32,10 +32,9 @@ from eagerflow.primitives.llvm.winograd import (
     GRADIENT_RESULT,
     INPUT,
 )
-from eagerflow.primitives.windows import Window
+from eagerflow.primitives.windows import Windows
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
 
-Windows = tuple[Window, ...]
 float32 = np.dtype("float32")
 
 

@@ -16,10 +16,8 @@ from eagerflow.primitives.blocks import Block, ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
 from eagerflow.primitives.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
-from eagerflow.primitives.windows import Window
+from eagerflow.primitives.windows import Windows
 from eagerflow.runtime import buffers
-
-Windows = tuple[Window, ...]
 
 MIN_COMPILED_PRODUCTS = 1 << 22  # of the direct sum, from which making a kernel pays
 MIN_SHARED_PRODUCTS = 1 << 24  # of the direct sum, from which waking another thread pays

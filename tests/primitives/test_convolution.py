@@ -82,9 +82,7 @@ def expected(x, w, g, more):
 
 def back(windows):
     """The windows of the convolution that leads back to the images."""
-    return tuple(
-        a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
-    )
+    return tuple(a.back for a in windows)
 
 
 def never(*_):
