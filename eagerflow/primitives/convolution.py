@@ -1,8 +1,7 @@
 """Convolution on the CPU: machine code of its own, or tiles of columns and matrix products.
 
-Machine code takes convolutions over one or two axes in one group, where there is a compiler:
-``winograd_programs`` those that it pays for, ``direct_convolution`` the others. What is left goes
-to NumPy in tiles of columns ("im2col"), or to ``winograd``.
+Machine code takes convolutions over one or two axes in one group that are large enough, where
+there is a compiler. What is left goes to NumPy in tiles of columns ("im2col"), or to ``winograd``.
 
 The work is cut into blocks of images, or of rows of one image, that stay in the caches; the
 cuts depend on shapes alone, and sums over blocks are made in a fixed order, so results have
@@ -18,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.primitives import direct_convolution, winograd, winograd_programs
+from eagerflow.primitives import compiled_convolution, winograd
 from eagerflow.primitives.blocks import Block, cut, lanes, load, pieces, strided, total
+from eagerflow.primitives.compiled_convolution import Method, methods_for
 from eagerflow.primitives.windows import Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
@@ -75,15 +75,14 @@ def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
     planes = run_length < min(MIN_RUN_ELEMENTS, windows[-1].out)
     view = _window_view(_covered(x, block, windows, planes), windows, groups)
     inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
-    if planes:
-        # Few channels: copy along the positions instead, into a transposed matrix.
-        view = view.transpose(1 + 2 * rank, *outside, 2 + 2 * rank, *inside)
-        columns = scratch("columns", view.shape, x.dtype)
-        np.copyto(columns, view)
-        return columns.reshape(groups, window, positions).transpose(0, 2, 1)
-    view = view.transpose(1 + 2 * rank, *inside, *outside, 2 + 2 * rank)
+    # Few channels are copied along the positions instead, into a transposed matrix.
+    of_window = [*outside, 2 + 2 * rank]
+    order = [*of_window, *inside] if planes else [*inside, *of_window]
+    view = view.transpose(1 + 2 * rank, *order)
     columns = scratch("columns", view.shape, x.dtype)
     np.copyto(columns, view)
+    if planes:
+        return columns.reshape(groups, window, positions).transpose(0, 2, 1)
     return columns.reshape(groups, positions, window)
 
 
@@ -103,71 +102,63 @@ def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Bloc
 # Forward -----------------------------------------------------------------------------------------
 
 
-def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
-    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``."""
-    if groups == 1 and _in_programs(x, w, windows):
-        return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
-    if groups == 1 and direct_convolution.takes(x, windows, *w.shape[-2:]):
-        return direct_convolution.forward(x, w, windows, False)
+def forward(x: Any, w: Any, windows: Windows, groups: int, turned: bool = False) -> Any:
+    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``.
+
+    ``turned`` says that ``w`` has the filters of a convolution that this one leads back.
+    """
+    sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
+    if groups == 1 and (method := next(methods_for(x, windows, *sizes), None)):
+        return _compiled(method, x, w, windows, turned)
+    w = _turned(w, groups) if turned else w
     y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
         y[...] = 0
         return y
     if groups > 1 and groups == x.shape[-1]:
         return _depthwise(x, w, windows, y)
-    window = w[..., 0].size
-    weights = np.ascontiguousarray(_by_group(w.reshape(window, -1), groups))
-
-    def direct(block: Block) -> None:
-        _direct(x, weights, windows, y, block)
-
+    direct = _direct(x, w, windows, groups)
     if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
         winograd.forward(x, w, windows, y, direct)
         return y
-    blocks = _cuts(len(x), windows, window, w.shape[-1] // groups)
-    run(lambda i: direct(blocks[i]), len(blocks))
+    blocks = _cuts(len(x), windows, w[..., 0].size, w.shape[-1] // groups)
+    run(lambda i: direct(y, blocks[i]), len(blocks))
     return y
 
 
-def _in_programs(x: Any, w: Any, windows: Windows) -> bool:
-    """Whether Winograd's method is meant for this, and machine code pays."""
-    sizes = w.shape[-2:]
-    return winograd.fits(x.dtype, windows, *sizes) and winograd_programs.pays(
-        len(x), windows, *sizes
-    )
+def _compiled(method: Method, x: Any, w: Any, windows: Windows, turned: bool) -> Any:
+    y, again = compiled_convolution.forward(method, x, w, windows, turned)
+    if again:
+        direct = _direct(x, _turned(w, 1) if turned else w, windows, 1)
+        for block in again:
+            direct(y, block)
+    return y
 
 
-def _direct(x: Any, weights: Any, windows: Windows, y: Any, block: Block) -> None:
-    """A block of the result: columns times ``weights`` (groups, window, filters / groups)."""
-    columns = _columns(x, block, windows, len(weights))
-    out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), len(weights))
-    for a, b in pieces(out.shape[1], weights[0].size):
-        np.matmul(columns[:, a:b], weights, out=out[:, a:b])
+def _direct(x: Any, w: Any, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
+    """What fills a block of a result: columns times filters."""
+    weights = np.ascontiguousarray(_by_group(w.reshape(-1, w.shape[-1]), groups))
 
+    def fill(y: Any, block: Block) -> None:
+        columns = _columns(x, block, windows, groups)
+        out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
+        for a, b in pieces(out.shape[1], weights[0].size):
+            np.matmul(columns[:, a:b], weights, out=out[:, a:b])
 
-def _again(x: Any, w: Any, windows: Windows) -> Callable[[Any, Block], None]:
-    """What computes a block of a result anew, by the direct sum."""
-
-    def direct(y: Any, block: Block) -> None:
-        weights = np.ascontiguousarray(w).reshape(1, -1, w.shape[-1])
-        _direct(x, weights, windows, y, block)
-
-    return direct
+    return fill
 
 
 def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
     """Each channel with filters of its own: products and sums, position by position."""
     channels, each = x.shape[-1], y.shape[-1] // x.shape[-1]
-    kernel = [a.kernel for a in windows]
-    weights = w.reshape(*kernel, channels, each) if each > 1 else w.reshape(*kernel, channels)
+    weights = w.reshape(*(a.kernel for a in windows), channels, each)
 
     def work(i: int) -> None:
         block = blocks[i]
         out = y[block.images, block.rows]
-        if each > 1:
-            out = out.reshape(*out.shape[:-1], channels, each)
+        out = out.reshape(*out.shape[:-1], channels, each)
         term = scratch("terms", out.shape, x.dtype)
-        for count, (at, seen) in enumerate(_depthwise_taps(x, block, windows, each)):
+        for count, (at, seen) in enumerate(_depthwise_taps(x, block, windows)):
             np.multiply(seen, weights[at], out=term if count else out)
             if count:
                 np.add(out, term, out=out)
@@ -182,14 +173,13 @@ def _depthwise_cuts(windows: Windows, y: Any) -> list[Block]:
     return cut(len(y), windows[0].out, per_row, 2**15, 2 * prod(a.kernel for a in windows))
 
 
-def _depthwise_taps(x: Any, block: Block, windows: Windows, each: int) -> Any:
+def _depthwise_taps(x: Any, block: Block, windows: Windows) -> Any:
     """Each place in the window, and what it sees of the images at a block's positions."""
     windows = _rows(block, windows)
-    view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :]
+    view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :, None]
     before = (slice(None),) * (1 + len(windows))
     for at in product(*(range(a.kernel) for a in windows)):
-        seen = view[(*before, *at)]
-        yield at, seen[..., None] if each > 1 else seen
+        yield at, view[(*before, *at)]
 
 
 # Gradient by the filters -------------------------------------------------------------------------
@@ -225,13 +215,12 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
 
 def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
     """The gradient by ways that know no groups; None where none of them is meant for it."""
-    found, sizes = None, shape[-2:]
-    fits = winograd.fits(x.dtype, windows, *sizes)
-    if fits and winograd_programs.pays(len(x), windows, *sizes):
-        found = winograd_programs.filter_gradient(x, g, windows)
-    if found is None and direct_convolution.takes(x, windows, *sizes):
-        return direct_convolution.filter_gradient(x, g, windows)
-    return winograd.filter_gradient(x, g, windows) if found is None and fits else found
+    for method in methods_for(x, windows, *shape[-2:]):
+        found = compiled_convolution.filter_gradient(method, x, g, windows)
+        if found is not None:
+            return found
+    fits = winograd.fits(x.dtype, windows, *shape[-2:])
+    return winograd.filter_gradient(x, g, windows) if fits else None
 
 
 def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
@@ -241,10 +230,9 @@ def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
         result = np.zeros((*shape[:-2], g.shape[-1]), x.dtype)
         for block in blocks:
             weights = g[block.images, block.rows]
-            if each > 1:
-                weights = weights.reshape(*weights.shape[:-1], channels, each)
+            weights = weights.reshape(*weights.shape[:-1], channels, each)
             term = scratch("terms", weights.shape, x.dtype)
-            for at, seen in _depthwise_taps(x, block, windows, each):
+            for at, seen in _depthwise_taps(x, block, windows):
                 np.multiply(seen, weights, out=term)
                 result[at] += np.add.reduce(term.reshape(-1, g.shape[-1]), axis=0)
         return result
@@ -261,15 +249,9 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
     channels = w.shape[-2] * groups
     if all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1]):
         # The convolution of g with the filters turned round.
-        back = tuple(a.back for a in windows)
-        if groups == 1 and _in_programs(g, w, back):
-            again = _again(g, _turned(w, groups), back)
-            return winograd_programs.forward(g, w, back, True, again)
-        if groups == 1 and direct_convolution.takes(g, back, *w.shape[-1:-3:-1]):
-            return direct_convolution.forward(g, w, back, True)
-        return forward(g, _turned(w, groups), back, groups)
-    if groups == 1 and direct_convolution.scatters(g, windows, channels):
-        return direct_convolution.strided_input_gradient(g, w, windows)
+        return forward(g, w, tuple(a.back for a in windows), groups, turned=True)
+    if groups == 1 and compiled_convolution.scatters(g, windows, channels):
+        return compiled_convolution.strided_input_gradient(g, w, windows)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:
         _scatter(g, w, windows, groups, x)

@@ -134,11 +134,11 @@ def _set_corners(y: Any, block: Block, results: Any) -> None:
         corner[...] = results[at][:, : corner.shape[1], : corner.shape[2]]
 
 
-def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], None]) -> None:
+def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Any, Block], None]) -> None:
     """Write the convolution of ``x`` with ``w`` into ``y``.
 
-    Where a block's result is not finite, ``direct`` computes it again: in a tile, infinity
-    and NaN would spread to neighbours that do not see them.
+    Where a block's result is not finite, ``direct(y, block)`` computes it again: in a tile,
+    infinity and NaN would spread to neighbours that do not see them.
     """
     channels, filters = w.shape[-2:]
     with single_threaded_blas():
@@ -154,7 +154,7 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], 
         if not _finite(results):
             stop = min(2 * block.stop, windows[0].out)
             for image in range(block.first, block.last):
-                direct(Block(image, image + 1, 2 * block.start, stop))
+                direct(y, Block(image, image + 1, 2 * block.start, stop))
             return
         results = results.reshape(2, 2, *_extent(block, windows), filters)
         _set_corners(y, block, results)
