@@ -339,14 +339,14 @@ def max_pool(
     Tensor([5., 4.], float32, cpu:0)
     """
     windows = _windows(_of_input, window, strides, padding, x.shape)
-    return kernels.portable_max(xp, x, windows)
+    return kernels.portable_max_pool(xp, x, windows)
 
 
 @_op(
     _of_gradient,
     "xg",
     "x",
-    kernels.scatter_to_maxima,
+    kernels.max_pool_gradient,
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
         None if tangents[1] is None else max_pool_gradient(x, tangents[1], **more)
@@ -375,14 +375,14 @@ def max_pool_gradient(
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
     windows = _windows(_of_gradient, window, strides, padding, x.shape, g.shape)
-    return kernels.max_pool_gradient(xp, x, g, windows)
+    return kernels.portable_max_pool_gradient(xp, x, g, windows)
 
 
 @_op(
     _of_tangent,
     "xt",
     "y",
-    kernels.gather_from_maxima,
+    kernels.max_pool_gather,
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
         None if tangents[1] is None else max_pool_gather(x, tangents[1], **more)
@@ -411,7 +411,7 @@ def max_pool_gather(
     Tensor([1., 3.], float32, cpu:0)
     """
     windows = _windows(_of_tangent, window, strides, padding, x.shape, t.shape)
-    return kernels.max_pool_gather(xp, x, t, windows)
+    return kernels.portable_max_pool_gather(xp, x, t, windows)
 
 
 @_op(
@@ -440,7 +440,7 @@ def avg_pool(
     Tensor([3., 3., 7.], float32, cpu:0)
     """
     windows = _windows(_of_input, window, strides, padding, x.shape)
-    return kernels.portable_avg(xp, x, windows)
+    return kernels.portable_avg_pool(xp, x, windows)
 
 
 @_op(
@@ -472,4 +472,4 @@ def avg_pool_gradient(
     Tensor([1., 1., 4.], float32, cpu:0)
     """
     windows = _windows(_of_result, window, strides, padding, g.shape, size=size)
-    return kernels.avg_pool_gradient(xp, g, windows)
+    return kernels.portable_avg_pool_gradient(xp, g, windows)
