@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,14 @@ def _attention_spec(
                 expected="shape (batch, heads, length, width)",
                 hint=f"{name}.reshape(...), with sizes of 1 for what there is not",
             )
-    for name, x, axes, what in (
-        ("k", k, (0, 0), "batch sizes"),
-        ("v", v, (0, 0), "batch sizes"),
-        ("k", k, (3, 3), "widths"),
+    for name, x, axis, what in (
+        ("k", k, 0, "batch sizes"),
+        ("v", v, 0, "batch sizes"),
+        ("k", k, 3, "widths"),
     ):
-        if x.shape[axes[0]] != q.shape[axes[1]]:
+        if x.shape[axis] != q.shape[axis]:
             raise ShapeError(
-                f"{what} differ: {q.shape[axes[1]]} in q, {x.shape[axes[0]]} in {name}",
-                argument=name,
+                f"{what} differ: {q.shape[axis]} in q, {x.shape[axis]} in {name}", argument=name
             )
     if k.shape[1:3] != v.shape[1:3]:
         raise ShapeError(
@@ -89,14 +89,11 @@ def _fits(shape: Any, whole: Any) -> bool:
     return len(shape) <= len(whole) and all(n in (1, m) for n, m in sizes)
 
 
-def _check(q: Any, k: Any, v: Any, mask: Any) -> None:
-    """A short form of ``_attention_spec``, which explains what is wrong."""
-    fits = len(q.shape) == len(k.shape) == len(v.shape) == 4 and k.shape[:3] == v.shape[:3]
-    fits = fits and q.shape[::3] == k.shape[::3]
-    shared = q.shape[1] == k.shape[1] or (k.shape[1] and q.shape[1] % k.shape[1] == 0)
-    if not fits or not shared or mask is not None:
-        specs = [None if x is None else TensorSpec(x.shape, x.dtype) for x in (q, k, v, mask)]
-        _attention_spec(*specs)  # type: ignore[arg-type]
+@lru_cache(1024, typed=True)
+def _check(*shapes: Any) -> None:
+    """Refuse shapes that do not fit, which is asked once of each combination."""
+    q, k, v, mask = (None if shape is None else TensorSpec(shape, "float32") for shape in shapes)
+    _attention_spec(q, k, v, mask)  # type: ignore[arg-type]
 
 
 def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -154,7 +151,7 @@ def _attention_numpy(
     scale: Any = None,
 ) -> Any:
     """Tile by tile: the scores of all queries and keys are never in memory together."""
-    _check(q, k, v, mask)
+    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     (batch, heads, length, _), (_, shared, keys, width) = q.shape, v.shape
     biases = _biases(np, q, k, mask, is_causal)
     group = heads // shared if shared else 1
@@ -438,7 +435,7 @@ def dot_product_attention(
     Tensor([[[[1., 0.],
               [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
     """
-    _check(q, k, v, mask)
+    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     batch, heads, length, width = q.shape
     shared, keys = k.shape[1:3]
     if 0 in (*q.shape[:3], keys):
