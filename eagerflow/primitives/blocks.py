@@ -5,7 +5,7 @@ A block is a range of images, all rows of them, or a range of rows of one image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -101,23 +101,26 @@ def ranges_of_sums(images: int, rows: int, size: int, band: int) -> tuple[int, i
     return height, span, -(-images // height) * -(-rows // span)
 
 
-def lanes(blocks: list[Block], size: int) -> list[list[Block]]:
-    """Blocks that are summed one after the other, in lanes that run side by side.
+def total(terms: Callable[[Block], Iterable[Any]], blocks: list[Block], size: int) -> Any:
+    """The sum of all terms of all blocks, each of which has ``size`` elements.
 
-    Each lane has a partial sum of ``size`` elements, so large ones mean few lanes.
+    Blocks are added up one after the other, in lanes that run side by side, and the sums of
+    lanes in their order. Each lane has a sum of its own, so large ones mean few lanes.
     """
     count = min(len(blocks), max(4, min(16, 2**22 // max(size, 1))))
-    return [blocks[a:b] for a, b in _ranges(len(blocks), count)]
-
-
-def total(partial: Callable[[list[Block]], Any], shares: list[list[Block]]) -> Any:
-    """The sum of ``partial`` of all lanes, in their order."""
-    found: list[Any] = [None] * len(shares)
+    shares = _ranges(len(blocks), count)
+    found: list[Any] = [None] * count
 
     def work(i: int) -> None:
-        found[i] = partial(shares[i])
+        a, b = shares[i]
+        for block in blocks[a:b]:
+            for term in terms(block):
+                if found[i] is None:
+                    found[i] = term.copy()
+                else:
+                    np.add(found[i], term, out=found[i])
 
-    run(work, len(shares))
+    run(work, count)
     for term in found[1:]:
         np.add(found[0], term, out=found[0])
     return found[0]

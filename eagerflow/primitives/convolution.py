@@ -10,7 +10,7 @@ the same bits with any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import prod
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.primitives import compiled_convolution, winograd
-from eagerflow.primitives.blocks import Block, cut, lanes, load, pieces, strided, total
+from eagerflow.primitives.blocks import Block, cut, load, pieces, strided, total
 from eagerflow.primitives.compiled_convolution import Method, methods_for
 from eagerflow.primitives.windows import Windows, taps
 from eagerflow.runtime import buffers
@@ -197,19 +197,14 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
         return found
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
-    def partial(blocks: list[Block]) -> Any:
-        result = np.zeros((groups, window, filters), x.dtype)
-        term = scratch("filters", result.shape, x.dtype)
-        for block in blocks:
-            columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
-            weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
-            for a, b in pieces(weights.shape[1], window * filters):
-                np.matmul(columns[..., a:b], weights[:, a:b], out=term)
-                np.add(result, term, out=result)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
+        weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
+        term = scratch("filters", (groups, window, filters), x.dtype)
+        for a, b in pieces(weights.shape[1], window * filters):
+            yield np.matmul(columns[..., a:b], weights[:, a:b], out=term)
 
-    shares = lanes(_cuts(len(x), windows, window, filters), groups * window * filters)
-    result = total(partial, shares)
+    result = total(terms, _cuts(len(x), windows, window, filters), groups * window * filters)
     return np.ascontiguousarray(result.transpose(1, 0, 2)).reshape(shape)
 
 
@@ -226,19 +221,17 @@ def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
 def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
     channels, each = x.shape[-1], g.shape[-1] // x.shape[-1]
 
-    def partial(blocks: list[Block]) -> Any:
-        result = np.zeros((*shape[:-2], g.shape[-1]), x.dtype)
-        for block in blocks:
-            weights = g[block.images, block.rows]
-            weights = weights.reshape(*weights.shape[:-1], channels, each)
-            term = scratch("terms", weights.shape, x.dtype)
-            for at, seen in _depthwise_taps(x, block, windows):
-                np.multiply(seen, weights, out=term)
-                result[at] += np.add.reduce(term.reshape(-1, g.shape[-1]), axis=0)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        weights = g[block.images, block.rows]
+        weights = weights.reshape(*weights.shape[:-1], channels, each)
+        products = scratch("terms", weights.shape, x.dtype)
+        sums = scratch("filters", (*shape[:-2], g.shape[-1]), x.dtype)
+        for at, seen in _depthwise_taps(x, block, windows):
+            np.multiply(seen, weights, out=products)
+            np.add.reduce(products.reshape(-1, g.shape[-1]), axis=0, out=sums[at])
+        yield sums
 
-    shares = lanes(_depthwise_cuts(windows, g), prod(shape))
-    return total(partial, shares).reshape(shape)
+    return total(terms, _depthwise_cuts(windows, g), prod(shape)).reshape(shape)
 
 
 # Gradient by the images --------------------------------------------------------------------------
@@ -296,10 +289,6 @@ def _shares(flat: Any, w: Any, groups: int, places: Any) -> Any:
         table = table.reshape(*kernel, channels, -1)
         for at, _, _ in places:
             yield table[at].T
-    elif groups == 1:
-        for at, _, _ in places:
-            out = scratch("terms", (len(flat), channels), flat.dtype)
-            yield np.matmul(flat, w[at].T, out=out)
     elif channels == filters == 1:
         for at, _, _ in places:
             yield np.multiply(flat, w[at], out=scratch("terms", flat.shape, flat.dtype))

@@ -91,8 +91,8 @@ def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
     return per_axis(size, rank, "size", 0)
 
 
-def padding_of(padding: Any, rank: int) -> Any:
-    """``"same"``, ``"valid"``, or a pair (before, after) for each spatial axis."""
+def padding_of(padding: Any, rank: int) -> tuple[Any, ...]:
+    """For each spatial axis ``"same"``, ``"valid"``, or a pair (before, after)."""
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             raise ShapeError(
@@ -100,7 +100,7 @@ def padding_of(padding: Any, rank: int) -> Any:
                 argument="padding",
                 expected=f"'same', 'valid', or {rank} pairs (before, after)",
             )
-        return padding
+        return (padding,) * rank
     items = padding if isinstance(padding, tuple | list) else (padding,) * rank
     if len(items) != rank:
         raise ShapeError(
@@ -171,11 +171,8 @@ def along_axes(
     rank = len(size)
     steps = per_axis(strides, rank, "strides")
     spread = per_axis(dilation, rank, "dilation")
-    pads = padding_of(padding, rank)
-    pads = (pads,) * rank if isinstance(pads, str) else pads
-    return tuple(
-        one(*column) for column in zip(size, kernel, steps, spread, pads, *more, strict=True)
-    )
+    columns = zip(size, kernel, steps, spread, padding_of(padding, rank), *more, strict=True)
+    return tuple(one(*column) for column in columns)
 
 
 def differ(a: Any, b: Any) -> bool:

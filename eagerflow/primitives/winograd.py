@@ -10,7 +10,7 @@ errors stay as small as those of the direct sum, relative to the largest element
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from eagerflow.primitives.blocks import (
     UNPACKED_PRODUCTS,
     Block,
     cut,
-    lanes,
     load,
     pieces,
     strided,
@@ -166,27 +165,20 @@ def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
 
-    def partial(blocks: list[Block]) -> Any:
-        result = None
-        for block in blocks:
-            tiles = _input_tiles(x, block, windows).transpose(0, 2, 1)
-            shape = (2, 2, *_extent(block, windows), filters)
-            weights = scratch("results", shape, float32)
-            for at, corner in _corners(g, block):
-                _, rows, columns = corner.shape[:3]
-                weights[at][:, rows:] = 0
-                weights[at][:, :, columns:] = 0
-                weights[at][:, :rows, :columns] = corner
-            spread = _transform(G2, weights.reshape(4, -1), "products").reshape(16, -1, filters)
-            if result is None:
-                result = np.matmul(tiles, spread)
-            else:
-                term = scratch("filters", result.shape, float32)
-                np.add(result, np.matmul(tiles, spread, out=term), out=result)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        tiles = _input_tiles(x, block, windows).transpose(0, 2, 1)
+        weights = scratch("results", (2, 2, *_extent(block, windows), filters), float32)
+        for at, corner in _corners(g, block):
+            _, rows, columns = corner.shape[:3]
+            weights[at][:, rows:] = 0
+            weights[at][:, :, columns:] = 0
+            weights[at][:, :rows, :columns] = corner
+        spread = _transform(G2, weights.reshape(4, -1), "products").reshape(16, -1, filters)
+        term = scratch("filters", (16, channels, filters), float32)
+        yield np.matmul(tiles, spread, out=term)
 
-    shares = lanes(_cuts(len(x), windows, channels, filters), 16 * channels * filters)
-    products = total(partial, shares).reshape(16, -1)
+    blocks = _cuts(len(x), windows, channels, filters)
+    products = total(terms, blocks, 16 * channels * filters).reshape(16, -1)
     with single_threaded_blas():
         found = (A3 @ products).reshape(3, 3, channels, filters)
     return found if _finite(found) else None

@@ -19,8 +19,9 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, isfinite
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import batch_first, define, refused_objects
+from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.softmax import softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import max as largest
@@ -279,20 +280,18 @@ def _attention_vjp(
 # The other facts ---------------------------------------------------------------------------------
 
 
-def _attention_batch(args: Any, batched: Any, size: Any, **attributes: Any) -> Any:
+def _attention_batch(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
     """Examples become further entries of the batch."""
     *tensors, mask = args
-    whole = batch_first(tensors, batched[:3], size)
-    inner = whole[0].shape[1]
-    merged = [reshape(x, (size * inner, *x.shape[2:])) for x in whole]
+    inner = tensors[0].shape[batched[0]]
     if mask is not None and (batched[3] or mask.ndim == 4):
         own = mask.shape[1:] if batched[3] else mask.shape
         lead = size if batched[3] else 1
         mask = reshape(mask, (lead, *(1,) * (4 - len(own)), *own))
         mask = broadcast_to(mask, (size, inner, *mask.shape[2:]))
         mask = reshape(mask, (size * inner, *mask.shape[2:]))
-    out = dot_product_attention(*merged, mask, **attributes)
-    return reshape(out, (size, inner, *out.shape[1:]))
+    axes = (0, 0, 0, None)
+    return call_merged(call, (*tensors, mask), batched, size, axes, (0,), **attributes)
 
 
 def _attention_split(
@@ -398,7 +397,7 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
     overrides={"numpy": _attention_numpy},
     vjp=in_float32(_attention_vjp),
     saves="q k v mask",
-    batch=_attention_batch,
+    batch=Batch(_attention_batch),
     split=_attention_split,
     cost=_attention_cost,
     onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),

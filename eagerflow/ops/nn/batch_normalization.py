@@ -15,17 +15,16 @@ from eagerflow.ops.family import (
     Batch,
     as_operand,
     as_operands,
-    batch_first,
     define,
     elements,
     refused_objects,
 )
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
 from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import moveaxis
 from eagerflow.primitives import batch_normalization as kernels
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
@@ -200,13 +199,6 @@ def _training_reference(
     return out, np.array(centers), np.array(variances)
 
 
-def _merged(x: Any, at: int) -> Any:
-    """The axis of vmap, which is the first, and the one before which it is then put as one."""
-    moved = moveaxis(x, 0, at)
-    sizes = moved.shape
-    return moved.reshape((*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]))
-
-
 def _batched(whole: int) -> Batch:
     """The batching rule of an op whose first ``whole`` arguments have the shape of x.
 
@@ -217,18 +209,10 @@ def _batched(whole: int) -> Batch:
         call: Any, args: Any, batched: Any, size: int, /, axis: int, epsilon: float
     ) -> tuple[Any, ...]:
         at = normalize_axis(axis, args[0].ndim - batched[0])
-        found = call(
-            *(
-                None if x is None else _merged(x, at if i < whole else 0)
-                for i, x in enumerate(batch_first(args, batched, size))
-            ),
-            axis=at,
-            epsilon=epsilon,
-        )
-        return tuple(
-            moveaxis(y.reshape((*y.shape[:i], size, y.shape[i] // size, *y.shape[i + 1 :])), i, 0)
-            for y, i in zip(found, (at, 0, 0), strict=True)
-        )
+        axes = [at if i < whole else 0 for i in range(len(args))]
+        more = {"axis": at, "epsilon": epsilon}
+        found: tuple[Any, ...] = call_merged(call, args, batched, size, axes, (at, 0, 0), **more)
+        return found
 
     return Batch(batch)
 

@@ -21,9 +21,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, as_operands, define, refused_objects
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.convolution import filter_gradient, forward, input_gradient
 from eagerflow.primitives.windows import (
     Windows,
@@ -336,36 +336,20 @@ def _reference(given: str, result: str) -> Callable[..., Any]:
 # Facts that the three ops share ------------------------------------------------------------------
 
 
-def _into_channels(x: Any, size: int) -> Any:
-    """Images of each example of vmap side by side in the channels, one group for each."""
-    moved = permute_dims(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
-    return reshape(moved, (*moved.shape[:-2], size * x.shape[-1]))
-
-
-def _from_channels(y: Any, size: int) -> Any:
-    """The inverse of ``_into_channels``."""
-    parts = reshape(y, (*y.shape[:-1], size, y.shape[-1] // size))
-    return permute_dims(parts, (y.ndim - 1, *range(y.ndim - 1), y.ndim))
-
-
-def as_one_batch(call: Any, images: Any, *others: Any, **attributes: Any) -> Any:
-    """A batch of batches of images as one larger one; the others are the same for all."""
-    merged = (reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in images)
-    y = call(*merged, *others, **attributes)
-    return reshape(y, (*images[0].shape[:2], *y.shape[1:]))
-
-
 def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
-    if not batched[1]:
-        return as_one_batch(call, args[:1], args[1], **attributes)
-    return _batch_groups(call, args, batched, size, **attributes)
+    """One larger batch of images where the filters are the same for all."""
+    if batched[1]:
+        return _batch_groups(call, args, batched, size, **attributes)
+    return call_merged(call, args, batched, size, (0, None), (0,), **attributes)
 
 
 def _batch_groups(
     call: Any, args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any
 ) -> Any:
-    wide = [_into_channels(x, size) for x in batch_first(args, batched, size)]
-    return _from_channels(call(*wide, groups=groups * size, **attributes), size)
+    """Images of each example side by side in the channels, one group for each."""
+    last = args[0].ndim - batched[0] - 1
+    more = {"groups": groups * size} | attributes
+    return call_merged(call, args, batched, size, (last, last), (last,), **more)
 
 
 def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..., list[Split]]:

@@ -19,8 +19,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
-from eagerflow.ops.nn.convolution import as_one_batch, windows_of
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define, refused_objects
+from eagerflow.ops.nn.batching import call_merged
+from eagerflow.ops.nn.convolution import windows_of
 from eagerflow.ops.samples import distinct, make
 from eagerflow.primitives import pooling as kernels
 from eagerflow.primitives.windows import (
@@ -144,7 +145,7 @@ def _split(*specs: Any, **attributes: Any) -> list[Split]:
 
 
 def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
-    return as_one_batch(call, batch_first(args, batched, size), **attributes)
+    return call_merged(call, args, batched, size, (0,) * len(args), (0,), **attributes)
 
 
 def _op(
