@@ -158,25 +158,12 @@ def _affine_sum_body(s: Any, x: Any, g: Any, near: Any, slope: Any, level: Any, 
     return s.add(s.multiply(g, weight), _affine_body(s, x, near, slope, level))
 
 
-class _Form:
-    """``x``, and perhaps ``g``, as matrices in which channels are easy to tell apart."""
-
-    count: int
-    """Elements of a channel."""
-
-    def moments(self) -> _Moments:
-        """The sums over each channel."""
-        raise NotImplementedError
-
-    def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
-        """A new array, (x - near) * slope + level, to which g * weight is added if there is one.
-
-        All of these have one number for each channel.
-        """
-        raise NotImplementedError
+# Each form of a large array has ``count``, the elements of a channel, ``moments()``, and
+# ``apply(near, slope, level, weight)``: a new array, (x - near) * slope + level, to which
+# g * weight is added if there is one. All four have one number for each channel.
 
 
-class _Planes(_Form):
+class _Planes:
     """Channels whose elements lie side by side: a plane for each example and channel."""
 
     def __init__(self, at: int, *arrays: Any) -> None:
@@ -200,6 +187,7 @@ class _Planes(_Form):
         return _Moments(near, mean - near, mean, squares / self.count, *own)
 
     def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
+        """An affine function of all elements."""
         region, lines = _region("a m n", "m", self.matrices, near, slope, level, weight)
         return generated.run(region, *self.matrices, *lines).reshape(self.shape)
 
@@ -227,7 +215,7 @@ def _plane_body(s: Any, x: Any, *g: Any) -> Any:
     return mean, squares, s.sum(g[0], "n"), s.sum(s.multiply(g[0], apart), "n")
 
 
-class _Lines(_Form):
+class _Lines:
     """Channels that lie side by side: lines with all channels of some places, and a rest.
 
     A line is long enough to be walked along at speed where channels are few.
@@ -291,6 +279,7 @@ class _Lines(_Form):
         return np.where(np.isfinite(found), found, 0).astype(x.dtype, copy=False)
 
     def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
+        """An affine function of all elements."""
         region, lines = _region("m n", "n", self.matrices, near, slope, level, weight)
         out = buffers.empty((self.count, self.channels), near.dtype)
         (groups, rest), *cuts = (self.cut(v) for v in (out, *self.matrices))
@@ -340,7 +329,7 @@ def _in_planes(shape: tuple[int, ...], at: int) -> bool:
     return math.prod(shape[at + 1 :]) >= MIN_PLANE_ELEMENTS
 
 
-def _form(pays: bool, at: int, *arrays: Any) -> _Form:
+def _form(pays: bool, at: int, *arrays: Any) -> _Planes | _Lines | _Columns:
     if not pays:
         return _Columns(at, *arrays)
     return (_Planes if _in_planes(arrays[0].shape, at) else _Lines)(at, *arrays)
@@ -356,7 +345,7 @@ def _pays(shape: tuple[int, ...], at: int) -> bool:
 # Other arrays ------------------------------------------------------------------------------------
 
 
-class _Columns(_Form):
+class _Columns:
     """A matrix with a column for each channel, and several rows side by side in one.
 
     So NumPy's inner loops are long where channels are few. Each tile of rows has its own ``near``.

@@ -9,7 +9,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
-from eagerflow.ops.nn.convolution import conv_windows
+from eagerflow.ops.nn.convolution import of_conv, windows_for
 from eagerflow.primitives import (
     batch_normalization,
     compiled_convolution,
@@ -57,14 +57,14 @@ def arrays(x, w, windows, dtype="float32"):
 def winograd_case(case):
     x, filters, padding = case
     w = (3, 3, x[-1], filters)
-    windows = conv_windows(x, w, 1, padding, 1, groups=1)
+    windows = windows_for(of_conv, x, w, 1, padding, 1, 1)
     return (*arrays(x, w, windows), windows, {"padding": padding})
 
 
 def direct_case(case, dtype="float32"):
     x, (*window, filters), strides, dilation, padding = case
     w = (*window, x[-1], filters)
-    windows = conv_windows(x, w, strides, padding, dilation, groups=1)
+    windows = windows_for(of_conv, x, w, strides, padding, dilation, 1)
     more = {"strides": strides, "dilation": dilation, "padding": padding}
     return (*arrays(x, w, windows, dtype), windows, more)
 

@@ -87,7 +87,8 @@ def _check_positions(g: TensorSpec, out: tuple[Any, ...]) -> None:
         )
 
 
-def _of_conv(x: TensorSpec, w: TensorSpec, *, groups: Any, **where: Any) -> Operands:
+def of_conv(x: TensorSpec, w: TensorSpec, *, groups: Any, **where: Any) -> Operands:
+    """The operands of ``conv`` for these images and filters."""
     spatial_rank(x, "x")
     layout = "(*window, input channels / groups, output channels), as many axes as x"
     _check_rank(x, w, ("x", "w"), layout)
@@ -111,7 +112,7 @@ def _of_input_gradient(
     _check_rank(g, w, ("g", "w"), "as many axes as g")
     (count,) = per_axis(groups, 1, "groups")
     x = g.like((g.shape[0], *sizes, w.shape[-2] * count))
-    found = _of_conv(x, w, groups=groups, **where)
+    found = of_conv(x, w, groups=groups, **where)
     if differ(g.shape[-1:], w.shape[-1:]):
         raise ShapeError(
             f"g has {g.shape[-1]} channels, the weights give {w.shape[-1]}",
@@ -139,27 +140,26 @@ def _of_filter_gradient(
     return Operands(x, x.like((*kernel, x.shape[-1] // groups, g.shape[-1])), g)
 
 
-def _windows_by(operands: Callable[..., Operands]) -> Callable[..., Windows]:
+@lru_cache(1024, typed=True)
+def windows_for(
+    operands: Callable[..., Operands],
+    a: Any,
+    b: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    size: Any = None,
+) -> Windows:
     """The windows for arguments of two shapes, which ``operands`` checks.
 
     The checks and the arithmetic of one combination of shapes and attributes are done once.
     """
-
-    @lru_cache(1024, typed=True)
-    def windows(
-        a: Any, b: Any, strides: Any, padding: Any, dilation: Any, groups: int, size: Any = None
-    ) -> Windows:
-        where = {"strides": strides, "padding": padding, "dilation": dilation}
-        specs = TensorSpec(a, "float32"), TensorSpec(b, "float32")
-        more = {} if size is None else {"size": size}
-        found = operands(*specs, **more, groups=groups, **where)
-        return along_axes(window_of, found.x.shape[1:-1], found.w.shape[:-2], **where)
-
-    return windows
-
-
-conv_windows = _windows_by(_of_conv)
-_input_windows, _filter_windows = _windows_by(_of_input_gradient), _windows_by(_of_filter_gradient)
+    where = {"strides": strides, "padding": padding, "dilation": dilation}
+    specs = TensorSpec(a, "float32"), TensorSpec(b, "float32")
+    more = {} if size is None else {"size": size}
+    x, w, _ = operands(*specs, **more, groups=groups, **where)
+    return along_axes(window_of, x.shape[1:-1], w.shape[:-2], **where)
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def _samples(given: str, result: str) -> Callable[..., list[Sample]]:
     def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         found = []
         for x, w, more in _CASES:
-            specs = _of_conv(TensorSpec(x, dtype), TensorSpec(w, dtype), **_DEFAULTS | more)
+            specs = of_conv(TensorSpec(x, dtype), TensorSpec(w, dtype), **_DEFAULTS | more)
             arrays = {name: make(rng, dtype, s.shape) for name, s in specs._asdict().items()}
             size = {"x": {"size": x[1:-1]}, "w": {"size": w[:-2]}, "y": {}}[result]
             found.append(Sample(tuple(arrays[name] for name in given), size | more))
@@ -372,12 +372,11 @@ def _cost(operands: Operands, groups: int) -> Cost:
 def _op(
     operands: Callable[..., Operands],
     given: str,
-    result: str,
-    windows: Callable[..., Windows],
     kernel: Callable[..., Any],
     **facts: Any,
 ) -> Any:
-    """The decorator of the op that computes ``result`` of x, w and y from those ``given``."""
+    """The decorator of the op that computes the third of x, w and y from the two ``given``."""
+    (result,) = set("xwy") - set(given)
     own: dict[str, Any] = {
         "dtypes": FLOATS,
         "infer": lambda *specs, **attributes: getattr(operands(*specs, **attributes), result),
@@ -390,7 +389,10 @@ def _op(
         "reference": _reference(given, result),
         "overrides": {
             "numpy": lambda xp, a, b, strides, padding, dilation, groups, size=None: kernel(
-                a, b, windows(a.shape, b.shape, strides, padding, dilation, groups, size), groups
+                a,
+                b,
+                windows_for(operands, a.shape, b.shape, strides, padding, dilation, groups, size),
+                groups,
             )
         },
         "ulp": 64,  # sums of many products, in an order of the kernel's own
@@ -413,10 +415,8 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
 
 
 @_op(
-    _of_conv,
+    of_conv,
     "xw",
-    "y",
-    conv_windows,
     forward,
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
@@ -459,7 +459,7 @@ def conv(
     Tensor([[ 8., 12.],
             [20., 24.]], shape=(2, 2), float32, cpu:0)
     """
-    windows = conv_windows(x.shape, w.shape, strides, padding, dilation, groups)
+    windows = windows_for(of_conv, x.shape, w.shape, strides, padding, dilation, groups)
     y = xp.zeros((x.shape[0], *(a.out for a in windows), w.shape[-1]), dtype=x.dtype)
     for at, outs, ins in taps(windows):
         shape = y[(*outs, ...)].shape
@@ -471,8 +471,6 @@ def conv(
 @_op(
     _of_input_gradient,
     "yw",
-    "x",
-    _input_windows,
     input_gradient,
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
@@ -509,7 +507,9 @@ def conv_input_gradient(
             [2., 4., 2.],
             [1., 2., 1.]], shape=(3, 3), float32, cpu:0)
     """
-    windows = _input_windows(g.shape, w.shape, strides, padding, dilation, groups, size)
+    windows = windows_for(
+        _of_input_gradient, g.shape, w.shape, strides, padding, dilation, groups, size
+    )
     x = xp.zeros((g.shape[0], *(a.size for a in windows), w.shape[-2] * groups), dtype=g.dtype)
     for at, outs, ins in taps(windows):
         back = xp.permute_dims(_grouped(xp, w[(*at, ...)], groups), (0, 2, 1))
@@ -522,8 +522,6 @@ def conv_input_gradient(
 @_op(
     _of_filter_gradient,
     "xy",
-    "w",
-    _filter_windows,
     filter_gradient,
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
@@ -560,7 +558,9 @@ def conv_filter_gradient(
     Tensor([[ 8., 12.],
             [20., 24.]], shape=(2, 2), float32, cpu:0)
     """
-    windows = _filter_windows(x.shape, g.shape, strides, padding, dilation, groups, size)
+    windows = windows_for(
+        _of_filter_gradient, x.shape, g.shape, strides, padding, dilation, groups, size
+    )
     shape = (x.shape[-1] // groups, g.shape[-1])
     w = xp.zeros((*(a.kernel for a in windows), *shape), dtype=x.dtype)
     for at, outs, ins in taps(windows):
