@@ -507,9 +507,8 @@ def conv_input_gradient(
             [2., 4., 2.],
             [1., 2., 1.]], shape=(3, 3), float32, cpu:0)
     """
-    windows = windows_for(
-        _of_input_gradient, g.shape, w.shape, strides, padding, dilation, groups, size
-    )
+    where = strides, padding, dilation, groups, size
+    windows = windows_for(_of_input_gradient, g.shape, w.shape, *where)
     x = xp.zeros((g.shape[0], *(a.size for a in windows), w.shape[-2] * groups), dtype=g.dtype)
     for at, outs, ins in taps(windows):
         back = xp.permute_dims(_grouped(xp, w[(*at, ...)], groups), (0, 2, 1))
@@ -558,9 +557,8 @@ def conv_filter_gradient(
     Tensor([[ 8., 12.],
             [20., 24.]], shape=(2, 2), float32, cpu:0)
     """
-    windows = windows_for(
-        _of_filter_gradient, x.shape, g.shape, strides, padding, dilation, groups, size
-    )
+    where = strides, padding, dilation, groups, size
+    windows = windows_for(_of_filter_gradient, x.shape, g.shape, *where)
     shape = (x.shape[-1] // groups, g.shape[-1])
     w = xp.zeros((*(a.kernel for a in windows), *shape), dtype=x.dtype)
     for at, outs, ins in taps(windows):
