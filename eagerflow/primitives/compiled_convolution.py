@@ -24,6 +24,7 @@ from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept,
 from eagerflow.primitives.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
 from eagerflow.primitives.windows import Window, Windows
 from eagerflow.runtime import buffers
+from eagerflow.spec import Array
 
 MIN_WINOGRAD_PRODUCTS = 1 << 22  # of the direct sum, from which making a kernel pays
 CACHED_TILE_BYTES = 900_000  # of transformed tiles that stay in the second cache
@@ -52,7 +53,7 @@ class Method:
     """Multiplications of the direct sum from which waking another thread pays."""
 
 
-def methods_for(x: Any, windows: Windows, channels: int, filters: int) -> Iterator[Method]:
+def methods_for(x: Array, windows: Windows, channels: int, filters: int) -> Iterator[Method]:
     """The methods that are meant for a convolution of ``x``, and pay, the best one first."""
     for method in (WINOGRAD, DIRECT):
         if method.takes(x, windows, channels, filters):
@@ -64,7 +65,7 @@ def _products(images: int, windows: Windows, channels: int, filters: int) -> int
     return images * prod([a.out * a.kernel for a in windows]) * channels * filters
 
 
-def _takes_winograd(x: Any, windows: Windows, channels: int, filters: int) -> bool:
+def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> bool:
     if not winograd.fits(x.dtype, windows, channels, filters) or windows[1].out > MAX_COLUMNS:
         return False
     products = _products(len(x), windows, channels, filters)
@@ -87,12 +88,12 @@ def _winograd_config(
     return ConvolutionConfig(dtype, high, wide, channels, filters, band, group, turned)
 
 
-def _takes_direct(x: Any, windows: Windows, channels: int, filters: int) -> bool:
+def _takes_direct(x: Array, windows: Windows, channels: int, filters: int) -> bool:
     more = not all(a.kernel == 1 for a in windows)
     return more and _pays_directly(x, windows, channels, filters)
 
 
-def _pays_directly(x: Any, windows: Windows, channels: int, filters: int) -> bool:
+def _pays_directly(x: Array, windows: Windows, channels: int, filters: int) -> bool:
     if x.dtype.char not in "fd" or len(windows) > 2 or filters * x.itemsize < 32:
         return False
     products = _products(len(x), windows, channels, filters)
@@ -134,7 +135,7 @@ def _kernel(
 
 
 def forward(
-    method: Method, x: Any, w: Any, windows: Windows, turned: bool
+    method: Method, x: Array, w: Array, windows: Windows, turned: bool
 ) -> tuple[Any, list[Block]]:
     """The convolution of ``x`` with ``w``, or with the turned filters of one that leads back.
 
@@ -168,7 +169,7 @@ def forward(
     return y, again
 
 
-def filter_gradient(method: Method, x: Any, g: Any, windows: Windows) -> Any:
+def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Array:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
     kernel = _kernel(method, method.filter_gradient, x.dtype.name, windows, channels, filters)
@@ -217,13 +218,13 @@ def _phases(a: Window) -> list[_Phase]:
     return found
 
 
-def scatters(g: Any, windows: Windows, channels: int) -> bool:
+def scatters(g: Array, windows: Windows, channels: int) -> bool:
     """Whether ``strided_input_gradient`` is meant for this, and pays."""
     near = all(a.dilation == 1 for a in windows)
     return near and _pays_directly(g, windows, g.shape[-1], channels)
 
 
-def strided_input_gradient(g: Any, w: Any, windows: Windows) -> Any:
+def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
     """The gradient by the images: a convolution without strides for each phase of the strides."""
     shape = (len(g), *(a.size for a in windows), w.shape[-2])
     x = buffers.empty(shape, g.dtype)

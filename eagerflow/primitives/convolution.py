@@ -23,6 +23,7 @@ from eagerflow.primitives.compiled_convolution import Method, methods_for
 from eagerflow.primitives.windows import Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
+from eagerflow.spec import Array
 
 # Where fewer floats of a window lie side by side, columns are copied along the positions.
 MIN_RUN_ELEMENTS = 32
@@ -40,13 +41,13 @@ def _rows(block: Block, windows: Windows) -> Windows:
     return (shifted, *windows[1:])
 
 
-def _covered(x: Any, block: Block, windows: Windows, planes: bool = False) -> Any:
+def _covered(x: Array, block: Block, windows: Windows, planes: bool = False) -> Array:
     """The part of the images that a block's windows cover, zeros beyond their edges."""
     spans = [(-w.before, (w.out - 1) * w.stride + w.extent) for w in windows]
     return load(x, block, spans, planes)
 
 
-def _window_view(part: Any, windows: Windows, groups: int) -> Any:
+def _window_view(part: Any, windows: Windows, groups: int) -> Array:
     """All windows of ``part``: (images, *positions, *window, groups, channels / groups)."""
     channels = part.shape[-1] // groups
     n, *steps, c = part.strides
@@ -63,7 +64,7 @@ def _window_view(part: Any, windows: Windows, groups: int) -> Any:
     )
 
 
-def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
+def _columns(x: Array, block: Block, windows: Windows, groups: int) -> Array:
     """(groups, images * positions, window * channels / groups), in memory that is reused."""
     windows = _rows(block, windows)
     rank, channels = len(windows), x.shape[-1] // groups
@@ -86,7 +87,7 @@ def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
     return columns.reshape(groups, positions, window)
 
 
-def _by_group(matrix: Any, groups: int) -> Any:
+def _by_group(matrix: Array, groups: int) -> Array:
     """(rows, groups * columns) as a view (groups, rows, columns)."""
     rows, columns = matrix.shape
     return matrix.reshape(rows, groups, columns // groups).transpose(1, 0, 2)
@@ -102,7 +103,7 @@ def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Bloc
 # Forward -----------------------------------------------------------------------------------------
 
 
-def forward(x: Any, w: Any, windows: Windows, groups: int, turned: bool = False) -> Any:
+def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = False) -> Array:
     """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``.
 
     ``turned`` says that ``w`` has the filters of a convolution that this one leads back.
@@ -126,7 +127,7 @@ def forward(x: Any, w: Any, windows: Windows, groups: int, turned: bool = False)
     return y
 
 
-def _compiled(method: Method, x: Any, w: Any, windows: Windows, turned: bool) -> Any:
+def _compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool) -> Array:
     y, again = compiled_convolution.forward(method, x, w, windows, turned)
     if again:
         direct = _direct(x, _turned(w, 1) if turned else w, windows, 1)
@@ -135,11 +136,11 @@ def _compiled(method: Method, x: Any, w: Any, windows: Windows, turned: bool) ->
     return y
 
 
-def _direct(x: Any, w: Any, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
+def _direct(x: Array, w: Array, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
     """What fills a block of a result: columns times filters."""
     weights = np.ascontiguousarray(_by_group(w.reshape(-1, w.shape[-1]), groups))
 
-    def fill(y: Any, block: Block) -> None:
+    def fill(y: Array, block: Block) -> None:
         columns = _columns(x, block, windows, groups)
         out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
         for a, b in pieces(out.shape[1], weights[0].size):
@@ -148,7 +149,7 @@ def _direct(x: Any, w: Any, windows: Windows, groups: int) -> Callable[[Any, Blo
     return fill
 
 
-def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
+def _depthwise(x: Array, w: Array, windows: Windows, y: Array) -> Array:
     """Each channel with filters of its own: products and sums, position by position."""
     channels, each = x.shape[-1], y.shape[-1] // x.shape[-1]
     weights = w.reshape(*(a.kernel for a in windows), channels, each)
@@ -168,12 +169,12 @@ def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
     return y
 
 
-def _depthwise_cuts(windows: Windows, y: Any) -> list[Block]:
+def _depthwise_cuts(windows: Windows, y: Array) -> list[Block]:
     per_row = prod(y.shape[2:])
     return cut(len(y), windows[0].out, per_row, 2**15, 2 * prod(a.kernel for a in windows))
 
 
-def _depthwise_taps(x: Any, block: Block, windows: Windows) -> Any:
+def _depthwise_taps(x: Array, block: Block, windows: Windows) -> Any:
     """Each place in the window, and what it sees of the images at a block's positions."""
     windows = _rows(block, windows)
     view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :, None]
@@ -185,7 +186,7 @@ def _depthwise_taps(x: Any, block: Block, windows: Windows) -> Any:
 # Gradient by the filters -------------------------------------------------------------------------
 
 
-def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
+def filter_gradient(x: Array, g: Array, windows: Windows, groups: int) -> Array:
     """The gradient by ``w`` of the sum of ``g * forward(x, w, windows, groups)``."""
     kernel, channels = [a.kernel for a in windows], x.shape[-1] // groups
     shape = (*kernel, channels, g.shape[-1])
@@ -208,7 +209,7 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
     return np.ascontiguousarray(result.transpose(1, 0, 2)).reshape(shape)
 
 
-def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
+def _in_one_group(x: Array, g: Array, windows: Windows, shape: Any) -> Array | None:
     """The gradient by ways that know no groups; None where none of them is meant for it."""
     for method in methods_for(x, windows, *shape[-2:]):
         found = compiled_convolution.filter_gradient(method, x, g, windows)
@@ -218,7 +219,7 @@ def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
     return winograd.filter_gradient(x, g, windows) if fits else None
 
 
-def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
+def _depthwise_filters(x: Array, g: Array, windows: Windows, shape: Any) -> Array:
     channels, each = x.shape[-1], g.shape[-1] // x.shape[-1]
 
     def terms(block: Block) -> Iterator[Any]:
@@ -237,7 +238,7 @@ def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
 # Gradient by the images --------------------------------------------------------------------------
 
 
-def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
+def input_gradient(g: Array, w: Array, windows: Windows, groups: int) -> Array:
     """The gradient by ``x`` of the sum of ``g * forward(x, w, windows, groups)``."""
     channels = w.shape[-2] * groups
     if all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1]):
@@ -251,7 +252,7 @@ def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
     return x
 
 
-def _turned(w: Any, groups: int) -> Any:
+def _turned(w: Array, groups: int) -> Array:
     """The filters that take g's channels to those of x, back to front along each axis."""
     kernel, channels, filters = w.shape[:-2], w.shape[-2], w.shape[-1] // groups
     flipped = w[(slice(None, None, -1),) * len(kernel)]
@@ -259,7 +260,7 @@ def _turned(w: Any, groups: int) -> Any:
     return np.swapaxes(split, -1, -2).reshape(*kernel, filters, groups * channels)
 
 
-def _scatter(g: Any, w: Any, windows: Windows, groups: int, x: Any) -> None:
+def _scatter(g: Array, w: Array, windows: Windows, groups: int, x: Array) -> None:
     """Add each position's share of the gradient to what its window saw, image by image."""
     places = list(taps(windows))
     positions = prod(a.out for a in windows)
@@ -276,7 +277,7 @@ def _scatter(g: Any, w: Any, windows: Windows, groups: int, x: Any) -> None:
     run(work, len(blocks))
 
 
-def _shares(flat: Any, w: Any, groups: int, places: Any) -> Any:
+def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
     """For each place in the window what the positions give to the element there.
 
     The results have the shape (positions, channels).

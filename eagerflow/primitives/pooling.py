@@ -19,7 +19,7 @@ from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processo
 from eagerflow.primitives.windows import Window, Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
-from eagerflow.spec import Namespace
+from eagerflow.spec import Array, Namespace
 
 BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
 MAX_WINDOW = 16  # elements of a window, each of which machine code writes out
@@ -28,7 +28,7 @@ MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
 @lru_cache(256)
-def _counts(windows: Windows) -> Any:
+def _counts(windows: Windows) -> Array:
     """How many elements of each window are real, with an axis of size 1 for the channels."""
     result = np.ones(1)
     for w in windows:
@@ -38,7 +38,7 @@ def _counts(windows: Windows) -> Any:
     return result[0][..., None]
 
 
-def _result_shape(x: Any, windows: Windows) -> tuple[int, ...]:
+def _result_shape(x: Array, windows: Windows) -> tuple[int, ...]:
     return (x.shape[0], *(w.out for w in windows), x.shape[-1])
 
 
@@ -58,7 +58,7 @@ def _reaches(w: Window) -> tuple[list[Any], list[Any]]:
     return whole, [(outs, ins) for outs, ins in reached if outs != everywhere]
 
 
-def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> None:
+def _fold(ufunc: Any, start: float, x: Array, axis: int, w: Window, out: Array) -> None:
     """Fold the elements of each window along one axis into ``out``."""
     lead = (slice(None),) * axis
     whole, partly = _reaches(w)
@@ -75,7 +75,7 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
         ufunc(part, x[(*lead, ins)], out=part)
 
 
-def _fold_axes(ufunc: Any, start: float, x: Any, windows: Windows, result: Any) -> None:
+def _fold_axes(ufunc: Any, start: float, x: Array, windows: Windows, result: Array) -> None:
     """Fold the elements of each window into ``result``, one axis after the other."""
     part = x
     for axis, w in enumerate(windows, 1):
@@ -85,7 +85,7 @@ def _fold_axes(ufunc: Any, start: float, x: Any, windows: Windows, result: Any) 
         part = out
 
 
-def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
+def _pooled(ufunc: Any, start: float, x: Array, windows: Windows, counts: Any) -> Array:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
     y = buffers.empty(_result_shape(x, windows), x.dtype)
 
@@ -100,7 +100,7 @@ def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> 
     return y
 
 
-def _takes(x: Any, windows: Windows) -> bool:
+def _takes(x: Array, windows: Windows) -> bool:
     """Whether machine code is meant for windows on such an image, and pays."""
     if not (len(windows) == 2 and generated.takes(x)):
         return False
@@ -114,7 +114,7 @@ def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
     return StagedKernel(MaxPoolWriter, config, processor(config.dtype)[0])
 
 
-def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+def _run_kernel(x: Array, windows: Windows, result: Array, g: Array = None) -> Array:
     """``result``, filled by machine code with the largest elements, or with g in their places."""
     high, wide = windows
     config = MaxPoolConfig(
@@ -141,14 +141,14 @@ def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
     return result
 
 
-def max_pool(x: Any, windows: Windows) -> Any:
+def max_pool(x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
     if _takes(x, windows):
         return _run_kernel(x, windows, buffers.empty(_result_shape(x, windows), x.dtype))
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
-def avg_pool(x: Any, windows: Windows) -> Any:
+def avg_pool(x: Array, windows: Windows) -> Array:
     """The mean of each window's elements."""
     counts = _counts(windows)
     if (counts == counts.flat[0]).all():
@@ -156,7 +156,7 @@ def avg_pool(x: Any, windows: Windows) -> Any:
     return _pooled(np.add, 0, x, windows, counts.astype(x.dtype))
 
 
-def _masks(x: Any, windows: Windows) -> Any:
+def _masks(x: Array, windows: Windows) -> Any:
     """For each element of the window: at which positions none exceeds it, the first such.
 
     Positions and elements come first, as ``taps`` has them; then a mask of which all bits
@@ -178,7 +178,7 @@ def _masks(x: Any, windows: Windows) -> Any:
         yield outs, ins, mask
 
 
-def _bits(array: Any) -> Any:
+def _bits(array: Array) -> Array:
     return array.view(f"i{array.itemsize}")
 
 
@@ -187,7 +187,7 @@ def _are_squares(windows: Windows) -> bool:
     return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
 
 
-def _square_masks(x: Any, windows: Windows) -> Any:
+def _square_masks(x: Array, windows: Windows) -> Array:
     """Which element of each square is its first maximum: -1 there, else 0.
 
     The shape is (images, rows, 2, columns, 2, channels). A tie is decided for the upper row
@@ -208,20 +208,20 @@ def _square_masks(x: Any, windows: Windows) -> Any:
     return np.negative(masks, out=masks)
 
 
-def _in_squares(array: Any, windows: Windows) -> Any:
+def _in_squares(array: Array, windows: Windows) -> Array:
     """The bits of the elements that squares cover, in the shape of their masks; a view."""
     rows, columns = (w.out for w in windows)
     covered = _bits(array)[:, : 2 * rows, : 2 * columns]
     return covered.reshape(len(array), rows, 2, columns, 2, array.shape[-1])
 
 
-def _scatter_to_squares(x: Any, g: Any, windows: Windows, result: Any) -> None:
+def _scatter_to_squares(x: Array, g: Array, windows: Windows, result: Array) -> None:
     aim = _in_squares(result, windows)
     np.copyto(aim, _square_masks(x, windows))
     np.bitwise_and(aim, _bits(g)[:, :, None, :, None], out=aim)
 
 
-def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
+def _gather_from_squares(x: Array, t: Array, windows: Windows, result: Array) -> None:
     masks = _square_masks(x, windows)
     found = scratch("mask", masks.shape, f"i{x.itemsize}")
     np.copyto(found, masks)
@@ -229,7 +229,7 @@ def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
     np.bitwise_or.reduce(found, axis=(2, 4), out=_bits(result))
 
 
-def _scatter(x: Any, g: Any, windows: Windows, result: Any) -> None:
+def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
     """Add to ``result``, which holds zeros."""
     given = _bits(g)
     apart = all(w.stride >= w.kernel for w in windows)
@@ -241,7 +241,7 @@ def _scatter(x: Any, g: Any, windows: Windows, result: Any) -> None:
         np.add(result[ins], mask.view(x.dtype), out=result[ins])
 
 
-def _gather(x: Any, t: Any, windows: Windows, result: Any) -> None:
+def _gather(x: Array, t: Array, windows: Windows, result: Array) -> None:
     """Set bits of ``result``, which holds zeros."""
     given, aim = _bits(t), _bits(result)
     for outs, ins, mask in _masks(x, windows):
@@ -249,7 +249,9 @@ def _gather(x: Any, t: Any, windows: Windows, result: Any) -> None:
         np.bitwise_or(aim[outs], mask, out=aim[outs])
 
 
-def _by_blocks(step: Any, work: int, x: Any, values: Any, windows: Windows, result: Any) -> Any:
+def _by_blocks(
+    step: Any, work: int, x: Array, values: Array, windows: Windows, result: Array
+) -> Array:
     """``result``, filled by ``step(x, values, windows, result)`` on some images at a time.
 
     Each element of ``x`` costs ``work`` operations.
@@ -264,7 +266,7 @@ def _by_blocks(step: Any, work: int, x: Any, values: Any, windows: Windows, resu
     return result
 
 
-def max_pool_gradient(x: Any, g: Any, windows: Windows) -> Any:
+def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
     """For each window its element of ``g``, added where the window has its maximum."""
     if _takes(x, windows):
         result = buffers.empty(x.shape, x.dtype)
@@ -277,7 +279,7 @@ def max_pool_gradient(x: Any, g: Any, windows: Windows) -> Any:
     return _by_blocks(_scatter_to_squares, 4, x, g, windows, result)
 
 
-def max_pool_gather(x: Any, t: Any, windows: Windows) -> Any:
+def max_pool_gather(x: Array, t: Array, windows: Windows) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
     shape = _result_shape(x, windows)
     if not _are_squares(windows):
@@ -288,24 +290,24 @@ def max_pool_gather(x: Any, t: Any, windows: Windows) -> Any:
 # Any library -------------------------------------------------------------------------------------
 
 
-def _folded(xp: Namespace, x: Any, windows: Windows, function: Any, start: float) -> Any:
+def _folded(xp: Namespace, x: Array, windows: Windows, function: Any, start: float) -> Array:
     y = xp.full(_result_shape(x, windows), start, dtype=x.dtype)
     for _, outs, ins in taps(windows):
         y[(*outs, ...)] = function(y[(*outs, ...)], x[(*ins, ...)])
     return y
 
 
-def portable_max_pool(xp: Namespace, x: Any, windows: Windows) -> Any:
+def portable_max_pool(xp: Namespace, x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
     return _folded(xp, x, windows, xp.maximum, -xp.inf)
 
 
-def portable_avg_pool(xp: Namespace, x: Any, windows: Windows) -> Any:
+def portable_avg_pool(xp: Namespace, x: Array, windows: Windows) -> Array:
     """The mean of each window's elements."""
     return _folded(xp, x, windows, xp.add, 0) / xp.asarray(_counts(windows), dtype=x.dtype)
 
 
-def _hits(xp: Namespace, x: Any, windows: Windows) -> Any:
+def _hits(xp: Namespace, x: Array, windows: Windows) -> Any:
     """For each element of the window: at which positions none exceeds it, the first such.
 
     Positions and elements come first, as ``taps`` has them.
@@ -320,7 +322,7 @@ def _hits(xp: Namespace, x: Any, windows: Windows) -> Any:
         free[outs] = waiting & below
 
 
-def portable_max_pool_gradient(xp: Namespace, x: Any, g: Any, windows: Windows) -> Any:
+def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windows) -> Array:
     """For each window its element of ``g``, added where the window has its maximum."""
     result = xp.zeros(x.shape, dtype=x.dtype)
     none = xp.zeros((), dtype=x.dtype)
@@ -331,7 +333,7 @@ def portable_max_pool_gradient(xp: Namespace, x: Any, g: Any, windows: Windows) 
     return result
 
 
-def portable_max_pool_gather(xp: Namespace, x: Any, t: Any, windows: Windows) -> Any:
+def portable_max_pool_gather(xp: Namespace, x: Array, t: Array, windows: Windows) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
     y = xp.zeros(_result_shape(x, windows), dtype=x.dtype)
     for outs, ins, hit in _hits(xp, x, windows):
@@ -339,7 +341,7 @@ def portable_max_pool_gather(xp: Namespace, x: Any, t: Any, windows: Windows) ->
     return y
 
 
-def portable_avg_pool_gradient(xp: Namespace, g: Any, windows: Windows) -> Any:
+def portable_avg_pool_gradient(xp: Namespace, g: Array, windows: Windows) -> Array:
     """Each element of ``g``, in equal parts, added to what its window saw."""
     shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
     result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)

@@ -33,11 +33,12 @@ from eagerflow.primitives.llvm.winograd import (
 )
 from eagerflow.primitives.windows import Windows
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
+from eagerflow.spec import Array
 
 float32 = np.dtype("float32")
 
 
-def _kron(rows: tuple[tuple[float, ...], ...]) -> Any:
+def _kron(rows: tuple[tuple[float, ...], ...]) -> Array:
     matrix = np.array(rows, float32)
     return np.kron(matrix, matrix)
 
@@ -59,7 +60,7 @@ def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
     )
 
 
-def _transform(matrix: Any, tiles: Any, name: str) -> Any:
+def _transform(matrix: Array, tiles: Array, name: str) -> Array:
     """``matrix @ tiles``, in memory that is reused."""
     rows, columns = matrix.shape
     out = scratch(name, (rows, tiles.shape[1]), float32)
@@ -75,7 +76,7 @@ def _transform(matrix: Any, tiles: Any, name: str) -> Any:
     return out
 
 
-def _side_by_side(matrix: Any, count: int) -> Any:
+def _side_by_side(matrix: Array, count: int) -> Array:
     """A matrix as a stack of ``count`` parts of its columns; a view."""
     return matrix.reshape(len(matrix), count, -1).transpose(1, 0, 2)
 
@@ -88,7 +89,7 @@ def _cuts(images: int, windows: Windows, channels: int, filters: int) -> list[Bl
     return cut(images, rows, columns, target, 32 * channels * filters)
 
 
-def _input_tiles(x: Any, block: Block, windows: Windows) -> Any:
+def _input_tiles(x: Array, block: Block, windows: Windows) -> Array:
     """The transformed tiles of a block: (16, tiles, channels)."""
     images, rows, columns = _extent(block, windows)
     high, wide = windows
@@ -107,13 +108,13 @@ def _extent(block: Block, windows: Windows) -> tuple[int, int, int]:
     return block.last - block.first, block.stop - block.start, -(-windows[1].out // 2)
 
 
-def _finite(array: Any) -> bool:
+def _finite(array: Array) -> bool:
     """False where an element is infinite or NaN (or so large that its square is)."""
     flat = array.reshape(-1)
     return bool(np.isfinite(np.dot(flat, flat)))
 
 
-def _corners(images: Any, block: Block) -> Any:
+def _corners(images: Array, block: Block) -> Any:
     """For each corner of a 2 by 2 tile: its place, and all elements there of a block."""
     rows = images[block.images, 2 * block.start : 2 * block.stop]
     for i in range(2):
@@ -121,7 +122,7 @@ def _corners(images: Any, block: Block) -> Any:
             yield (i, j), rows[:, i::2, j::2]
 
 
-def _set_corners(y: Any, block: Block, results: Any) -> None:
+def _set_corners(y: Array, block: Block, results: Array) -> None:
     """Put the corners of a block's tiles to their places."""
     images, rows, columns, filters = results.shape[2:]
     if y.shape[1] % 2 == 0 == y.shape[2] % 2:
@@ -133,7 +134,9 @@ def _set_corners(y: Any, block: Block, results: Any) -> None:
         corner[...] = results[at][:, : corner.shape[1], : corner.shape[2]]
 
 
-def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Any, Block], None]) -> None:
+def forward(
+    x: Array, w: Array, windows: Windows, y: Array, direct: Callable[[Any, Block], None]
+) -> None:
     """Write the convolution of ``x`` with ``w`` into ``y``.
 
     Where a block's result is not finite, ``direct(y, block)`` computes it again: in a tile,
@@ -161,7 +164,7 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Any, Blo
     run(work, len(blocks))
 
 
-def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
+def filter_gradient(x: Array, g: Array, windows: Windows) -> Array:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
 
