@@ -34,68 +34,62 @@ MAX_CHANNELS = 1 << 12  # so that a piece has more than one row
 MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
+class _Moments(NamedTuple):
+    """Sums over channels; ``near`` is subtracted from all elements, the mean is ``near + rest``.
+
+    In large arrays all but ``near`` are float64. ``total`` is the sum of a second array g,
+    ``products`` that of g times the deviations.
+    """
+
+    near: Any
+    rest: Any
+    mean: Any
+    variance: Any
+    total: Any = None
+    products: Any = None
+
+
 def training(x: Any, scale: Any, offset: Any, at: int, epsilon: float) -> tuple[Any, Any, Any]:
     """``x`` normalized over all axes but ``at``, scaled and shifted; means and variances.
 
     ``scale`` and ``offset``, or None, have one element for each channel.
     """
-    if not _pays(x.shape, at):
-        return _tiled_training(x, scale, offset, at, epsilon)
-    if lanes := _lanes_of(x, at):
-        return _program_training(x, scale, offset, epsilon, lanes)
-    form = _form(x.shape, at)
-    moments = form.moments(form.matrix(x))
+    pays = _pays(x.shape, at)
+    if pays and (lanes := _lanes_of(x, at)):
+        return _program(x, epsilon, lanes, scale=scale, offset=offset)
+    form = _form(pays, at, x)
+    moments = form.moments()
     factor = 1 / np.sqrt(moments.variance + epsilon)
     if scale is not None:
         factor = factor * scale
     shift = -moments.rest * factor
     if offset is not None:
         shift = shift + offset
-    lines = [v.astype(x.dtype, copy=False) for v in (moments.near, factor, shift)]
-    y = form.apply(_training_body, (form.matrix(x),), lines)
-    mean = (moments.near + moments.rest).astype(x.dtype, copy=False)
-    return y, mean, moments.variance.astype(x.dtype, copy=False)
-
-
-def _training_body(s: Any, x: Any, near: Any, factor: Any, shift: Any) -> Any:
-    return s.add(s.multiply(s.subtract(x, near), factor), shift)
+    y = form.apply(moments.near, factor, shift)
+    mean = moments.mean.astype(x.dtype, copy=False)
+    variance = moments.variance.astype(x.dtype, copy=False)
+    return (y, mean, variance) if x.size else (y, mean + np.nan, variance + np.nan)
 
 
 def gradient(
     x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, *, at: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
     """Gradients of ``training`` by x, scale and offset, from those of its three results."""
-    if not _pays(x.shape, at):
-        return _tiled_gradient(x, g, g_mean, g_variance, scale, at, epsilon)
-    if lanes := _lanes_of(x, at):
-        return _program_gradient(x, g, g_mean, g_variance, scale, epsilon, lanes)
-    form = _form(x.shape, at)
-    matrices = form.matrix(x), form.matrix(g)
-    moments = form.moments(*matrices)
-    of_scale, weight, slope, level = _factors(
-        moments, g_mean, g_variance, scale, epsilon, form.count
-    )
-    level = level - moments.rest * slope
-    lines = [v.astype(x.dtype, copy=False) for v in (moments.near, weight, slope, level)]
-    of_x = form.apply(_gradient_body, matrices, lines)
-    of_scale, of_offset = (v.astype(x.dtype, copy=False) for v in (of_scale, moments.total))
-    return of_x, of_scale, of_offset
-
-
-def _factors(
-    moments: _Moments, g_mean: Any, g_variance: Any, scale: Any, epsilon: float, count: int
-) -> tuple[Any, Any, Any, Any]:
-    """The gradient by scale, and what that by x is: weight * g + slope * (x - mean) + level."""
+    pays = _pays(x.shape, at)
+    if pays and (lanes := _lanes_of(x, at)):
+        own = {"g": g, "of_mean": g_mean, "of_variance": g_variance}
+        return _program(x, epsilon, lanes, scale=scale, **own)
+    form = _form(pays, at, x, g)
+    moments = form.moments()
     factor = 1 / np.sqrt(moments.variance + epsilon)
     of_scale = moments.products * factor
+    # The gradient by x is weight * g + slope * (x - mean) + level.
     weight = factor if scale is None else factor * scale
-    slope = (2 * g_variance - weight * factor * of_scale) / count
-    return of_scale, weight, slope, (g_mean - weight * moments.total) / count
-
-
-def _gradient_body(s: Any, x: Any, g: Any, near: Any, weight: Any, slope: Any, level: Any) -> Any:
-    rest = s.add(s.multiply(s.subtract(x, near), slope), level)
-    return s.add(s.multiply(g, weight), rest)
+    slope = (2 * g_variance - weight * factor * of_scale) / form.count
+    level = (g_mean - weight * moments.total) / form.count - moments.rest * slope
+    of_x = form.apply(moments.near, slope, level, weight)
+    of_offset = moments.total.astype(x.dtype, copy=False)
+    return of_x, of_scale.astype(x.dtype, copy=False), of_offset
 
 
 # Channels side by side, in whole vectors ---------------------------------------------------------
@@ -115,104 +109,101 @@ def _kernel(config: BatchNormConfig) -> StagedKernel[BatchNormWriter]:
     return StagedKernel(BatchNormWriter, config)
 
 
-def _run(config: BatchNormConfig, x: Any, epsilon: float, **arrays: Any) -> Any:
-    """Run the stages; the result of the shape of ``x``."""
-    rows, kernel = x.size // config.channels, _kernel(config)
-    height = max(PIECE_ELEMENTS // config.channels, -(-rows // MAX_PIECES), 1)
-    count = -(-rows // height)
+def _program(
+    x: Any,
+    epsilon: float,
+    lanes: int,
+    *,
+    scale: Any,
+    offset: Any = None,
+    g: Any = None,
+    **of_moments: Any,
+) -> tuple[Any, Any, Any]:
+    """The three results of ``training``, or with ``g`` those of ``gradient``."""
+    channels = x.shape[-1]
+    given = {"scale": scale, "offset": offset, "g": g} | of_moments
+    given = {k: np.ascontiguousarray(v, x.dtype) for k, v in given.items() if v is not None}
+    kernel = _kernel(
+        BatchNormConfig(
+            x.dtype.name, channels, lanes, scale is not None, offset is not None, g is not None
+        )
+    )
+    rows = x.size // channels
+    height = max(PIECE_ELEMENTS // channels, -(-rows // MAX_PIECES), 1)
     y = buffers.empty(x.shape, x.dtype)
-    given = {name: np.ascontiguousarray(v, x.dtype) for name, v in arrays.items() if v is not None}
+    first, second = np.empty((2, channels), x.dtype)
     kernel.run(
         (rows, 1, height, 1),
         x.size >= MIN_SHARED_ELEMENTS,
         x=np.ascontiguousarray(x),
         y=y,
-        sums=scratch("sums", (count, kernel.writer.kinds, config.channels), x.dtype),
-        lines=scratch("lines", (4, config.channels), x.dtype),
+        first=first,
+        second=second,
+        sums=scratch("sums", (-(-rows // height), kernel.writer.kinds, channels), x.dtype),
+        lines=scratch("lines", (4, channels), x.dtype),
         numbers=np.array([epsilon, rows], np.float64),
         **given,
     )
-    return y
-
-
-def _program_training(
-    x: Any, scale: Any, offset: Any, epsilon: float, lanes: int
-) -> tuple[Any, Any, Any]:
-    config = BatchNormConfig(
-        x.dtype.name, x.shape[-1], lanes, scale is not None, offset is not None, gradient=False
-    )
-    mean, variance = np.empty((2, x.shape[-1]), x.dtype)
-    y = _run(config, x, epsilon, scale=scale, offset=offset, first=mean, second=variance)
-    return y, mean, variance
-
-
-def _program_gradient(
-    x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, epsilon: float, lanes: int
-) -> tuple[Any, Any, Any]:
-    config = BatchNormConfig(
-        x.dtype.name, x.shape[-1], lanes, scale is not None, False, gradient=True
-    )
-    of_scale, of_offset = np.empty((2, x.shape[-1]), x.dtype)
-    of_x = _run(
-        config,
-        x,
-        epsilon,
-        g=g,
-        scale=scale,
-        of_mean=g_mean,
-        of_variance=g_variance,
-        first=of_scale,
-        second=of_offset,
-    )
-    return of_x, of_scale, of_offset
+    return y, first, second
 
 
 # Large arrays ------------------------------------------------------------------------------------
 
 
-class _Moments(NamedTuple):
-    """Sums over channels, in large arrays float64 but for ``near``: ``near + rest`` is the mean.
+def _affine_body(s: Any, x: Any, near: Any, slope: Any, level: Any) -> Any:
+    return s.add(s.multiply(s.subtract(x, near), slope), level)
 
-    ``total`` is the sum of a second array g, ``products`` that of g times the deviations.
-    """
 
-    near: Any
-    rest: Any
-    variance: Any
-    total: Any = None
-    products: Any = None
+def _affine_sum_body(s: Any, x: Any, g: Any, near: Any, slope: Any, level: Any, weight: Any) -> Any:
+    return s.add(s.multiply(g, weight), _affine_body(s, x, near, slope, level))
+
+
+# Each form of a large array has ``count``, the elements of a channel, ``moments()``, and
+# ``apply(near, slope, level, weight)``: a new array, (x - near) * slope + level, to which
+# g * weight is added if there is one. All four have one number for each channel.
 
 
 class _Planes:
     """Channels whose elements lie side by side: a plane for each example and channel."""
 
-    def __init__(self, shape: tuple[int, ...], at: int) -> None:
-        self.shape = shape
-        self.planes = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
-        self.count = self.planes[0] * self.planes[2]
+    def __init__(self, at: int, *arrays: Any) -> None:
+        self.shape = shape = arrays[0].shape
+        self.length = math.prod(shape[at + 1 :])
+        planes = math.prod(shape[:at]), shape[at], self.length
+        self.matrices = [x.reshape(planes) for x in arrays]
+        self.count = planes[0] * self.length
 
-    def matrix(self, x: Any) -> Any:
-        """An array as planes."""
-        return x.reshape(self.planes)
-
-    def moments(self, x: Any, *g: Any) -> _Moments:
+    def moments(self) -> _Moments:
         """Those of all planes, joined (Chan, Golub and LeVeque 1983)."""
-        operands = ((x.dtype.name, "a m n"),) * (1 + len(g))
-        found = generated.run(generated.region(_plane_body, "a m n", operands), x, *g)
+        dtype = self.matrices[0].dtype
+        operands = ((dtype.name, "a m n"),) * len(self.matrices)
+        found = generated.run(generated.region(_plane_body, "a m n", operands), *self.matrices)
         means, squares, *sums = (v.astype(np.float64) for v in found)
         mean = add_up(means, 0) / len(means)
         apart = means - mean
-        squares = add_up(squares, 0) + add_up(apart * apart, 0) * self.planes[2]
-        near = np.where(np.isfinite(mean), mean, 0).astype(x.dtype)
-        own = [add_up(sums[0], 0), add_up(sums[1] + sums[0] * apart, 0)] if g else []
-        return _Moments(near, mean - near, squares / self.count, *own)
+        squares = add_up(squares, 0) + add_up(apart * apart, 0) * self.length
+        near = np.where(np.isfinite(mean), mean, 0).astype(dtype)
+        own = [add_up(sums[0], 0), add_up(sums[1] + sums[0] * apart, 0)] if sums else []
+        return _Moments(near, mean - near, mean, squares / self.count, *own)
 
-    def apply(self, body: generated.Body, matrices: Any, lines: Any) -> Any:
-        """A new array: ``body`` of the elements, and of one number for each channel."""
-        name = matrices[0].dtype.name
-        operands = ((name, "a m n"),) * len(matrices) + ((name, "m"),) * len(lines)
-        region = generated.region(body, "a m n", operands)
-        return generated.run(region, *matrices, *lines).reshape(self.shape)
+    def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
+        """An affine function of all elements."""
+        region, lines = _region("a m n", "m", self.matrices, near, slope, level, weight)
+        return generated.run(region, *self.matrices, *lines).reshape(self.shape)
+
+
+def _region(
+    axes: str, along: str, matrices: Any, near: Any, slope: Any, level: Any, weight: Any
+) -> tuple[Any, list[Any]]:
+    """The region of ``apply``, and the lines that it takes beside the matrices."""
+    dtype, lines = matrices[0].dtype, [near, slope, level]
+    body: generated.Body = _affine_body
+    if weight is not None:
+        body, lines = _affine_sum_body, [*lines, weight]
+    name = dtype.name
+    operands = ((name, axes),) * len(matrices) + ((name, along),) * len(lines)
+    region = generated.region(body, axes, operands)
+    return region, [line.astype(dtype, copy=False) for line in lines]
 
 
 def _plane_body(s: Any, x: Any, *g: Any) -> Any:
@@ -230,22 +221,17 @@ class _Lines:
     A line is long enough to be walked along at speed where channels are few.
     """
 
-    def __init__(self, shape: tuple[int, ...], at: int) -> None:
-        self.shape, self.at = shape, at
-        self.channels = shape[at]
-        self.count = math.prod(shape) // self.channels
+    def __init__(self, at: int, *arrays: Any) -> None:
+        self.shape, self.at = arrays[0].shape, at
+        self.channels = self.shape[at]
+        self.count = math.prod(self.shape) // self.channels
         self.places = max(1, LINE_ELEMENTS // self.channels)
         even = math.gcd(
             self.count, 1 << self.places.bit_length() - 1 + LINES_PER_SUM.bit_length() - 1
         )
         if even * 2 > self.places * LINES_PER_SUM:
             self.places = even // LINES_PER_SUM  # nothing is left
-
-    def matrix(self, x: Any) -> Any:
-        """An array with a row for each place."""
-        if self.at != x.ndim - 1:
-            x = np.moveaxis(x, self.at, -1)
-        return np.ascontiguousarray(x).reshape(self.count, self.channels)
+        self.matrices = [_channels_last(x, at).reshape(-1, self.channels) for x in arrays]
 
     def cut(self, x: Any, lines: int = 1) -> tuple[Any, Any]:
         """A matrix as groups of so many lines, and the places that are left."""
@@ -257,17 +243,17 @@ class _Lines:
         """One number for each channel as one for each element of a line."""
         return _repeated(line, self.places)
 
-    def moments(self, x: Any, *g: Any) -> _Moments:
+    def moments(self) -> _Moments:
         """Those of numbers from which one near the mean is subtracted.
 
         The variance is then a difference of two means of squares, of which the larger one is
         at most ``LINES_PER_SAMPLE`` times the result: the numbers whose mean is near are a part
         of all, and its squared distance from the mean, times their share, is within the variance.
         """
-        near = self._near(x)
-        (groups, rest), *more = (self.cut(v, LINES_PER_SUM) for v in (x, *g))
+        near = self._near(self.matrices[0])
+        (groups, rest), *more = (self.cut(v, LINES_PER_SUM) for v in self.matrices)
         lines = [v[:, i] for v in (groups, *(m[0] for m in more)) for i in range(LINES_PER_SUM)]
-        name = x.dtype.name
+        name = near.dtype.name
         operands = ((name, "n"), *((name, "m n") for _ in lines))
         found = generated.run(
             generated.region(_line_body, "m n", operands), self.wide(near), *lines
@@ -283,7 +269,7 @@ class _Lines:
         variance = np.maximum(squares / self.count - beyond * beyond, 0)
         if own:
             own[1] = own[1] - own[0] * beyond
-        return _Moments(near, beyond, variance, *own)
+        return _Moments(near, beyond, near + beyond, variance, *own)
 
     def _near(self, x: Any) -> Any:
         """A number near the mean of each channel; 0 where some are not finite."""
@@ -292,21 +278,16 @@ class _Lines:
         found = add_up(places, 0) / len(places)
         return np.where(np.isfinite(found), found, 0).astype(x.dtype, copy=False)
 
-    def apply(self, body: generated.Body, matrices: Any, lines: Any) -> Any:
-        """A new array: ``body`` of the elements, and of one number for each channel."""
-        dtype = matrices[0].dtype
-        out = buffers.empty((self.count, self.channels), dtype)
-        operands = ((dtype.name, "m n"),) * len(matrices) + ((dtype.name, "n"),) * len(lines)
-        region = generated.region(body, "m n", operands)
-        (groups, rest), *cuts = (self.cut(v) for v in (out, *matrices))
+    def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
+        """An affine function of all elements."""
+        region, lines = _region("m n", "n", self.matrices, near, slope, level, weight)
+        out = buffers.empty((self.count, self.channels), near.dtype)
+        (groups, rest), *cuts = (self.cut(v) for v in (out, *self.matrices))
         wide = [self.wide(line) for line in lines]
         generated.compute(region, [*(m[:, 0] for m, _ in cuts), *wide], [groups[:, 0]])
         if len(rest):
             generated.compute(region, [*(m for _, m in cuts), *lines], [rest])
-        if self.at == len(self.shape) - 1:
-            return out.reshape(self.shape)
-        kept = (*self.shape[: self.at], *self.shape[self.at + 1 :], self.channels)
-        return np.moveaxis(out.reshape(kept), -1, self.at)
+        return _in_shape(out, self.shape, self.at)
 
 
 def _line_body(s: Any, near: Any, *lines: Any) -> Any:
@@ -331,12 +312,27 @@ def _repeated(line: Any, count: int) -> Any:
     return wide.reshape(-1)
 
 
+def _channels_last(x: Any, at: int) -> Any:
+    """A contiguous array with the channels along its last axis."""
+    return np.ascontiguousarray(x if at == x.ndim - 1 else np.moveaxis(x, at, -1))
+
+
+def _in_shape(matrix: Any, shape: tuple[int, ...], at: int) -> Any:
+    """An array of this shape from the elements of one with its channels last."""
+    if at == len(shape) - 1:
+        return matrix.reshape(shape)
+    moved = matrix.reshape(*shape[:at], *shape[at + 1 :], shape[at])
+    return np.moveaxis(moved, -1, at)
+
+
 def _in_planes(shape: tuple[int, ...], at: int) -> bool:
     return math.prod(shape[at + 1 :]) >= MIN_PLANE_ELEMENTS
 
 
-def _form(shape: tuple[int, ...], at: int) -> _Planes | _Lines:
-    return (_Planes if _in_planes(shape, at) else _Lines)(shape, at)
+def _form(pays: bool, at: int, *arrays: Any) -> _Planes | _Lines | _Columns:
+    if not pays:
+        return _Columns(at, *arrays)
+    return (_Planes if _in_planes(arrays[0].shape, at) else _Lines)(at, *arrays)
 
 
 def _pays(shape: tuple[int, ...], at: int) -> bool:
@@ -350,138 +346,74 @@ def _pays(shape: tuple[int, ...], at: int) -> bool:
 
 
 class _Columns:
-    """``x`` as a matrix with a column per channel, and several rows side by side in one.
+    """A matrix with a column for each channel, and several rows side by side in one.
 
-    So NumPy's inner loops are long where channels are few.
+    So NumPy's inner loops are long where channels are few. Each tile of rows has its own ``near``.
     """
 
-    def __init__(self, x: Any, at: int) -> None:
-        moved = np.ascontiguousarray(np.moveaxis(x, at, -1))
+    def __init__(self, at: int, *arrays: Any) -> None:
+        x = arrays[0]
+        self.shape, self.at = x.shape, at
         self.channels = x.shape[at]
-        self.count = x.size // self.channels if self.channels else 0
-        self.folds = math.gcd(
-            self.count, 1 << max(0, (FOLDED_ROW_ELEMENTS // max(self.channels, 1)).bit_length())
-        )
-        self.folds = max(self.folds, 1)
-        self.rows = moved.reshape(self.count // self.folds, self.folds * self.channels)
-        self.shape, self.at = moved.shape, at
-        self.height = tile_height(self.rows.shape[1], TILE_ELEMENTS)
-        self.tiles = -(-self.rows.shape[0] // self.height)
+        places = x.size // self.channels if self.channels else 0
+        self.count = max(places, 1)
+        folded = max(0, (FOLDED_ROW_ELEMENTS // max(self.channels, 1)).bit_length())
+        self.folds = max(math.gcd(places, 1 << folded), 1)
+        shape = places // self.folds, self.folds * self.channels
+        self.x, *self.g = (_channels_last(a, at).reshape(shape) for a in arrays)
+        self.out = np.empty_like(self.x)
+        self.height = tile_height(shape[1], TILE_ELEMENTS)
 
     def each_tile(self, work: Any) -> None:
         """Call ``work(number, its rows)`` for every tile."""
-        each_tile(*self.rows.shape, work, TILE_ELEMENTS, MIN_SHARED_TILE_ELEMENTS)
-
-    def like(self, x: Any) -> Any:
-        """Another array of the same shape in the same form."""
-        moved = np.moveaxis(x, self.at, -1)
-        return np.ascontiguousarray(moved).reshape(self.rows.shape)
-
-    def back(self, rows: Any) -> Any:
-        """The array that ``rows`` is a form of."""
-        return np.moveaxis(rows.reshape(self.shape), -1, self.at)
+        rows, width = self.x.shape
+        each_tile(rows, width, work, TILE_ELEMENTS, MIN_SHARED_TILE_ELEMENTS)
 
     def spread(self, vector: Any) -> Any:
-        """A value per channel for each column of ``rows``."""
+        """A value per channel for each column of a matrix."""
         return _repeated(vector, self.folds).reshape(1, -1)
 
     def total(self, rows: Any) -> Any:
         """Sums per channel."""
         return add_up(add_up(rows, 0).reshape(self.folds, self.channels), 0)
 
+    def moments(self) -> _Moments:
+        """Those of all tiles, joined (Chan, Golub and LeVeque 1983); deviations are kept."""
+        starts = np.arange(0, len(self.x), self.height)
+        moments = np.zeros((2 + 2 * len(self.g), len(starts), self.channels), self.x.dtype)
 
-def _tile_moments(columns: _Columns, tile: Any, buffer: Any) -> tuple[Any, Any]:
-    """Mean and sum of squared deviations per channel; ``buffer`` holds the deviations."""
-    size = tile.size // columns.channels
-    center = columns.total(tile) / size
-    np.subtract(tile, columns.spread(center), buffer)
-    squares = np.multiply(buffer, buffer, scratch("squares", buffer.shape, buffer.dtype))
-    return center, columns.total(squares)
+        def measure(i: int, s: slice) -> None:
+            tile, apart = self.x[s], self.out[s]
+            center = self.total(tile) / (tile.size // self.channels)
+            np.subtract(tile, self.spread(center), apart)
+            products = scratch("squares", apart.shape, apart.dtype)
+            moments[0, i] = center
+            moments[1, i] = self.total(np.multiply(apart, apart, products))
+            for g in self.g:
+                moments[2, i] = self.total(g[s])
+                moments[3, i] = self.total(np.multiply(g[s], apart, products))
 
+        self.each_tile(measure)
+        sizes = np.minimum(self.height, len(self.x) - starts) * self.folds
+        sizes = sizes.astype(self.x.dtype).reshape(-1, 1)
+        centers, squares, *sums = moments
+        mean = add_up(centers * sizes, 0) / self.count
+        apart = centers - mean
+        variance = (add_up(squares, 0) + add_up(sizes * apart**2, 0)) / self.count
+        own = [add_up(sums[0], 0), add_up(sums[1] + sums[0] * apart, 0)] if sums else []
+        return _Moments(centers, -apart, mean, variance, *own)
 
-def _joined_moments(columns: _Columns, moments: Any, sizes: Any) -> tuple[Any, Any]:
-    """Mean and variance from those of tiles (Chan, Golub and LeVeque 1983)."""
-    total = max(columns.count, 1)
-    center = add_up(moments[0] * sizes, 0) / total
-    squares = add_up(moments[1], 0) + add_up(sizes * (moments[0] - center) ** 2, 0)
-    return center, squares / total
+    def apply(self, near: Any, slope: Any, level: Any, weight: Any = None) -> Any:
+        """The same, but that ``level`` has numbers for each tile and channel."""
+        slope = self.spread(slope)
+        weight = None if weight is None else self.spread(weight)
 
+        def fill(i: int, s: slice) -> None:
+            tile = np.multiply(self.out[s], slope, self.out[s])
+            np.add(tile, self.spread(level[i]), tile)
+            for g in self.g:
+                weighted = scratch("squares", tile.shape, tile.dtype)
+                np.add(tile, np.multiply(g[s], weight, weighted), tile)
 
-def _tile_sizes(columns: _Columns, dtype: Any) -> Any:
-    """Elements per channel in each tile."""
-    starts = np.arange(columns.tiles) * columns.height
-    rows = np.minimum(starts + columns.height, columns.rows.shape[0]) - starts
-    return (rows * columns.folds).astype(dtype).reshape(-1, 1)
-
-
-def _tiled_training(
-    x: Any, scale: Any, offset: Any, at: int, epsilon: float
-) -> tuple[Any, Any, Any]:
-    columns = _Columns(x, at)
-    moments = np.zeros((2, columns.tiles, columns.channels), x.dtype)
-    out = np.empty_like(columns.rows)
-
-    def measure(i: int, s: slice) -> None:
-        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], out[s])
-
-    columns.each_tile(measure)
-    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, x.dtype))
-    factor = 1 / np.sqrt(variance + x.dtype.type(epsilon))
-    if scale is not None:
-        factor *= scale
-    wide_factor = columns.spread(factor)
-    shifts = (moments[0] - center) * factor
-    if offset is not None:
-        shifts += offset
-
-    def apply(i: int, s: slice) -> None:
-        # The tile holds deviations from its own mean; what is missing is a number per channel.
-        tile = np.multiply(out[s], wide_factor, out[s])
-        np.add(tile, columns.spread(shifts[i]), tile)
-
-    columns.each_tile(apply)
-    if not columns.count:
-        center, variance = np.full_like(center, np.nan), np.full_like(center, np.nan)
-    return columns.back(out), center, variance
-
-
-def _tiled_gradient(
-    x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, at: int, epsilon: float
-) -> tuple[Any, Any, Any]:
-    columns = _Columns(x, at)
-    g_rows = columns.like(g)
-    out = np.empty_like(columns.rows)
-    centers, moments = _gradient_moments(columns, g_rows, out)
-    of_scale, weight, slope, level = _factors(
-        moments, g_mean, g_variance, scale, epsilon, max(columns.count, 1)
-    )
-    levels = level + (centers - moments.near) * slope
-    wide_weight, wide_slope = columns.spread(weight), columns.spread(slope)
-
-    def apply(i: int, s: slice) -> None:
-        # As in training, the tile holds deviations from its own mean.
-        tile = np.multiply(out[s], wide_slope, out[s])
-        np.add(tile, columns.spread(levels[i]), tile)
-        weighted = scratch("squares", tile.shape, tile.dtype)
-        np.add(tile, np.multiply(g_rows[s], wide_weight, weighted), tile)
-
-    columns.each_tile(apply)
-    return columns.back(out), of_scale, moments.total
-
-
-def _gradient_moments(columns: _Columns, g_rows: Any, buffer: Any) -> tuple[Any, _Moments]:
-    """The means of tiles, and the moments of all; ``buffer`` gets deviations from the means."""
-    moments = np.zeros((4, columns.tiles, columns.channels), buffer.dtype)
-
-    def measure(i: int, s: slice) -> None:
-        tile = buffer[s]
-        moments[0, i], moments[1, i] = _tile_moments(columns, columns.rows[s], tile)
-        moments[2, i] = columns.total(g_rows[s])
-        products = scratch("squares", tile.shape, tile.dtype)
-        moments[3, i] = columns.total(np.multiply(g_rows[s], tile, products))
-
-    columns.each_tile(measure)
-    center, variance = _joined_moments(columns, moments, _tile_sizes(columns, buffer.dtype))
-    # The deviations were those from the means of the tiles.
-    products = add_up(moments[3] + moments[2] * (moments[0] - center), 0)
-    return moments[0], _Moments(center, 0, variance, add_up(moments[2], 0), products)
+        self.each_tile(fill)
+        return _in_shape(self.out, self.shape, self.at)

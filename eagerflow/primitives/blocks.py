@@ -5,7 +5,7 @@ A block is a range of images, all rows of them, or a range of rows of one image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.runtime.threads import run, scratch
+from eagerflow.spec import Array
 
 MIN_SHARED_OPERATIONS = 2_000_000  # from which waking another thread pays
 # OpenBLAS computes products of up to a million multiplications without packing the operands,
@@ -65,7 +66,7 @@ def cut(images: int, rows: int, per_row: int, target: int, work: float) -> list[
     return [Block(i, i + 1, a, b) for i in range(images) for a, b in _ranges(rows, pieces)]
 
 
-def each_image_block(array: Any, target: int, work: float, fill: Callable[[slice], None]) -> None:
+def each_image_block(array: Array, target: int, work: float, fill: Callable[[slice], None]) -> None:
     """Call ``fill(images)`` for blocks of an array's images, of about ``target`` elements."""
     blocks = cut(len(array), 1, prod(array.shape[1:]), target, work)
     run(lambda i: fill(blocks[i].images), len(blocks))
@@ -81,7 +82,7 @@ def pieces(rows: int, per_row: int) -> list[tuple[int, int]]:
     return _ranges(rows, -(-rows * per_row // UNPACKED_PRODUCTS) or 1)
 
 
-def strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def strided(array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
     """A view of ``array`` with other strides, for reading."""
     if array.flags.c_contiguous:  # the usual case, five times as fast
         return np.ndarray(shape, array.dtype, array, 0, strides)
@@ -101,29 +102,32 @@ def ranges_of_sums(images: int, rows: int, size: int, band: int) -> tuple[int, i
     return height, span, -(-images // height) * -(-rows // span)
 
 
-def lanes(blocks: list[Block], size: int) -> list[list[Block]]:
-    """Blocks that are summed one after the other, in lanes that run side by side.
+def total(terms: Callable[[Block], Iterable[Any]], blocks: list[Block], size: int) -> Array:
+    """The sum of all terms of all blocks, each of which has ``size`` elements.
 
-    Each lane has a partial sum of ``size`` elements, so large ones mean few lanes.
+    Blocks are added up one after the other, in lanes that run side by side, and the sums of
+    lanes in their order. Each lane has a sum of its own, so large ones mean few lanes.
     """
     count = min(len(blocks), max(4, min(16, 2**22 // max(size, 1))))
-    return [blocks[a:b] for a, b in _ranges(len(blocks), count)]
-
-
-def total(partial: Callable[[list[Block]], Any], shares: list[list[Block]]) -> Any:
-    """The sum of ``partial`` of all lanes, in their order."""
-    found: list[Any] = [None] * len(shares)
+    shares = _ranges(len(blocks), count)
+    found: list[Any] = [None] * count
 
     def work(i: int) -> None:
-        found[i] = partial(shares[i])
+        a, b = shares[i]
+        for block in blocks[a:b]:
+            for term in terms(block):
+                if found[i] is None:
+                    found[i] = term.copy()
+                else:
+                    np.add(found[i], term, out=found[i])
 
-    run(work, len(shares))
+    run(work, count)
     for term in found[1:]:
         np.add(found[0], term, out=found[0])
     return found[0]
 
 
-def load(x: Any, block: Block, spans: list[tuple[int, int]], planes: bool = False) -> Any:
+def load(x: Array, block: Block, spans: list[tuple[int, int]], planes: bool = False) -> Array:
     """Elements of a block's images: along each spatial axis ``length`` of them from ``start``.
 
     What lies beyond the edges is zero. The result is a view where nothing does, else in

@@ -1,8 +1,7 @@
 """Convolution on the CPU: machine code of its own, or tiles of columns and matrix products.
 
-Machine code takes convolutions over one or two axes in one group, where there is a compiler:
-``winograd_programs`` those that it pays for, ``direct_convolution`` the others. What is left goes
-to NumPy in tiles of columns ("im2col"), or to ``winograd``.
+Machine code takes convolutions over one or two axes in one group that are large enough, where
+there is a compiler. What is left goes to NumPy in tiles of columns ("im2col"), or to ``winograd``.
 
 The work is cut into blocks of images, or of rows of one image, that stay in the caches; the
 cuts depend on shapes alone, and sums over blocks are made in a fixed order, so results have
@@ -11,20 +10,20 @@ the same bits with any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from eagerflow.primitives import direct_convolution, winograd, winograd_programs
-from eagerflow.primitives.blocks import Block, cut, lanes, load, pieces, strided, total
-from eagerflow.primitives.windows import Window, taps
+from eagerflow.primitives import compiled_convolution, winograd
+from eagerflow.primitives.blocks import Block, cut, load, pieces, strided, total
+from eagerflow.primitives.compiled_convolution import Method, methods_for
+from eagerflow.primitives.windows import Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import run, scratch
-
-Windows = tuple[Window, ...]
+from eagerflow.spec import Array
 
 # Where fewer floats of a window lie side by side, columns are copied along the positions.
 MIN_RUN_ELEMENTS = 32
@@ -42,13 +41,13 @@ def _rows(block: Block, windows: Windows) -> Windows:
     return (shifted, *windows[1:])
 
 
-def _covered(x: Any, block: Block, windows: Windows, planes: bool = False) -> Any:
+def _covered(x: Array, block: Block, windows: Windows, planes: bool = False) -> Array:
     """The part of the images that a block's windows cover, zeros beyond their edges."""
     spans = [(-w.before, (w.out - 1) * w.stride + w.extent) for w in windows]
     return load(x, block, spans, planes)
 
 
-def _window_view(part: Any, windows: Windows, groups: int) -> Any:
+def _window_view(part: Any, windows: Windows, groups: int) -> Array:
     """All windows of ``part``: (images, *positions, *window, groups, channels / groups)."""
     channels = part.shape[-1] // groups
     n, *steps, c = part.strides
@@ -65,7 +64,7 @@ def _window_view(part: Any, windows: Windows, groups: int) -> Any:
     )
 
 
-def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
+def _columns(x: Array, block: Block, windows: Windows, groups: int) -> Array:
     """(groups, images * positions, window * channels / groups), in memory that is reused."""
     windows = _rows(block, windows)
     rank, channels = len(windows), x.shape[-1] // groups
@@ -77,19 +76,18 @@ def _columns(x: Any, block: Block, windows: Windows, groups: int) -> Any:
     planes = run_length < min(MIN_RUN_ELEMENTS, windows[-1].out)
     view = _window_view(_covered(x, block, windows, planes), windows, groups)
     inside, outside = list(range(1 + rank)), list(range(1 + rank, 1 + 2 * rank))
-    if planes:
-        # Few channels: copy along the positions instead, into a transposed matrix.
-        view = view.transpose(1 + 2 * rank, *outside, 2 + 2 * rank, *inside)
-        columns = scratch("columns", view.shape, x.dtype)
-        np.copyto(columns, view)
-        return columns.reshape(groups, window, positions).transpose(0, 2, 1)
-    view = view.transpose(1 + 2 * rank, *inside, *outside, 2 + 2 * rank)
+    # Few channels are copied along the positions instead, into a transposed matrix.
+    of_window = [*outside, 2 + 2 * rank]
+    order = [*of_window, *inside] if planes else [*inside, *of_window]
+    view = view.transpose(1 + 2 * rank, *order)
     columns = scratch("columns", view.shape, x.dtype)
     np.copyto(columns, view)
+    if planes:
+        return columns.reshape(groups, window, positions).transpose(0, 2, 1)
     return columns.reshape(groups, positions, window)
 
 
-def _by_group(matrix: Any, groups: int) -> Any:
+def _by_group(matrix: Array, groups: int) -> Array:
     """(rows, groups * columns) as a view (groups, rows, columns)."""
     rows, columns = matrix.shape
     return matrix.reshape(rows, groups, columns // groups).transpose(1, 0, 2)
@@ -105,71 +103,63 @@ def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Bloc
 # Forward -----------------------------------------------------------------------------------------
 
 
-def forward(x: Any, w: Any, windows: Windows, groups: int) -> Any:
-    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``."""
-    if groups == 1 and _in_programs(x, w, windows):
-        return winograd_programs.forward(x, w, windows, False, _again(x, w, windows))
-    if groups == 1 and direct_convolution.takes(x, windows, *w.shape[-2:]):
-        return direct_convolution.forward(x, w, windows, False)
+def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = False) -> Array:
+    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``.
+
+    ``turned`` says that ``w`` has the filters of a convolution that this one leads back.
+    """
+    sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
+    if groups == 1 and (method := next(methods_for(x, windows, *sizes), None)):
+        return _compiled(method, x, w, windows, turned)
+    w = _turned(w, groups) if turned else w
     y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), x.dtype)
     if not y.size or not w.size:
         y[...] = 0
         return y
     if groups > 1 and groups == x.shape[-1]:
         return _depthwise(x, w, windows, y)
-    window = w[..., 0].size
-    weights = np.ascontiguousarray(_by_group(w.reshape(window, -1), groups))
-
-    def direct(block: Block) -> None:
-        _direct(x, weights, windows, y, block)
-
+    direct = _direct(x, w, windows, groups)
     if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
         winograd.forward(x, w, windows, y, direct)
         return y
-    blocks = _cuts(len(x), windows, window, w.shape[-1] // groups)
-    run(lambda i: direct(blocks[i]), len(blocks))
+    blocks = _cuts(len(x), windows, w[..., 0].size, w.shape[-1] // groups)
+    run(lambda i: direct(y, blocks[i]), len(blocks))
     return y
 
 
-def _in_programs(x: Any, w: Any, windows: Windows) -> bool:
-    """Whether Winograd's method is meant for this, and machine code pays."""
-    sizes = w.shape[-2:]
-    return winograd.fits(x.dtype, windows, *sizes) and winograd_programs.pays(
-        len(x), windows, *sizes
-    )
+def _compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool) -> Array:
+    y, again = compiled_convolution.forward(method, x, w, windows, turned)
+    if again:
+        direct = _direct(x, _turned(w, 1) if turned else w, windows, 1)
+        for block in again:
+            direct(y, block)
+    return y
 
 
-def _direct(x: Any, weights: Any, windows: Windows, y: Any, block: Block) -> None:
-    """A block of the result: columns times ``weights`` (groups, window, filters / groups)."""
-    columns = _columns(x, block, windows, len(weights))
-    out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), len(weights))
-    for a, b in pieces(out.shape[1], weights[0].size):
-        np.matmul(columns[:, a:b], weights, out=out[:, a:b])
+def _direct(x: Array, w: Array, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
+    """What fills a block of a result: columns times filters."""
+    weights = np.ascontiguousarray(_by_group(w.reshape(-1, w.shape[-1]), groups))
+
+    def fill(y: Array, block: Block) -> None:
+        columns = _columns(x, block, windows, groups)
+        out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
+        for a, b in pieces(out.shape[1], weights[0].size):
+            np.matmul(columns[:, a:b], weights, out=out[:, a:b])
+
+    return fill
 
 
-def _again(x: Any, w: Any, windows: Windows) -> Callable[[Any, Block], None]:
-    """What computes a block of a result anew, by the direct sum."""
-
-    def direct(y: Any, block: Block) -> None:
-        weights = np.ascontiguousarray(w).reshape(1, -1, w.shape[-1])
-        _direct(x, weights, windows, y, block)
-
-    return direct
-
-
-def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
+def _depthwise(x: Array, w: Array, windows: Windows, y: Array) -> Array:
     """Each channel with filters of its own: products and sums, position by position."""
     channels, each = x.shape[-1], y.shape[-1] // x.shape[-1]
-    kernel = [a.kernel for a in windows]
-    weights = w.reshape(*kernel, channels, each) if each > 1 else w.reshape(*kernel, channels)
+    weights = w.reshape(*(a.kernel for a in windows), channels, each)
 
     def work(i: int) -> None:
         block = blocks[i]
         out = y[block.images, block.rows]
-        if each > 1:
-            out = out.reshape(*out.shape[:-1], channels, each)
+        out = out.reshape(*out.shape[:-1], channels, each)
         term = scratch("terms", out.shape, x.dtype)
-        for count, (at, seen) in enumerate(_depthwise_taps(x, block, windows, each)):
+        for count, (at, seen) in enumerate(_depthwise_taps(x, block, windows)):
             np.multiply(seen, weights[at], out=term if count else out)
             if count:
                 np.add(out, term, out=out)
@@ -179,25 +169,24 @@ def _depthwise(x: Any, w: Any, windows: Windows, y: Any) -> Any:
     return y
 
 
-def _depthwise_cuts(windows: Windows, y: Any) -> list[Block]:
+def _depthwise_cuts(windows: Windows, y: Array) -> list[Block]:
     per_row = prod(y.shape[2:])
     return cut(len(y), windows[0].out, per_row, 2**15, 2 * prod(a.kernel for a in windows))
 
 
-def _depthwise_taps(x: Any, block: Block, windows: Windows, each: int) -> Any:
+def _depthwise_taps(x: Array, block: Block, windows: Windows) -> Any:
     """Each place in the window, and what it sees of the images at a block's positions."""
     windows = _rows(block, windows)
-    view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :]
+    view = _window_view(_covered(x, block, windows), windows, 1)[..., 0, :, None]
     before = (slice(None),) * (1 + len(windows))
     for at in product(*(range(a.kernel) for a in windows)):
-        seen = view[(*before, *at)]
-        yield at, seen[..., None] if each > 1 else seen
+        yield at, view[(*before, *at)]
 
 
 # Gradient by the filters -------------------------------------------------------------------------
 
 
-def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
+def filter_gradient(x: Array, g: Array, windows: Windows, groups: int) -> Array:
     """The gradient by ``w`` of the sum of ``g * forward(x, w, windows, groups)``."""
     kernel, channels = [a.kernel for a in windows], x.shape[-1] // groups
     shape = (*kernel, channels, g.shape[-1])
@@ -209,78 +198,61 @@ def filter_gradient(x: Any, g: Any, windows: Windows, groups: int) -> Any:
         return found
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
-    def partial(blocks: list[Block]) -> Any:
-        result = np.zeros((groups, window, filters), x.dtype)
-        term = scratch("filters", result.shape, x.dtype)
-        for block in blocks:
-            columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
-            weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
-            for a, b in pieces(weights.shape[1], window * filters):
-                np.matmul(columns[..., a:b], weights[:, a:b], out=term)
-                np.add(result, term, out=result)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
+        weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
+        term = scratch("filters", (groups, window, filters), x.dtype)
+        for a, b in pieces(weights.shape[1], window * filters):
+            yield np.matmul(columns[..., a:b], weights[:, a:b], out=term)
 
-    shares = lanes(_cuts(len(x), windows, window, filters), groups * window * filters)
-    result = total(partial, shares)
+    result = total(terms, _cuts(len(x), windows, window, filters), groups * window * filters)
     return np.ascontiguousarray(result.transpose(1, 0, 2)).reshape(shape)
 
 
-def _in_one_group(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
+def _in_one_group(x: Array, g: Array, windows: Windows, shape: Any) -> Array | None:
     """The gradient by ways that know no groups; None where none of them is meant for it."""
-    found, sizes = None, shape[-2:]
-    fits = winograd.fits(x.dtype, windows, *sizes)
-    if fits and winograd_programs.pays(len(x), windows, *sizes):
-        found = winograd_programs.filter_gradient(x, g, windows)
-    if found is None and direct_convolution.takes(x, windows, *sizes):
-        return direct_convolution.filter_gradient(x, g, windows)
-    return winograd.filter_gradient(x, g, windows) if found is None and fits else found
+    for method in methods_for(x, windows, *shape[-2:]):
+        found = compiled_convolution.filter_gradient(method, x, g, windows)
+        if found is not None:
+            return found
+    fits = winograd.fits(x.dtype, windows, *shape[-2:])
+    return winograd.filter_gradient(x, g, windows) if fits else None
 
 
-def _depthwise_filters(x: Any, g: Any, windows: Windows, shape: Any) -> Any:
+def _depthwise_filters(x: Array, g: Array, windows: Windows, shape: Any) -> Array:
     channels, each = x.shape[-1], g.shape[-1] // x.shape[-1]
 
-    def partial(blocks: list[Block]) -> Any:
-        result = np.zeros((*shape[:-2], g.shape[-1]), x.dtype)
-        for block in blocks:
-            weights = g[block.images, block.rows]
-            if each > 1:
-                weights = weights.reshape(*weights.shape[:-1], channels, each)
-            term = scratch("terms", weights.shape, x.dtype)
-            for at, seen in _depthwise_taps(x, block, windows, each):
-                np.multiply(seen, weights, out=term)
-                result[at] += np.add.reduce(term.reshape(-1, g.shape[-1]), axis=0)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        weights = g[block.images, block.rows]
+        weights = weights.reshape(*weights.shape[:-1], channels, each)
+        products = scratch("terms", weights.shape, x.dtype)
+        sums = scratch("filters", (*shape[:-2], g.shape[-1]), x.dtype)
+        for at, seen in _depthwise_taps(x, block, windows):
+            np.multiply(seen, weights, out=products)
+            np.add.reduce(products.reshape(-1, g.shape[-1]), axis=0, out=sums[at])
+        yield sums
 
-    shares = lanes(_depthwise_cuts(windows, g), prod(shape))
-    return total(partial, shares).reshape(shape)
+    return total(terms, _depthwise_cuts(windows, g), prod(shape)).reshape(shape)
 
 
 # Gradient by the images --------------------------------------------------------------------------
 
 
-def input_gradient(g: Any, w: Any, windows: Windows, groups: int) -> Any:
+def input_gradient(g: Array, w: Array, windows: Windows, groups: int) -> Array:
     """The gradient by ``x`` of the sum of ``g * forward(x, w, windows, groups)``."""
     channels = w.shape[-2] * groups
     if all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1]):
         # The convolution of g with the filters turned round.
-        back = tuple(
-            a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
-        )
-        if groups == 1 and _in_programs(g, w, back):
-            again = _again(g, _turned(w, groups), back)
-            return winograd_programs.forward(g, w, back, True, again)
-        if groups == 1 and direct_convolution.takes(g, back, *w.shape[-1:-3:-1]):
-            return direct_convolution.forward(g, w, back, True)
-        return forward(g, _turned(w, groups), back, groups)
-    if groups == 1 and direct_convolution.scatters(g, windows, channels):
-        return direct_convolution.strided_input_gradient(g, w, windows)
+        return forward(g, w, tuple(a.back for a in windows), groups, turned=True)
+    if groups == 1 and compiled_convolution.scatters(g, windows, channels):
+        return compiled_convolution.strided_input_gradient(g, w, windows)
     x = np.zeros((len(g), *(a.size for a in windows), channels), g.dtype)
     if g.size and w.size:
         _scatter(g, w, windows, groups, x)
     return x
 
 
-def _turned(w: Any, groups: int) -> Any:
+def _turned(w: Array, groups: int) -> Array:
     """The filters that take g's channels to those of x, back to front along each axis."""
     kernel, channels, filters = w.shape[:-2], w.shape[-2], w.shape[-1] // groups
     flipped = w[(slice(None, None, -1),) * len(kernel)]
@@ -288,7 +260,7 @@ def _turned(w: Any, groups: int) -> Any:
     return np.swapaxes(split, -1, -2).reshape(*kernel, filters, groups * channels)
 
 
-def _scatter(g: Any, w: Any, windows: Windows, groups: int, x: Any) -> None:
+def _scatter(g: Array, w: Array, windows: Windows, groups: int, x: Array) -> None:
     """Add each position's share of the gradient to what its window saw, image by image."""
     places = list(taps(windows))
     positions = prod(a.out for a in windows)
@@ -305,7 +277,7 @@ def _scatter(g: Any, w: Any, windows: Windows, groups: int, x: Any) -> None:
     run(work, len(blocks))
 
 
-def _shares(flat: Any, w: Any, groups: int, places: Any) -> Any:
+def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
     """For each place in the window what the positions give to the element there.
 
     The results have the shape (positions, channels).
@@ -318,10 +290,6 @@ def _shares(flat: Any, w: Any, groups: int, places: Any) -> Any:
         table = table.reshape(*kernel, channels, -1)
         for at, _, _ in places:
             yield table[at].T
-    elif groups == 1:
-        for at, _, _ in places:
-            out = scratch("terms", (len(flat), channels), flat.dtype)
-            yield np.matmul(flat, w[at].T, out=out)
     elif channels == filters == 1:
         for at, _, _ in places:
             yield np.multiply(flat, w[at], out=scratch("terms", flat.shape, flat.dtype))

@@ -16,12 +16,10 @@ from eagerflow.codegen import generated
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
-from eagerflow.primitives.windows import Window, taps
+from eagerflow.primitives.windows import Window, Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
-from eagerflow.spec import Namespace
-
-Windows = tuple[Window, ...]
+from eagerflow.spec import Array, Namespace
 
 BLOCK_ELEMENTS = 1 << 18  # worked on at a time: with fewer, calls take longer than their work
 MAX_WINDOW = 16  # elements of a window, each of which machine code writes out
@@ -30,7 +28,7 @@ MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
 @lru_cache(256)
-def _counts(windows: Windows) -> Any:
+def _counts(windows: Windows) -> Array:
     """How many elements of each window are real, with an axis of size 1 for the channels."""
     result = np.ones(1)
     for w in windows:
@@ -38,6 +36,10 @@ def _counts(windows: Windows) -> Any:
         real = np.minimum(begins + w.kernel, w.size) - np.maximum(begins, 0)
         result = np.multiply.outer(result, real)
     return result[0][..., None]
+
+
+def _result_shape(x: Array, windows: Windows) -> tuple[int, ...]:
+    return (x.shape[0], *(w.out for w in windows), x.shape[-1])
 
 
 # NumPy -------------------------------------------------------------------------------------------
@@ -56,7 +58,7 @@ def _reaches(w: Window) -> tuple[list[Any], list[Any]]:
     return whole, [(outs, ins) for outs, ins in reached if outs != everywhere]
 
 
-def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> None:
+def _fold(ufunc: Any, start: float, x: Array, axis: int, w: Window, out: Array) -> None:
     """Fold the elements of each window along one axis into ``out``."""
     lead = (slice(None),) * axis
     whole, partly = _reaches(w)
@@ -73,18 +75,23 @@ def _fold(ufunc: Any, start: float, x: Any, axis: int, w: Window, out: Any) -> N
         ufunc(part, x[(*lead, ins)], out=part)
 
 
-def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> Any:
+def _fold_axes(ufunc: Any, start: float, x: Array, windows: Windows, result: Array) -> None:
+    """Fold the elements of each window into ``result``, one axis after the other."""
+    part = x
+    for axis, w in enumerate(windows, 1):
+        shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
+        out = result if axis == len(windows) else scratch(f"pooled{axis}", shape, x.dtype)
+        _fold(ufunc, start, part, axis, w, out)
+        part = out
+
+
+def _pooled(ufunc: Any, start: float, x: Array, windows: Windows, counts: Any) -> Array:
     """Windows folded axis by axis, and divided by ``counts`` where these are given."""
-    y = buffers.empty((len(x), *(w.out for w in windows), x.shape[-1]), x.dtype)
+    y = buffers.empty(_result_shape(x, windows), x.dtype)
 
     def work(images: slice) -> None:
-        part, result = x[images], y[images]
-        for axis, w in enumerate(windows, 1):
-            last = axis == len(windows)
-            shape = (*part.shape[:axis], w.out, *part.shape[axis + 1 :])
-            out = result if last else scratch(f"pooled{axis}", shape, x.dtype)
-            _fold(ufunc, start, part, axis, w, out)
-            part = out
+        result = y[images]
+        _fold_axes(ufunc, start, x[images], windows, result)
         if counts is not None:
             np.divide(result, counts, out=result)
 
@@ -93,7 +100,7 @@ def _pooled(ufunc: Any, start: float, x: Any, windows: Windows, counts: Any) -> 
     return y
 
 
-def _takes(x: Any, windows: Windows) -> bool:
+def _takes(x: Array, windows: Windows) -> bool:
     """Whether machine code is meant for windows on such an image, and pays."""
     if not (len(windows) == 2 and generated.takes(x)):
         return False
@@ -107,7 +114,7 @@ def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
     return StagedKernel(MaxPoolWriter, config, processor(config.dtype)[0])
 
 
-def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
+def _run_kernel(x: Array, windows: Windows, result: Array, g: Array = None) -> Array:
     """``result``, filled by machine code with the largest elements, or with g in their places."""
     high, wide = windows
     config = MaxPoolConfig(
@@ -134,15 +141,14 @@ def _run_kernel(x: Any, windows: Windows, result: Any, g: Any = None) -> Any:
     return result
 
 
-def max_pool(x: Any, windows: Windows) -> Any:
+def max_pool(x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
     if _takes(x, windows):
-        shape = (len(x), *(w.out for w in windows), x.shape[-1])
-        return _run_kernel(x, windows, buffers.empty(shape, x.dtype))
+        return _run_kernel(x, windows, buffers.empty(_result_shape(x, windows), x.dtype))
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
-def avg_pool(x: Any, windows: Windows) -> Any:
+def avg_pool(x: Array, windows: Windows) -> Array:
     """The mean of each window's elements."""
     counts = _counts(windows)
     if (counts == counts.flat[0]).all():
@@ -150,12 +156,14 @@ def avg_pool(x: Any, windows: Windows) -> Any:
     return _pooled(np.add, 0, x, windows, counts.astype(x.dtype))
 
 
-def _masks(x: Any, y: Any, windows: Windows) -> Any:
+def _masks(x: Array, windows: Windows) -> Any:
     """For each element of the window: at which positions none exceeds it, the first such.
 
     Positions and elements come first, as ``taps`` has them; then a mask of which all bits
     are set where that is so, else none, so that infinity and NaN can be masked.
     """
+    y = scratch("largest", _result_shape(x, windows), x.dtype)
+    _fold_axes(np.maximum, -np.inf, x, windows, y)
     free = scratch("free", y.shape, np.bool)
     free[...] = True
     for _, outs, ins in taps(windows):
@@ -170,7 +178,7 @@ def _masks(x: Any, y: Any, windows: Windows) -> Any:
         yield outs, ins, mask
 
 
-def _bits(array: Any) -> Any:
+def _bits(array: Array) -> Array:
     return array.view(f"i{array.itemsize}")
 
 
@@ -179,7 +187,7 @@ def _are_squares(windows: Windows) -> bool:
     return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
 
 
-def _square_masks(x: Any, windows: Windows) -> Any:
+def _square_masks(x: Array, windows: Windows) -> Array:
     """Which element of each square is its first maximum: -1 there, else 0.
 
     The shape is (images, rows, 2, columns, 2, channels). A tie is decided for the upper row
@@ -200,20 +208,20 @@ def _square_masks(x: Any, windows: Windows) -> Any:
     return np.negative(masks, out=masks)
 
 
-def _in_squares(array: Any, windows: Windows) -> Any:
+def _in_squares(array: Array, windows: Windows) -> Array:
     """The bits of the elements that squares cover, in the shape of their masks; a view."""
     rows, columns = (w.out for w in windows)
     covered = _bits(array)[:, : 2 * rows, : 2 * columns]
     return covered.reshape(len(array), rows, 2, columns, 2, array.shape[-1])
 
 
-def _scatter_to_squares(x: Any, g: Any, windows: Windows, result: Any) -> None:
+def _scatter_to_squares(x: Array, g: Array, windows: Windows, result: Array) -> None:
     aim = _in_squares(result, windows)
     np.copyto(aim, _square_masks(x, windows))
     np.bitwise_and(aim, _bits(g)[:, :, None, :, None], out=aim)
 
 
-def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
+def _gather_from_squares(x: Array, t: Array, windows: Windows, result: Array) -> None:
     masks = _square_masks(x, windows)
     found = scratch("mask", masks.shape, f"i{x.itemsize}")
     np.copyto(found, masks)
@@ -221,94 +229,90 @@ def _gather_from_squares(x: Any, t: Any, windows: Windows, result: Any) -> None:
     np.bitwise_or.reduce(found, axis=(2, 4), out=_bits(result))
 
 
-def _by_squares(step: Any, x: Any, values: Any, windows: Windows, result: Any) -> Any:
-    """``result``, filled by ``step(x, values, windows, result)`` on some images at a time."""
+def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
+    """Add to ``result``, which holds zeros."""
+    given = _bits(g)
+    apart = all(w.stride >= w.kernel for w in windows)
+    for outs, ins, mask in _masks(x, windows):
+        if apart:
+            np.bitwise_and(given[outs], mask, out=_bits(result)[ins])
+            continue
+        np.bitwise_and(given[outs], mask, out=mask)
+        np.add(result[ins], mask.view(x.dtype), out=result[ins])
+
+
+def _gather(x: Array, t: Array, windows: Windows, result: Array) -> None:
+    """Set bits of ``result``, which holds zeros."""
+    given, aim = _bits(t), _bits(result)
+    for outs, ins, mask in _masks(x, windows):
+        np.bitwise_and(given[ins], mask, out=mask)
+        np.bitwise_or(aim[outs], mask, out=aim[outs])
+
+
+def _by_blocks(
+    step: Any, work: int, x: Array, values: Array, windows: Windows, result: Array
+) -> Array:
+    """``result``, filled by ``step(x, values, windows, result)`` on some images at a time.
+
+    Each element of ``x`` costs ``work`` operations.
+    """
     values = np.ascontiguousarray(values)
 
-    def work(images: slice) -> None:
+    def fill(images: slice) -> None:
         step(x[images], values[images], windows, result[images])
 
     if x.size and result.size:
-        each_image_block(x, BLOCK_ELEMENTS, 4, work)
+        each_image_block(x, BLOCK_ELEMENTS, work, fill)
     return result
 
 
-def scatter_to_maxima(x: Any, g: Any, windows: Windows) -> Any:
+def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
     """For each window its element of ``g``, added where the window has its maximum."""
     if _takes(x, windows):
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)
         return _run_kernel(x, windows, result, g)
-    if _are_squares(windows):
-        result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
-        return _by_squares(_scatter_to_squares, x, g, windows, result)
-    y = max_pool(x, windows)
-    result = np.zeros(x.shape, x.dtype)
-    source = _bits(np.ascontiguousarray(g))
-    apart = all(w.stride >= w.kernel for w in windows)
-
-    def work(images: slice) -> None:
-        aim, given = result[images], source[images]
-        for outs, ins, mask in _masks(x[images], y[images], windows):
-            if apart:
-                np.bitwise_and(given[outs], mask, out=_bits(aim)[ins])
-                continue
-            np.bitwise_and(given[outs], mask, out=mask)
-            np.add(aim[ins], mask.view(x.dtype), out=aim[ins])
-
-    if x.size:
-        each_image_block(x, BLOCK_ELEMENTS, 16, work)
-    return result
+    if not _are_squares(windows):
+        return _by_blocks(_scatter, 16, x, g, windows, np.zeros(x.shape, x.dtype))
+    result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)
+    return _by_blocks(_scatter_to_squares, 4, x, g, windows, result)
 
 
-def gather_from_maxima(x: Any, t: Any, windows: Windows) -> Any:
+def max_pool_gather(x: Array, t: Array, windows: Windows) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
-    if _are_squares(windows):
-        shape = (len(x), *(w.out for w in windows), x.shape[-1])
-        return _by_squares(_gather_from_squares, x, t, windows, np.empty(shape, x.dtype))
-    y = max_pool(x, windows)
-    result = np.zeros(y.shape, x.dtype)
-    source, found = _bits(np.ascontiguousarray(t)), _bits(result)
-
-    def work(images: slice) -> None:
-        given, aim = source[images], found[images]
-        for outs, ins, mask in _masks(x[images], y[images], windows):
-            np.bitwise_and(given[ins], mask, out=mask)
-            np.bitwise_or(aim[outs], mask, out=aim[outs])
-
-    if y.size:
-        each_image_block(x, BLOCK_ELEMENTS, 16, work)
-    return result
+    shape = _result_shape(x, windows)
+    if not _are_squares(windows):
+        return _by_blocks(_gather, 16, x, t, windows, np.zeros(shape, x.dtype))
+    return _by_blocks(_gather_from_squares, 4, x, t, windows, np.empty(shape, x.dtype))
 
 
 # Any library -------------------------------------------------------------------------------------
 
 
-def _folded(xp: Namespace, x: Any, windows: Windows, function: Any, start: float) -> Any:
-    shape = (x.shape[0], *(w.out for w in windows), x.shape[-1])
-    y = xp.full(shape, start, dtype=x.dtype)
+def _folded(xp: Namespace, x: Array, windows: Windows, function: Any, start: float) -> Array:
+    y = xp.full(_result_shape(x, windows), start, dtype=x.dtype)
     for _, outs, ins in taps(windows):
         y[(*outs, ...)] = function(y[(*outs, ...)], x[(*ins, ...)])
     return y
 
 
-def portable_max(xp: Namespace, x: Any, windows: Windows) -> Any:
+def portable_max_pool(xp: Namespace, x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
     return _folded(xp, x, windows, xp.maximum, -xp.inf)
 
 
-def portable_avg(xp: Namespace, x: Any, windows: Windows) -> Any:
+def portable_avg_pool(xp: Namespace, x: Array, windows: Windows) -> Array:
     """The mean of each window's elements."""
     return _folded(xp, x, windows, xp.add, 0) / xp.asarray(_counts(windows), dtype=x.dtype)
 
 
-def _hits(xp: Namespace, x: Any, windows: Windows) -> Any:
+def _hits(xp: Namespace, x: Array, windows: Windows) -> Any:
     """For each element of the window: at which positions none exceeds it, the first such.
 
     Positions and elements come first, as ``taps`` has them.
     """
-    y = portable_max(xp, x, windows)
+    y = portable_max_pool(xp, x, windows)
     free = xp.ones(y.shape, dtype=xp.bool)
     for _, outs, ins in taps(windows):
         outs, ins = (*outs, ...), (*ins, ...)
@@ -318,7 +322,7 @@ def _hits(xp: Namespace, x: Any, windows: Windows) -> Any:
         free[outs] = waiting & below
 
 
-def max_pool_gradient(xp: Namespace, x: Any, g: Any, windows: Windows) -> Any:
+def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windows) -> Array:
     """For each window its element of ``g``, added where the window has its maximum."""
     result = xp.zeros(x.shape, dtype=x.dtype)
     none = xp.zeros((), dtype=x.dtype)
@@ -329,15 +333,15 @@ def max_pool_gradient(xp: Namespace, x: Any, g: Any, windows: Windows) -> Any:
     return result
 
 
-def max_pool_gather(xp: Namespace, x: Any, t: Any, windows: Windows) -> Any:
+def portable_max_pool_gather(xp: Namespace, x: Array, t: Array, windows: Windows) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
-    y = xp.zeros((x.shape[0], *(w.out for w in windows), x.shape[-1]), dtype=x.dtype)
+    y = xp.zeros(_result_shape(x, windows), dtype=x.dtype)
     for outs, ins, hit in _hits(xp, x, windows):
         y[outs] = xp.where(hit, t[ins], y[outs])
     return y
 
 
-def avg_pool_gradient(xp: Namespace, g: Any, windows: Windows) -> Any:
+def portable_avg_pool_gradient(xp: Namespace, g: Array, windows: Windows) -> Array:
     """Each element of ``g``, in equal parts, added to what its window saw."""
     shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
     result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)

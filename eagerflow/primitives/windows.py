@@ -7,7 +7,7 @@ has ``ceil(size / stride)`` positions, and what cannot be halved goes to the end
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any, NamedTuple
 
@@ -34,9 +34,10 @@ class Window(NamedTuple):
         return (self.kernel - 1) * self.dilation + 1
 
     @property
-    def padded(self) -> bool:
-        """Whether some position of the window reaches beyond the input."""
-        return self.before != 0 or (self.out - 1) * self.stride + self.extent > self.size
+    def back(self) -> Window:
+        """The window of the convolution that leads back to the input; strides have to be 1."""
+        before = self.extent - 1 - self.before
+        return self._replace(size=self.out, out=self.size, before=before)
 
     def reach(self, tap: int) -> tuple[slice, slice] | None:
         """Positions at which element ``tap`` of the window is real, and where it then is."""
@@ -48,6 +49,20 @@ class Window(NamedTuple):
         begin = start + first * self.stride
         end = start + (last - 1) * self.stride + 1
         return slice(first, last), slice(begin, end, self.stride)
+
+
+Windows = tuple[Window, ...]
+
+
+def spatial_rank(x: Any, name: str) -> int:
+    """Number of spatial axes of ``x``, the argument ``name``; ShapeError without any."""
+    if x.ndim < 3:
+        raise ShapeError(
+            f"{x.ndim} axes are too few",
+            argument=name,
+            expected="(batch, *spatial, channels) with at least one spatial axis",
+        )
+    return x.ndim - 2  # type: ignore[no-any-return]
 
 
 def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
@@ -68,8 +83,16 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
     return numbers
 
 
-def padding_of(padding: Any, rank: int) -> Any:
-    """``"same"``, ``"valid"``, or a pair (before, after) for each spatial axis."""
+def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
+    """The spatial sizes that the attribute ``size`` gives; those that are symbolic as they are."""
+    sizes = size if isinstance(size, tuple | list) else (size,) * rank
+    if len(sizes) == rank and any(isinstance(n, Dim) for n in sizes):
+        return tuple(sizes)
+    return per_axis(size, rank, "size", 0)
+
+
+def padding_of(padding: Any, rank: int) -> tuple[Any, ...]:
+    """For each spatial axis ``"same"``, ``"valid"``, or a pair (before, after)."""
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
             raise ShapeError(
@@ -77,7 +100,7 @@ def padding_of(padding: Any, rank: int) -> Any:
                 argument="padding",
                 expected=f"'same', 'valid', or {rank} pairs (before, after)",
             )
-        return padding
+        return (padding,) * rank
     items = padding if isinstance(padding, tuple | list) else (padding,) * rank
     if len(items) != rank:
         raise ShapeError(
@@ -135,20 +158,32 @@ def window_of(size: int, kernel: int, stride: int, dilation: int, pad: Any) -> W
     return Window(size, kernel, stride, dilation, before, out)
 
 
-def check_kernel(kernel: tuple[Any, ...], argument: str) -> None:
-    """Refuse windows without elements."""
-    if any(isinstance(k, int) and k < 1 for k in kernel):
-        raise ShapeError(
-            f"a window of shape {kernel} has no elements", argument=argument, expected="at least 1"
-        )
+def along_axes(
+    one: Callable[..., Any],
+    size: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    *more: Any,
+) -> tuple[Any, ...]:
+    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
+    rank = len(size)
+    steps = per_axis(strides, rank, "strides")
+    spread = per_axis(dilation, rank, "dilation")
+    columns = zip(size, kernel, steps, spread, padding_of(padding, rank), *more, strict=True)
+    return tuple(one(*column) for column in columns)
 
 
-def known(*sizes: Any) -> bool:
-    """Whether none of the sizes is symbolic."""
-    return not any(isinstance(size, Dim) for size in sizes)
+def differ(a: Any, b: Any) -> bool:
+    """Whether two shapes are known to differ; a symbolic size may be equal to any other."""
+    pairs = zip(a, b, strict=False)
+    return len(a) != len(b) or any(
+        m != n for m, n in pairs if not isinstance(m, Dim) and not isinstance(n, Dim)
+    )
 
 
-def taps(windows: tuple[Window, ...]) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
+def taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], Any, Any]]:
     """The elements of the window, without those that are never real.
 
     For each: its place in the window, the positions at which it is real, and where in the

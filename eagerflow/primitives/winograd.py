@@ -10,7 +10,7 @@ errors stay as small as those of the direct sum, relative to the largest element
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from eagerflow.primitives.blocks import (
     UNPACKED_PRODUCTS,
     Block,
     cut,
-    lanes,
     load,
     pieces,
     strided,
@@ -32,14 +31,14 @@ from eagerflow.primitives.llvm.winograd import (
     GRADIENT_RESULT,
     INPUT,
 )
-from eagerflow.primitives.windows import Window
+from eagerflow.primitives.windows import Windows
 from eagerflow.runtime.threads import run, scratch, single_threaded_blas
+from eagerflow.spec import Array
 
-Windows = tuple[Window, ...]
 float32 = np.dtype("float32")
 
 
-def _kron(rows: tuple[tuple[float, ...], ...]) -> Any:
+def _kron(rows: tuple[tuple[float, ...], ...]) -> Array:
     matrix = np.array(rows, float32)
     return np.kron(matrix, matrix)
 
@@ -61,7 +60,7 @@ def fits(dtype: Any, windows: Windows, channels: int, filters: int) -> bool:
     )
 
 
-def _transform(matrix: Any, tiles: Any, name: str) -> Any:
+def _transform(matrix: Array, tiles: Array, name: str) -> Array:
     """``matrix @ tiles``, in memory that is reused."""
     rows, columns = matrix.shape
     out = scratch(name, (rows, tiles.shape[1]), float32)
@@ -77,7 +76,7 @@ def _transform(matrix: Any, tiles: Any, name: str) -> Any:
     return out
 
 
-def _side_by_side(matrix: Any, count: int) -> Any:
+def _side_by_side(matrix: Array, count: int) -> Array:
     """A matrix as a stack of ``count`` parts of its columns; a view."""
     return matrix.reshape(len(matrix), count, -1).transpose(1, 0, 2)
 
@@ -90,7 +89,7 @@ def _cuts(images: int, windows: Windows, channels: int, filters: int) -> list[Bl
     return cut(images, rows, columns, target, 32 * channels * filters)
 
 
-def _input_tiles(x: Any, block: Block, windows: Windows) -> Any:
+def _input_tiles(x: Array, block: Block, windows: Windows) -> Array:
     """The transformed tiles of a block: (16, tiles, channels)."""
     images, rows, columns = _extent(block, windows)
     high, wide = windows
@@ -109,13 +108,13 @@ def _extent(block: Block, windows: Windows) -> tuple[int, int, int]:
     return block.last - block.first, block.stop - block.start, -(-windows[1].out // 2)
 
 
-def _finite(array: Any) -> bool:
+def _finite(array: Array) -> bool:
     """False where an element is infinite or NaN (or so large that its square is)."""
     flat = array.reshape(-1)
     return bool(np.isfinite(np.dot(flat, flat)))
 
 
-def _corners(images: Any, block: Block) -> Any:
+def _corners(images: Array, block: Block) -> Any:
     """For each corner of a 2 by 2 tile: its place, and all elements there of a block."""
     rows = images[block.images, 2 * block.start : 2 * block.stop]
     for i in range(2):
@@ -123,7 +122,7 @@ def _corners(images: Any, block: Block) -> Any:
             yield (i, j), rows[:, i::2, j::2]
 
 
-def _set_corners(y: Any, block: Block, results: Any) -> None:
+def _set_corners(y: Array, block: Block, results: Array) -> None:
     """Put the corners of a block's tiles to their places."""
     images, rows, columns, filters = results.shape[2:]
     if y.shape[1] % 2 == 0 == y.shape[2] % 2:
@@ -135,11 +134,13 @@ def _set_corners(y: Any, block: Block, results: Any) -> None:
         corner[...] = results[at][:, : corner.shape[1], : corner.shape[2]]
 
 
-def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], None]) -> None:
+def forward(
+    x: Array, w: Array, windows: Windows, y: Array, direct: Callable[[Any, Block], None]
+) -> None:
     """Write the convolution of ``x`` with ``w`` into ``y``.
 
-    Where a block's result is not finite, ``direct`` computes it again: in a tile, infinity
-    and NaN would spread to neighbours that do not see them.
+    Where a block's result is not finite, ``direct(y, block)`` computes it again: in a tile,
+    infinity and NaN would spread to neighbours that do not see them.
     """
     channels, filters = w.shape[-2:]
     with single_threaded_blas():
@@ -155,7 +156,7 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], 
         if not _finite(results):
             stop = min(2 * block.stop, windows[0].out)
             for image in range(block.first, block.last):
-                direct(Block(image, image + 1, 2 * block.start, stop))
+                direct(y, Block(image, image + 1, 2 * block.start, stop))
             return
         results = results.reshape(2, 2, *_extent(block, windows), filters)
         _set_corners(y, block, results)
@@ -163,31 +164,24 @@ def forward(x: Any, w: Any, windows: Windows, y: Any, direct: Callable[[Block], 
     run(work, len(blocks))
 
 
-def filter_gradient(x: Any, g: Any, windows: Windows) -> Any:
+def filter_gradient(x: Array, g: Array, windows: Windows) -> Array:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
 
-    def partial(blocks: list[Block]) -> Any:
-        result = None
-        for block in blocks:
-            tiles = _input_tiles(x, block, windows).transpose(0, 2, 1)
-            shape = (2, 2, *_extent(block, windows), filters)
-            weights = scratch("results", shape, float32)
-            for at, corner in _corners(g, block):
-                _, rows, columns = corner.shape[:3]
-                weights[at][:, rows:] = 0
-                weights[at][:, :, columns:] = 0
-                weights[at][:, :rows, :columns] = corner
-            spread = _transform(G2, weights.reshape(4, -1), "products").reshape(16, -1, filters)
-            if result is None:
-                result = np.matmul(tiles, spread)
-            else:
-                term = scratch("filters", result.shape, float32)
-                np.add(result, np.matmul(tiles, spread, out=term), out=result)
-        return result
+    def terms(block: Block) -> Iterator[Any]:
+        tiles = _input_tiles(x, block, windows).transpose(0, 2, 1)
+        weights = scratch("results", (2, 2, *_extent(block, windows), filters), float32)
+        for at, corner in _corners(g, block):
+            _, rows, columns = corner.shape[:3]
+            weights[at][:, rows:] = 0
+            weights[at][:, :, columns:] = 0
+            weights[at][:, :rows, :columns] = corner
+        spread = _transform(G2, weights.reshape(4, -1), "products").reshape(16, -1, filters)
+        term = scratch("filters", (16, channels, filters), float32)
+        yield np.matmul(tiles, spread, out=term)
 
-    shares = lanes(_cuts(len(x), windows, channels, filters), 16 * channels * filters)
-    products = total(partial, shares).reshape(16, -1)
+    blocks = _cuts(len(x), windows, channels, filters)
+    products = total(terms, blocks, 16 * channels * filters).reshape(16, -1)
     with single_threaded_blas():
         found = (A3 @ products).reshape(3, 3, channels, filters)
     return found if _finite(found) else None

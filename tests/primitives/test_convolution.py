@@ -9,14 +9,14 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
-from eagerflow.ops.nn.convolution import conv_windows
+from eagerflow.ops.nn.convolution import of_conv, windows_for
 from eagerflow.primitives import (
     batch_normalization,
+    compiled_convolution,
     convolution,
-    direct_convolution,
     pooling,
-    winograd_programs,
 )
+from eagerflow.primitives.compiled_convolution import DIRECT, WINOGRAD
 from eagerflow.primitives.llvm import staged_kernel
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.primitives.windows import window_of
@@ -25,7 +25,7 @@ from eagerflow.runtime import threads
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 
 # Images, filters, padding: whole vectors and tails, odd sizes, bands of an image, many images.
-WINOGRAD = (
+WINOGRAD_CASES = (
     ((9, 8, 8, 32), 64, "same"),
     ((2, 7, 9, 20), 23, "same"),
     ((3, 6, 11, 16), 17, "valid"),
@@ -34,7 +34,7 @@ WINOGRAD = (
     ((5, 2, 2, 35), 144, "same"),
 )
 # Images, filters (*window, filters), strides, dilation, padding.
-DIRECT = (
+DIRECT_CASES = (
     ((5, 8, 8, 1), (3, 3, 32), 1, 1, "same"),
     ((2, 9, 7, 1), (5, 5, 40), 1, 1, "same"),
     ((2, 12, 13, 3), (7, 7, 19), 2, 1, "same"),
@@ -57,14 +57,14 @@ def arrays(x, w, windows, dtype="float32"):
 def winograd_case(case):
     x, filters, padding = case
     w = (3, 3, x[-1], filters)
-    windows = conv_windows(x, w, 1, padding, 1, groups=1)
+    windows = windows_for(of_conv, x, w, 1, padding, 1, 1)
     return (*arrays(x, w, windows), windows, {"padding": padding})
 
 
 def direct_case(case, dtype="float32"):
     x, (*window, filters), strides, dilation, padding = case
     w = (*window, x[-1], filters)
-    windows = conv_windows(x, w, strides, padding, dilation, groups=1)
+    windows = windows_for(of_conv, x, w, strides, padding, dilation, 1)
     more = {"strides": strides, "dilation": dilation, "padding": padding}
     return (*arrays(x, w, windows, dtype), windows, more)
 
@@ -82,20 +82,21 @@ def expected(x, w, g, more):
 
 def back(windows):
     """The windows of the convolution that leads back to the images."""
-    return tuple(
-        a._replace(size=a.out, out=a.size, before=a.extent - 1 - a.before) for a in windows
-    )
+    return tuple(a.back for a in windows)
 
 
-def never(*_):
-    raise AssertionError("everything is finite")
+def finite(method, x, w, windows, turned):
+    """A convolution of which nothing has to be computed again."""
+    y, again = compiled_convolution.forward(method, x, w, windows, turned)
+    assert not again
+    return y
 
 
 def winograd_results(x, w, g, windows):
     found = [
-        winograd_programs.forward(x, w, windows, False, never),
-        winograd_programs.forward(g, w, back(windows), True, never),
-        winograd_programs.filter_gradient(x, g, windows),
+        finite(WINOGRAD, x, w, windows, False),
+        finite(WINOGRAD, g, w, back(windows), True),
+        compiled_convolution.filter_gradient(WINOGRAD, x, g, windows),
     ]
     assert found[2] is not None
     return found
@@ -103,15 +104,15 @@ def winograd_results(x, w, g, windows):
 
 def direct_results(x, w, g, windows):
     if all(a.stride == 1 for a in windows):
-        of_x = direct_convolution.forward(g, w, back(windows), True)
+        of_x = finite(DIRECT, g, w, back(windows), True)
     elif all(a.dilation == 1 for a in windows):
-        of_x = direct_convolution.strided_input_gradient(g, w, windows)
+        of_x = compiled_convolution.strided_input_gradient(g, w, windows)
     else:
         of_x = None
     return [
-        direct_convolution.forward(x, w, windows, False),
+        finite(DIRECT, x, w, windows, False),
         of_x,
-        direct_convolution.filter_gradient(x, g, windows),
+        compiled_convolution.filter_gradient(DIRECT, x, g, windows),
     ]
 
 
@@ -124,14 +125,14 @@ def check(found, wanted, steps):
         assert error < steps * np.finfo(result.dtype).eps
 
 
-@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+@pytest.mark.parametrize("case", WINOGRAD_CASES, ids=str)
 def test_winograd(case):
     *given, windows, more = winograd_case(case)
     check(winograd_results(*given, windows), expected(*given, more), 20)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("case", DIRECT, ids=str)
+@pytest.mark.parametrize("case", DIRECT_CASES, ids=str)
 def test_direct_sums(case, dtype):
     *given, windows, more = direct_case(case, dtype)
     check(direct_results(*given, windows), expected(*given, more), 30)
@@ -143,16 +144,16 @@ def test_direct_sums(case, dtype):
 def test_gradient_by_the_images_with_strides(window, stride, padding, monkeypatch):
     monkeypatch.setattr(generated, "pays", lambda *_: True)
     x, w, g, windows, more = direct_case(((2, 9, 12, 8), (*window, 5), stride, 1, padding))
-    assert direct_convolution.scatters(g, windows, 8)
+    assert compiled_convolution.scatters(g, windows, 8)
     found = convolution.input_gradient(g, w, windows, 1)
     check([found], expected(x, w, g, more)[1:2], 30)
 
 
 def test_arrays_in_any_order_in_memory():
-    x, w, g, windows, more = winograd_case(WINOGRAD[0])
+    x, w, g, windows, more = winograd_case(WINOGRAD_CASES[0])
     turned = [np.asfortranarray(x), w.transpose(1, 0, 2, 3), g[:, ::-1]]
     check(winograd_results(*turned, windows), expected(*turned, more), 20)
-    x, w, g, windows, more = direct_case(DIRECT[0])
+    x, w, g, windows, more = direct_case(DIRECT_CASES[0])
     turned = [np.asfortranarray(x), w.transpose(1, 0, 2, 3), g[:, ::-1]]
     check(direct_results(*turned, windows), expected(*turned, more), 30)
 
@@ -172,8 +173,8 @@ def in_threads(work):
 @pytest.fixture(name="shared")
 def fixture_shared(monkeypatch):
     """Small arrays are shared among threads as large ones are."""
-    for module in (winograd_programs, direct_convolution):
-        monkeypatch.setattr(module, "MIN_SHARED_PRODUCTS", 0)
+    for method in (WINOGRAD, DIRECT):
+        monkeypatch.setattr(method, "min_shared_products", 0)
     for module in (batch_normalization, pooling):
         monkeypatch.setattr(module, "MIN_SHARED_ELEMENTS", 0)
 
@@ -190,10 +191,10 @@ def same_bits(results):
 @pytest.mark.usefixtures("shared")
 def test_any_number_of_threads_gives_the_same_bits():
     for case, results in (
-        (winograd_case(WINOGRAD[0]), winograd_results),
-        (winograd_case(WINOGRAD[3]), winograd_results),
-        (direct_case(DIRECT[0]), direct_results),
-        (direct_case(DIRECT[5]), direct_results),
+        (winograd_case(WINOGRAD_CASES[0]), winograd_results),
+        (winograd_case(WINOGRAD_CASES[3]), winograd_results),
+        (direct_case(DIRECT_CASES[0]), direct_results),
+        (direct_case(DIRECT_CASES[5]), direct_results),
     ):
         given = case[:4]
         assert same_bits(in_threads(lambda given=given, results=results: results(*given)))
@@ -207,33 +208,31 @@ def test_any_number_of_threads_gives_the_same_bits():
                 *batch_normalization.training(x, line, line, 2, 0.1),
                 *batch_normalization.gradient(x, x * x, line, line, line, at=2, epsilon=0.1),
                 pooling.max_pool(images, windows),
-                pooling.scatter_to_maxima(images, pooling.max_pool(images, windows), windows),
+                pooling.max_pool_gradient(images, pooling.max_pool(images, windows), windows),
             ]
         )
     )
 
 
 def test_infinities_stay_in_the_windows_that_see_them():
-    x, w, g, windows, _ = winograd_case(WINOGRAD[3])
+    x, w, g, windows, _ = winograd_case(WINOGRAD_CASES[3])
     x[0, 4, 4, 5], x[0, 39, 41, 0] = np.inf, np.nan
-    again = convolution._again(x, w, windows)
-    found = winograd_programs.forward(x, w, windows, False, again)
+    found = convolution._compiled(WINOGRAD, x, w, windows, turned=False)
     bad = ~np.isfinite(found).all(axis=-1)
     seen = np.zeros_like(bad)
     seen[0, 3:6, 3:6] = seen[0, 38:, 40:] = True
     assert (bad == seen).all()
-    assert winograd_programs.filter_gradient(x, g, windows) is None
+    assert compiled_convolution.filter_gradient(WINOGRAD, x, g, windows) is None
     found = convolution.filter_gradient(x, g, windows, 1)
     assert not np.isfinite(found[:, :, 5]).any()
     assert np.isfinite(found[:, :, 1:5]).all()
 
 
 def test_a_sum_that_overflows_in_a_tile_only_is_computed_directly():
-    x, w, _, windows, _ = winograd_case(WINOGRAD[0])
+    x, w, _, windows, _ = winograd_case(WINOGRAD_CASES[0])
     x, w = np.full_like(x, 2e38), np.zeros_like(w)
     w[1, 1] = 1 / 1024
-    again = convolution._again(x, w, windows)
-    found = winograd_programs.forward(x, w, windows, False, again)
+    found = convolution._compiled(WINOGRAD, x, w, windows, turned=False)
     np.testing.assert_allclose(found, np.float32(2e38 / 32), rtol=1e-6)
 
 
@@ -258,10 +257,10 @@ def test_pooling(shape, window, dtype, monkeypatch):
     windows = pool_windows(shape, window)
     assert pooling._takes(x, windows)
     y = pooling.max_pool(x, windows)
-    assert (y == pooling.portable_max(np, x, windows)).all()
+    assert (y == pooling.portable_max_pool(np, x, windows)).all()
     g = rng.standard_normal(y.shape).astype(dtype)
-    found = pooling.scatter_to_maxima(x, g, windows)
-    assert (found == pooling.max_pool_gradient(np, x, g, windows)).all()
+    found = pooling.max_pool_gradient(x, g, windows)
+    assert (found == pooling.portable_max_pool_gradient(np, x, g, windows)).all()
 
 
 def test_pooling_of_infinities_and_nan(monkeypatch):
@@ -274,10 +273,10 @@ def test_pooling_of_infinities_and_nan(monkeypatch):
     x[1, :2, :2, 3] = -np.inf
     windows = pool_windows(x.shape, (2, 2))
     y = pooling.max_pool(x, windows)
-    np.testing.assert_array_equal(y, pooling.portable_max(np, x, windows))
+    np.testing.assert_array_equal(y, pooling.portable_max_pool(np, x, windows))
     g = np.ones_like(y)
-    found = pooling.scatter_to_maxima(x, g, windows)
-    np.testing.assert_array_equal(found, pooling.max_pool_gradient(np, x, g, windows))
+    found = pooling.max_pool_gradient(x, g, windows)
+    np.testing.assert_array_equal(found, pooling.portable_max_pool_gradient(np, x, g, windows))
     assert found.reshape(2, 2, 2, 2, 2, 16).sum((2, 4)).tolist() == g.tolist()
 
 
@@ -320,13 +319,13 @@ def test_objects_of_other_writers_are_not_used(monkeypatch, tmp_path):
 
 CHECKS = """
 from tests.primitives import test_convolution as own
-for case in own.WINOGRAD[:3]:
+for case in own.WINOGRAD_CASES[:3]:
     own.test_winograd(case)
-for case in own.DIRECT[1:5] + own.DIRECT[7:]:
+for case in own.DIRECT_CASES[1:5] + own.DIRECT_CASES[7:]:
     own.test_direct_sums(case, "float32")
-own.test_direct_sums(own.DIRECT[2], "float64")
+own.test_direct_sums(own.DIRECT_CASES[2], "float64")
 own.test_statistics_of_numbers_far_from_zero(24)
-print(*own.direct_convolution.processor("float32"))
+print(*own.compiled_convolution.processor("float32"))
 """
 
 

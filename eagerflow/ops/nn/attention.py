@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, isfinite
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import batch_first, define, refused_objects
+from eagerflow.ops.family import Batch, define, refused_objects
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.softmax import softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import max as largest
@@ -51,15 +53,14 @@ def _attention_spec(
                 expected="shape (batch, heads, length, width)",
                 hint=f"{name}.reshape(...), with sizes of 1 for what there is not",
             )
-    for name, x, axes, what in (
-        ("k", k, (0, 0), "batch sizes"),
-        ("v", v, (0, 0), "batch sizes"),
-        ("k", k, (3, 3), "widths"),
+    for name, x, axis, what in (
+        ("k", k, 0, "batch sizes"),
+        ("v", v, 0, "batch sizes"),
+        ("k", k, 3, "widths"),
     ):
-        if x.shape[axes[0]] != q.shape[axes[1]]:
+        if x.shape[axis] != q.shape[axis]:
             raise ShapeError(
-                f"{what} differ: {q.shape[axes[1]]} in q, {x.shape[axes[0]]} in {name}",
-                argument=name,
+                f"{what} differ: {q.shape[axis]} in q, {x.shape[axis]} in {name}", argument=name
             )
     if k.shape[1:3] != v.shape[1:3]:
         raise ShapeError(
@@ -89,14 +90,11 @@ def _fits(shape: Any, whole: Any) -> bool:
     return len(shape) <= len(whole) and all(n in (1, m) for n, m in sizes)
 
 
-def _check(q: Any, k: Any, v: Any, mask: Any) -> None:
-    """A short form of ``_attention_spec``, which explains what is wrong."""
-    fits = len(q.shape) == len(k.shape) == len(v.shape) == 4 and k.shape[:3] == v.shape[:3]
-    fits = fits and q.shape[::3] == k.shape[::3]
-    shared = q.shape[1] == k.shape[1] or (k.shape[1] and q.shape[1] % k.shape[1] == 0)
-    if not fits or not shared or mask is not None:
-        specs = [None if x is None else TensorSpec(x.shape, x.dtype) for x in (q, k, v, mask)]
-        _attention_spec(*specs)  # type: ignore[arg-type]
+@lru_cache(1024, typed=True)
+def _check(*shapes: Any) -> None:
+    """Refuse shapes that do not fit, which is asked once of each combination."""
+    q, k, v, mask = (None if shape is None else TensorSpec(shape, "float32") for shape in shapes)
+    _attention_spec(q, k, v, mask)  # type: ignore[arg-type]
 
 
 def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -154,7 +152,7 @@ def _attention_numpy(
     scale: Any = None,
 ) -> Any:
     """Tile by tile: the scores of all queries and keys are never in memory together."""
-    _check(q, k, v, mask)
+    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     (batch, heads, length, _), (_, shared, keys, width) = q.shape, v.shape
     biases = _biases(np, q, k, mask, is_causal)
     group = heads // shared if shared else 1
@@ -282,20 +280,18 @@ def _attention_vjp(
 # The other facts ---------------------------------------------------------------------------------
 
 
-def _attention_batch(args: Any, batched: Any, size: Any, **attributes: Any) -> Any:
+def _attention_batch(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
     """Examples become further entries of the batch."""
     *tensors, mask = args
-    whole = batch_first(tensors, batched[:3], size)
-    inner = whole[0].shape[1]
-    merged = [reshape(x, (size * inner, *x.shape[2:])) for x in whole]
+    inner = tensors[0].shape[batched[0]]
     if mask is not None and (batched[3] or mask.ndim == 4):
         own = mask.shape[1:] if batched[3] else mask.shape
         lead = size if batched[3] else 1
         mask = reshape(mask, (lead, *(1,) * (4 - len(own)), *own))
         mask = broadcast_to(mask, (size, inner, *mask.shape[2:]))
         mask = reshape(mask, (size * inner, *mask.shape[2:]))
-    out = dot_product_attention(*merged, mask, **attributes)
-    return reshape(out, (size, inner, *out.shape[1:]))
+    axes = (0, 0, 0, None)
+    return call_merged(call, (*tensors, mask), batched, size, axes, (0,), **attributes)
 
 
 def _attention_split(
@@ -401,7 +397,7 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
     overrides={"numpy": _attention_numpy},
     vjp=in_float32(_attention_vjp),
     saves="q k v mask",
-    batch=_attention_batch,
+    batch=Batch(_attention_batch),
     split=_attention_split,
     cost=_attention_cost,
     onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
@@ -438,7 +434,7 @@ def dot_product_attention(
     Tensor([[[[1., 0.],
               [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
     """
-    _check(q, k, v, mask)
+    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     batch, heads, length, width = q.shape
     shared, keys = k.shape[1:3]
     if 0 in (*q.shape[:3], keys):

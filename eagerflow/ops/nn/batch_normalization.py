@@ -11,13 +11,20 @@ from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import as_operand, as_operands, define, elements, refused_objects
+from eagerflow.ops.family import (
+    Batch,
+    as_operand,
+    as_operands,
+    define,
+    elements,
+    refused_objects,
+)
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
 from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
 from eagerflow.primitives import batch_normalization as kernels
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
@@ -68,21 +75,19 @@ def _with_given(
     x: Any, scale: Any, offset: Any, mean: Any, variance: Any, axis: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
     x, mean, variance = as_operands(x, mean, variance)
-    at = normalize_axis(axis, x.ndim)
-    check_epsilon(epsilon)
-    parameters = {"mean": mean, "variance": variance}
-    if scale is not None:
-        parameters["scale"] = as_operand(scale, x)
-    if offset is not None:
-        parameters["offset"] = as_operand(offset, x)
-    for name, value in parameters.items():
-        _check_parameter(name, value, x, at, "batch_norm")
+    scale, offset = (None if p is None else as_operand(p, x) for p in (scale, offset))
+    own = {"mean": mean, "variance": variance, "scale": scale, "offset": offset}
+    try:
+        at = _check(x, axis, epsilon, **own)
+    except ShapeError as error:
+        error.op = "batch_norm"
+        raise
     factor = (variance + epsilon) ** -0.5
     if scale is not None:
-        factor = factor * parameters["scale"]
+        factor = factor * scale
     shift = -mean * factor
     if offset is not None:
-        shift = shift + parameters["offset"]
+        shift = shift + offset
     return x * _spread(factor, x, at) + _spread(shift, x, at), mean, variance
 
 
@@ -100,26 +105,21 @@ def _spread(parameter: Any, x: Any, at: int) -> Any:
     return parameter.reshape(_channels(x, at)[2])
 
 
-def _check_parameter(name: str, parameter: Any, x: Any, at: int, op: str | None = None) -> None:
-    if parameter.shape != (x.shape[at],):
-        raise ShapeError(
-            f"{name} has shape {parameter.shape}",
-            op=op,
-            argument=name,
-            expected=f"shape {(x.shape[at],)}, an element for each channel",
-        )
+def _check(x: Any, axis: int, epsilon: float, **parameters: Any) -> int:
+    """The axis of channels; ShapeError where a parameter does not have an element for each."""
+    at = normalize_axis(axis, x.ndim)
+    for name, parameter in parameters.items():
+        if parameter is not None and parameter.shape != (x.shape[at],):
+            raise ShapeError(
+                f"{name} has shape {parameter.shape}",
+                argument=name,
+                expected=f"shape {(x.shape[at],)}, an element for each channel",
+            )
+    check_epsilon(epsilon)
+    return at
 
 
 # Training ----------------------------------------------------------------------------------------
-
-
-def _channel_spec(x: TensorSpec, axis: int, epsilon: float, **parameters: Any) -> TensorSpec:
-    at = normalize_axis(axis, x.ndim)
-    for name, parameter in parameters.items():
-        if parameter is not None:
-            _check_parameter(name, parameter, x, at)
-    check_epsilon(epsilon)
-    return x.like((x.shape[at],))
 
 
 def _training_spec(
@@ -129,7 +129,8 @@ def _training_spec(
     axis: int = -1,
     epsilon: float = 1e-5,
 ) -> tuple[TensorSpec, ...]:
-    channel = _channel_spec(x, axis, epsilon, scale=scale, offset=offset)
+    at = _check(x, axis, epsilon, scale=scale, offset=offset)
+    channel = x.like((x.shape[at],))
     return x, channel, channel
 
 
@@ -198,50 +199,22 @@ def _training_reference(
     return out, np.array(centers), np.array(variances)
 
 
-class _Merged:
-    """A batch of examples as more channels, since channels are independent of each other."""
+def _batched(whole: int) -> Batch:
+    """The batching rule of an op whose first ``whole`` arguments have the shape of x.
 
-    def __init__(self, rank: int, size: int, axis: int) -> None:
-        self.size = size
-        at = normalize_axis(axis, rank) + 1
-        self.order = (*(i for i in range(1, rank + 1) if i != at), 0, at)
+    A batch of examples becomes more channels, since channels are independent of each other.
+    """
 
-    def whole(self, x: Any, batched: bool) -> Any:
-        """``x`` with the channels of all examples along its last axis."""
-        if not batched:
-            x = broadcast_to(x, (self.size, *x.shape))
-        moved = permute_dims(x, self.order)
-        return moved.reshape((*moved.shape[:-2], moved.shape[-2] * moved.shape[-1]))
+    def batch(
+        call: Any, args: Any, batched: Any, size: int, /, axis: int, epsilon: float
+    ) -> tuple[Any, ...]:
+        at = normalize_axis(axis, args[0].ndim - batched[0])
+        axes = [at if i < whole else 0 for i in range(len(args))]
+        more = {"axis": at, "epsilon": epsilon}
+        found: tuple[Any, ...] = call_merged(call, args, batched, size, axes, (at, 0, 0), **more)
+        return found
 
-    def channels(self, parameter: Any, batched: bool) -> Any:
-        """A parameter for all these channels."""
-        if parameter is None:
-            return None
-        if not batched:
-            parameter = broadcast_to(parameter, (self.size, *parameter.shape))
-        return parameter.reshape((self.size * parameter.shape[1],))
-
-    def apart(self, x: Any, *parameters: Any) -> tuple[Any, ...]:
-        """Results of the op with the batch along the first axis again."""
-        channels = parameters[0].shape[0] // self.size
-        back = tuple(self.order.index(i) for i in range(len(self.order)))
-        return (
-            permute_dims(x.reshape((*x.shape[:-1], self.size, channels)), back),
-            *(p.reshape((self.size, channels)) for p in parameters),
-        )
-
-
-def _batched(whole: int) -> Any:
-    """The batching rule of an op whose first ``whole`` arguments have the shape of x."""
-
-    def batch(args: Any, batched: Any, size: int, axis: int, epsilon: float) -> Any:
-        merged = _Merged(args[0].ndim - batched[0], size, axis)
-        form = [merged.whole] * whole + [merged.channels] * (len(args) - whole)
-        moved = [f(x, own) for f, x, own in zip(form, args, batched, strict=True)]
-        call = batch_norm_training if whole == 1 else batch_norm_gradient
-        return merged.apart(*call(*moved, axis=-1, epsilon=epsilon))
-
-    return batch
+    return Batch(batch)
 
 
 @define(
@@ -305,7 +278,8 @@ def _gradient_spec(
 ) -> tuple[TensorSpec, ...]:
     if g.shape != x.shape:
         raise ShapeError("the shapes of x and g differ", expected="equal shapes")
-    channel = _channel_spec(x, axis, epsilon, g_mean=g_mean, g_variance=g_variance, scale=scale)
+    at = _check(x, axis, epsilon, g_mean=g_mean, g_variance=g_variance, scale=scale)
+    channel = x.like((x.shape[at],))
     return x, channel, channel
 
 

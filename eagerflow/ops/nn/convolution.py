@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,17 +21,18 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, as_operands, batch_first, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, as_operands, define, refused_objects
+from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape
 from eagerflow.primitives.convolution import filter_gradient, forward, input_gradient
 from eagerflow.primitives.windows import (
-    Window,
-    check_kernel,
-    known,
+    Windows,
+    along_axes,
+    differ,
     output_size,
-    padding_of,
     per_axis,
+    sizes_of,
+    spatial_rank,
     taps,
     window_of,
 )
@@ -40,21 +41,23 @@ from eagerflow.spec import Array, Namespace, TensorSpec
 __all__ = ["conv", "conv_filter_gradient", "conv_input_gradient", "conv_transpose"]
 
 
-Windows = tuple[Window, ...]
+class Operands(NamedTuple):
+    """The specs of images, filters and results; each of the three ops gets two of them."""
+
+    x: TensorSpec
+    w: TensorSpec
+    y: TensorSpec
 
 
-def spatial_rank(x: Any, name: str) -> int:
-    """Number of spatial axes of ``x``, the argument ``name``; ShapeError without any."""
-    if x.ndim < 3:
+def _check_kernel(kernel: tuple[Any, ...], argument: str) -> None:
+    """Refuse windows without elements."""
+    if any(isinstance(k, int) and k < 1 for k in kernel):
         raise ShapeError(
-            f"{x.ndim} axes are too few",
-            argument=name,
-            expected="(batch, *spatial, channels) with at least one spatial axis",
+            f"a window of shape {kernel} has no elements", argument=argument, expected="at least 1"
         )
-    return x.ndim - 2
 
 
-def _groups(channels: Any, filters: Any, groups: Any) -> None:
+def _check_groups(channels: Any, filters: Any, groups: Any) -> None:
     (count,) = per_axis(groups, 1, "groups")
     for what, number in (("input", channels), ("output", filters)):
         if isinstance(number, int) and number % count:
@@ -65,53 +68,18 @@ def _groups(channels: Any, filters: Any, groups: Any) -> None:
             )
 
 
-def along_axes(
-    one: Callable[..., Any],
-    size: Any,
-    kernel: Any,
-    strides: Any,
-    padding: Any,
-    dilation: Any,
-    *more: Any,
-) -> tuple[Any, ...]:
-    """``one(size, kernel, stride, dilation, padding, ...)`` of each spatial axis."""
-    rank = len(size)
-    steps = per_axis(strides, rank, "strides")
-    spread = per_axis(dilation, rank, "dilation")
-    pads = padding_of(padding, rank)
-    pads = (pads,) * rank if isinstance(pads, str) else pads
-    return tuple(
-        one(*column) for column in zip(size, kernel, steps, spread, pads, *more, strict=True)
-    )
-
-
-def conv_spec(
-    x: TensorSpec, w: TensorSpec, strides: Any, padding: Any, dilation: Any, groups: Any
-) -> TensorSpec:
-    """What ``conv`` gives."""
-    spatial_rank(x, "x")
-    if w.ndim != x.ndim:
+def _check_rank(a: TensorSpec, b: TensorSpec, names: tuple[str, str], expected: str) -> None:
+    if a.ndim != b.ndim:
+        other, argument = names
         raise ShapeError(
-            f"w has {w.ndim} axes, x has {x.ndim}",
-            argument="w",
-            expected="(*window, input channels / groups, output channels), as many axes as x",
+            f"{argument} has {b.ndim} axes, {other} has {a.ndim}",
+            argument=argument,
+            expected=expected,
         )
-    check_kernel(w.shape[:-2], "w")
-    _groups(x.shape[-1], w.shape[-1], groups)
-    channels, taken = x.shape[-1], w.shape[-2] * groups
-    if known(channels, taken) and channels != taken:
-        raise ShapeError(
-            f"x has {channels} channels, the weights take {taken}",
-            argument="w",
-            expected=f"w with shape (*window, {channels // groups}, output channels)",
-        )
-    out = along_axes(output_size, x.shape[1:-1], w.shape[:-2], strides, padding, dilation)
-    return x.like((x.shape[0], *out, w.shape[-1]))
 
 
 def _check_positions(g: TensorSpec, out: tuple[Any, ...]) -> None:
-    pairs = zip(g.shape[1:-1], out, strict=True)
-    if any(known(a, b) and a != b for a, b in pairs):
+    if differ(g.shape[1:-1], out):
         raise ShapeError(
             f"g has the spatial sizes {g.shape[1:-1]}, the convolution gives {out}",
             argument="g",
@@ -119,114 +87,79 @@ def _check_positions(g: TensorSpec, out: tuple[Any, ...]) -> None:
         )
 
 
-def sizes_of(size: Any, rank: int) -> tuple[Any, ...]:
-    """The spatial sizes that the attribute ``size`` gives."""
-    sizes = size if isinstance(size, tuple | list) else (size,) * rank
-    if len(sizes) == rank and not known(*sizes):
-        return tuple(sizes)
-    return per_axis(size, rank, "size", 0)
-
-
-def input_gradient_spec(
-    g: TensorSpec, w: TensorSpec, size: Any, strides: Any, padding: Any, dilation: Any, groups: Any
-) -> TensorSpec:
-    """What ``conv_input_gradient`` gives."""
-    rank = spatial_rank(g, "g")
-    sizes = sizes_of(size, rank)
-    if w.ndim != g.ndim:
+def of_conv(x: TensorSpec, w: TensorSpec, *, groups: Any, **where: Any) -> Operands:
+    """The operands of ``conv`` for these images and filters."""
+    spatial_rank(x, "x")
+    layout = "(*window, input channels / groups, output channels), as many axes as x"
+    _check_rank(x, w, ("x", "w"), layout)
+    _check_kernel(w.shape[:-2], "w")
+    _check_groups(x.shape[-1], w.shape[-1], groups)
+    channels, taken = x.shape[-1], w.shape[-2] * groups
+    if differ((channels,), (taken,)):
         raise ShapeError(
-            f"w has {w.ndim} axes, g has {g.ndim}", argument="w", expected="as many axes as g"
+            f"x has {channels} channels, the weights take {taken}",
+            argument="w",
+            expected=f"w with shape (*window, {channels // groups}, output channels)",
         )
+    out = along_axes(output_size, x.shape[1:-1], w.shape[:-2], **where)
+    return Operands(x, w, x.like((x.shape[0], *out, w.shape[-1])))
+
+
+def _of_input_gradient(
+    g: TensorSpec, w: TensorSpec, *, size: Any = None, groups: Any, **where: Any
+) -> Operands:
+    sizes = sizes_of(size, spatial_rank(g, "g"))
+    _check_rank(g, w, ("g", "w"), "as many axes as g")
     (count,) = per_axis(groups, 1, "groups")
-    channels = w.shape[-2] * count
-    y = conv_spec(g.like((g.shape[0], *sizes, channels)), w, strides, padding, dilation, groups)
-    if known(g.shape[-1], w.shape[-1]) and g.shape[-1] != w.shape[-1]:
+    x = g.like((g.shape[0], *sizes, w.shape[-2] * count))
+    found = of_conv(x, w, groups=groups, **where)
+    if differ(g.shape[-1:], w.shape[-1:]):
         raise ShapeError(
             f"g has {g.shape[-1]} channels, the weights give {w.shape[-1]}",
             argument="g",
             expected=f"g with {w.shape[-1]} channels",
         )
-    _check_positions(g, y.shape[1:-1])
-    return g.like((g.shape[0], *sizes, channels))
+    _check_positions(g, found.y.shape[1:-1])
+    return found._replace(y=g)
 
 
-def filter_gradient_spec(
-    x: TensorSpec, g: TensorSpec, size: Any, strides: Any, padding: Any, dilation: Any, groups: Any
-) -> TensorSpec:
-    """What ``conv_filter_gradient`` gives."""
-    rank = spatial_rank(x, "x")
-    kernel = sizes_of(size, rank)
-    if g.ndim != x.ndim:
-        raise ShapeError(
-            f"g has {g.ndim} axes, x has {x.ndim}", argument="g", expected="as many axes as x"
-        )
-    check_kernel(kernel, "size")
-    _groups(x.shape[-1], g.shape[-1], groups)
-    if known(x.shape[0], g.shape[0]) and x.shape[0] != g.shape[0]:
+def _of_filter_gradient(
+    x: TensorSpec, g: TensorSpec, *, size: Any = None, groups: Any, **where: Any
+) -> Operands:
+    kernel = sizes_of(size, spatial_rank(x, "x"))
+    _check_rank(x, g, ("x", "g"), "as many axes as x")
+    _check_kernel(kernel, "size")
+    _check_groups(x.shape[-1], g.shape[-1], groups)
+    if differ(x.shape[:1], g.shape[:1]):
         raise ShapeError(
             f"x has {x.shape[0]} examples, g has {g.shape[0]}",
             argument="g",
             expected="the same number",
         )
-    _check_positions(g, along_axes(output_size, x.shape[1:-1], kernel, strides, padding, dilation))
-    return x.like((*kernel, x.shape[-1] // groups, g.shape[-1]))
-
-
-# The checks and the arithmetic of one combination of shapes and attributes are done once.
+    _check_positions(g, along_axes(output_size, x.shape[1:-1], kernel, **where))
+    return Operands(x, x.like((*kernel, x.shape[-1] // groups, g.shape[-1])), g)
 
 
 @lru_cache(1024, typed=True)
-def conv_windows(x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int) -> Windows:
-    """The windows of ``conv`` for arguments of these shapes."""
-    conv_spec(
-        TensorSpec(x, "float32"), TensorSpec(w, "float32"), strides, padding, dilation, groups
-    )
-    return along_axes(window_of, x[1:-1], w[:-2], strides, padding, dilation)
-
-
-@lru_cache(1024, typed=True)
-def input_windows(
-    g: Any, w: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
+def windows_for(
+    operands: Callable[..., Operands],
+    a: Any,
+    b: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    size: Any = None,
 ) -> Windows:
-    """The windows of ``conv_input_gradient`` for arguments of these shapes."""
-    specs = TensorSpec(g, "float32"), TensorSpec(w, "float32")
-    x = input_gradient_spec(*specs, size, strides, padding, dilation, groups)
-    return along_axes(window_of, x.shape[1:-1], w[:-2], strides, padding, dilation)
+    """The windows for arguments of two shapes, which ``operands`` checks.
 
-
-@lru_cache(1024, typed=True)
-def filter_windows(
-    x: Any, g: Any, size: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Windows:
-    """The windows of ``conv_filter_gradient`` for arguments of these shapes."""
-    specs = TensorSpec(x, "float32"), TensorSpec(g, "float32")
-    w = filter_gradient_spec(*specs, size, strides, padding, dilation, groups)
-    return along_axes(window_of, x[1:-1], w.shape[:-2], strides, padding, dilation)
-
-
-# Costs ------------------------------------------------------------------------------------------
-
-
-def _cost(x: TensorSpec, w: TensorSpec, y: TensorSpec, groups: int) -> Cost:
-    """Positions times window times channels times filters, for each of the three ops."""
-    work = product((x.shape[0], *y.shape[1:-1], *w.shape[:-2], x.shape[-1] // groups, w.shape[-1]))
-    moved = sum((spec.size * spec.dtype.itemsize for spec in (x, w, y)), start=0)
-    return Cost(work * 2, moved)
-
-
-def conv_cost(x: Any, w: Any, *, groups: int, **attributes: Any) -> Cost:
-    """Operations and bytes of ``conv``."""
-    return _cost(x, w, conv_spec(x, w, groups=groups, **attributes), groups)
-
-
-def input_cost(g: Any, w: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
-    """Operations and bytes of ``conv_input_gradient``."""
-    return _cost(input_gradient_spec(g, w, size, groups=groups, **attributes), w, g, groups)
-
-
-def filter_cost(x: Any, g: Any, size: Any, *, groups: int, **attributes: Any) -> Cost:
-    """Operations and bytes of ``conv_filter_gradient``."""
-    return _cost(x, filter_gradient_spec(x, g, size, groups=groups, **attributes), g, groups)
+    The checks and the arithmetic of one combination of shapes and attributes are done once.
+    """
+    where = {"strides": strides, "padding": padding, "dilation": dilation}
+    specs = TensorSpec(a, "float32"), TensorSpec(b, "float32")
+    more = {} if size is None else {"size": size}
+    x, w, _ = operands(*specs, **more, groups=groups, **where)
+    return along_axes(window_of, x.shape[1:-1], w.shape[:-2], **where)
 
 
 # Samples ------------------------------------------------------------------------------------------
@@ -252,42 +185,34 @@ _CASES: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 _DEFAULTS: dict[str, Any] = {"strides": 1, "padding": "same", "dilation": 1, "groups": 1}
 
 
-def _case(
-    rng: np.random.Generator, dtype: DType, case: Any
-) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Arrays x, w and g of a case, and its attributes."""
-    x, w = (make(rng, dtype, shape) for shape in case[:2])
-    specs = [TensorSpec(shape, "float32") for shape in case[:2]]
-    g = make(rng, dtype, conv_spec(*specs, **_DEFAULTS | case[2]).shape)
-    return x, w, g, dict(case[2])
+def _samples(given: str, result: str) -> Callable[..., list[Sample]]:
+    """Calls with the arguments ``given`` for each case: ranks, strides, padding, dilation, groups,
+    nothing to do.
+    """
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = []
+        for x, w, more in _CASES:
+            specs = of_conv(TensorSpec(x, dtype), TensorSpec(w, dtype), **_DEFAULTS | more)
+            arrays = {name: make(rng, dtype, s.shape) for name, s in specs._asdict().items()}
+            size = {"x": {"size": x[1:-1]}, "w": {"size": w[:-2]}, "y": {}}[result]
+            found.append(Sample(tuple(arrays[name] for name in given), size | more))
+        return found
+
+    return samples
 
 
-def conv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """Calls of ``conv``: ranks, strides, padding, dilation, groups, nothing to do."""
-    found = [Sample((x, w), more) for x, w, _, more in (_case(rng, dtype, c) for c in _CASES)]
+def _conv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    """The same with arrays in other orders in memory."""
     x, w = make(rng, dtype, (5, 4, 3, 2)), make(rng, dtype, (2, 3, 2, 3))
-    found.append(Sample((x.T[..., :3], w.T[::-1])))
-    found.append(Sample((np.broadcast_to(x[:1, :, :1], (2, 4, 3, 2)), w), {"padding": "valid"}))
-    return found
+    return [
+        *_samples("xw", "y")(rng, dtype),
+        Sample((x.T[..., :3], w.T[::-1])),
+        Sample((np.broadcast_to(x[:1, :, :1], (2, 4, 3, 2)), w), {"padding": "valid"}),
+    ]
 
 
-def input_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """The same for ``conv_input_gradient``."""
-    found = []
-    for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
-        found.append(Sample((g, w), {"size": x.shape[1:-1], **more}))
-    return found
-
-
-def filter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    """The same for ``conv_filter_gradient``."""
-    found = []
-    for x, w, g, more in (_case(rng, dtype, case) for case in _CASES):
-        found.append(Sample((x, g), {"size": w.shape[:-2], **more}))
-    return found
-
-
-def conv_errors(rng: np.random.Generator) -> list[ErrorSample]:
+def _conv_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv`` that are refused."""
     x, w = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((3, 3, 4, 2))
     bad: list[tuple[dict[str, Any], str]] = [
@@ -313,7 +238,7 @@ def conv_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def input_errors(rng: np.random.Generator) -> list[ErrorSample]:
+def _input_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv_input_gradient`` that are refused."""
     g, w = rng.standard_normal((2, 5, 5, 2)), rng.standard_normal((3, 3, 4, 2))
     return [
@@ -325,7 +250,7 @@ def input_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def filter_errors(rng: np.random.Generator) -> list[ErrorSample]:
+def _filter_errors(rng: np.random.Generator) -> list[ErrorSample]:
     """Calls of ``conv_filter_gradient`` that are refused."""
     x, g = rng.standard_normal((2, 5, 5, 4)), rng.standard_normal((2, 5, 5, 2))
     return [
@@ -371,88 +296,60 @@ def windows_of(size: Any, kernel: Any, strides: Any, padding: Any, dilation: Any
     return pads, out, pieces
 
 
-def _split_groups(x: Any, groups: int, axes: int) -> Any:
-    """Channels by group, and the window's axes in one, after ``axes`` others."""
-    return x.reshape(*x.shape[:axes], prod(x.shape[axes:-1]), groups, x.shape[-1] // groups)
+_AXES = {"x": "nkgi", "w": "kigo", "y": "ngo"}
+"""The axes of what a position sees: images, elements of the window, groups, inputs, outputs."""
 
 
-def _split_filters(w: Any, groups: int) -> Any:
-    """Filters (*window, inputs, outputs) as (window, inputs, groups, outputs)."""
-    return w.reshape(prod(w.shape[:-2]), w.shape[-2], groups, w.shape[-1] // groups)
+def _reference(given: str, result: str) -> Callable[..., Any]:
+    """One of the three ops, window by window."""
+    equation = f"{_AXES[given[0]]},{_AXES[given[1]]}->{_AXES[result]}"
 
+    def reference(a: Any, b: Any, groups: int, size: Any = None, **where: Any) -> Any:
+        found: dict[str, Any] = {given[0]: a, given[1]: b}
+        x, w, y = (found.get(name, np.empty(0)) for name in "xwy")
+        whole = size if isinstance(size, tuple) else (size,) * (a.ndim - 2)
+        sizes = whole if result == "x" else x.shape[1:-1]
+        kernel = whole if result == "w" else w.shape[:-2]
+        pads, out, pieces = windows_of(sizes, kernel, **where)
+        dtype = np.result_type(a, b)
+        if result == "x":
+            x = np.zeros((len(y), *sizes, w.shape[-2] * groups), dtype)
+        elif result == "w":
+            w = np.zeros((*kernel, x.shape[-1] // groups, y.shape[-1]), dtype)
+        else:
+            y = np.zeros((len(x), *out, w.shape[-1]), dtype)
+        images, inputs, outputs = len(x), x.shape[-1] // groups, w.shape[-1] // groups
+        x = np.pad(x, [(0, 0), *pads, (0, 0)])
+        sizes_of_axes = {"n": images, "k": prod(kernel), "g": groups, "i": inputs, "o": outputs}
+        forms = {name: [sizes_of_axes[axis] for axis in axes] for name, axes in _AXES.items()}
+        for at, piece in pieces:
+            seen = {"x": x[(slice(None), *piece)], "w": w, "y": y[(slice(None), *at)]}
+            aim = seen[result]
+            terms = (seen[name].reshape(forms[name]) for name in given)
+            aim += np.einsum(equation, *terms).reshape(aim.shape)
+        crop = [slice(before, before + n) for n, (before, _) in zip(sizes, pads, strict=True)]
+        return {"x": x[(slice(None), *crop)], "w": w, "y": y}[result]
 
-def conv_reference(x: Any, w: Any, groups: int, **where: Any) -> Any:
-    """``conv``, window by window."""
-    pads, out, pieces = windows_of(x.shape[1:-1], w.shape[:-2], **where)
-    padded = np.pad(x, [(0, 0), *pads, (0, 0)])
-    y = np.zeros((x.shape[0], *out, w.shape[-1]), np.result_type(x, w))
-    for at, piece in pieces:
-        seen = _split_groups(padded[(slice(None), *piece)], groups, 1)
-        part = np.einsum("nkgi,kigo->ngo", seen, _split_filters(w, groups))
-        y[(slice(None), *at)] = part.reshape(len(x), w.shape[-1])
-    return y
-
-
-def input_reference(g: Any, w: Any, size: Any, groups: int, **where: Any) -> Any:
-    """``conv_input_gradient``, window by window."""
-    sizes = size if isinstance(size, tuple) else (size,) * (g.ndim - 2)
-    pads, _, pieces = windows_of(sizes, w.shape[:-2], **where)
-    wide = [n + a + b for n, (a, b) in zip(sizes, pads, strict=True)]
-    dx = np.zeros((g.shape[0], *wide, w.shape[-2] * groups), np.result_type(g, w))
-    for at, piece in pieces:
-        weights = g[(slice(None), *at)].reshape(len(g), groups, g.shape[-1] // groups)
-        part = np.einsum("ngo,kigo->nkgi", weights, _split_filters(w, groups))
-        aim = dx[(slice(None), *piece)]
-        aim += part.reshape(aim.shape)
-    crop = [slice(a, a + n) for n, (a, _) in zip(sizes, pads, strict=True)]
-    return dx[(slice(None), *crop)]
-
-
-def filter_reference(x: Any, g: Any, size: Any, groups: int, **where: Any) -> Any:
-    """``conv_filter_gradient``, window by window."""
-    kernel = size if isinstance(size, tuple) else (size,) * (x.ndim - 2)
-    pads, _, pieces = windows_of(x.shape[1:-1], kernel, **where)
-    padded = np.pad(x, [(0, 0), *pads, (0, 0)])
-    dw = np.zeros((*kernel, x.shape[-1] // groups, g.shape[-1]), np.result_type(x, g))
-    for at, piece in pieces:
-        seen = _split_groups(padded[(slice(None), *piece)], groups, 1)
-        weights = g[(slice(None), *at)].reshape(len(g), groups, g.shape[-1] // groups)
-        dw += np.einsum("nkgi,ngo->kigo", seen, weights).reshape(dw.shape)
-    return dw
+    return reference
 
 
 # Facts that the three ops share ------------------------------------------------------------------
 
 
-def _into_channels(x: Any, size: int) -> Any:
-    """Images of each example of vmap side by side in the channels, one group for each."""
-    moved = permute_dims(x, (*range(1, x.ndim - 1), 0, x.ndim - 1))
-    return reshape(moved, (*moved.shape[:-2], size * x.shape[-1]))
-
-
-def _from_channels(y: Any, size: int) -> Any:
-    """The inverse of ``_into_channels``."""
-    parts = reshape(y, (*y.shape[:-1], size, y.shape[-1] // size))
-    return permute_dims(parts, (y.ndim - 1, *range(y.ndim - 1), y.ndim))
-
-
-def _merged(call: Any, x: Any, w: Any, **attributes: Any) -> Any:
-    """Only the images are batched: one larger batch of images."""
-    y = call(reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])), w, **attributes)
-    return reshape(y, (*x.shape[:2], *y.shape[1:]))
-
-
 def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
-    if not batched[1]:
-        return _merged(call, *args, **attributes)
-    return _batch_groups(call, args, batched, size, **attributes)
+    """One larger batch of images where the filters are the same for all."""
+    if batched[1]:
+        return _batch_groups(call, args, batched, size, **attributes)
+    return call_merged(call, args, batched, size, (0, None), (0,), **attributes)
 
 
 def _batch_groups(
     call: Any, args: Any, batched: Any, size: int, /, *, groups: int, **attributes: Any
 ) -> Any:
-    wide = [_into_channels(x, size) for x in batch_first(args, batched, size)]
-    return _from_channels(call(*wide, groups=groups * size, **attributes), size)
+    """Images of each example side by side in the channels, one group for each."""
+    last = args[0].ndim - batched[0] - 1
+    more = {"groups": groups * size} | attributes
+    return call_merged(call, args, batched, size, (last, last), (last,), **more)
 
 
 def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..., list[Split]]:
@@ -464,44 +361,44 @@ def _split(images: Split, channels: Callable[[int], list[Split]]) -> Callable[..
     return split
 
 
-def _op(**facts: Any) -> Any:
+def _cost(operands: Operands, groups: int) -> Cost:
+    """Positions times window times channels times filters, for each of the three ops."""
+    x, w, y = operands
+    work = product((x.shape[0], *y.shape[1:-1], *w.shape[:-2], x.shape[-1] // groups, w.shape[-1]))
+    moved = sum((spec.size * spec.dtype.itemsize for spec in operands), start=0)
+    return Cost(work * 2, moved)
+
+
+def _op(
+    operands: Callable[..., Operands],
+    given: str,
+    kernel: Callable[..., Any],
+    **facts: Any,
+) -> Any:
+    """The decorator of the op that computes the third of x, w and y from the two ``given``."""
+    (result,) = set("xwy") - set(given)
     own: dict[str, Any] = {
         "dtypes": FLOATS,
+        "infer": lambda *specs, **attributes: getattr(operands(*specs, **attributes), result),
         "jvp": "multilinear",
+        "cost": lambda *specs, **attributes: _cost(
+            operands(*specs, **attributes), attributes["groups"]
+        ),
         "onnx": Missing("ONNX's Conv has its channels first, so it takes transposes as well"),
+        "samples": _samples(given, result),
+        "reference": _reference(given, result),
+        "overrides": {
+            "numpy": lambda xp, a, b, strides, padding, dilation, groups, size=None: kernel(
+                a,
+                b,
+                windows_for(operands, a.shape, b.shape, strides, padding, dilation, groups, size),
+                groups,
+            )
+        },
         "ulp": 64,  # sums of many products, in an order of the kernel's own
         "trusted": True,  # the kernels look at the shapes themselves
     } | facts
     return define("contraction", **own)
-
-
-# Kernels -----------------------------------------------------------------------------------------
-
-
-def _conv_numpy(
-    xp: Namespace, x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
-    windows = conv_windows(x.shape, w.shape, strides, padding, dilation, groups=groups)
-    return forward(x, w, windows, groups)
-
-
-def _gradient_numpy(find: Any, kernel: Any) -> Any:
-    """The NumPy kernel of one of the two gradients."""
-
-    def on_numpy(
-        xp: Namespace,
-        a: Any,
-        b: Any,
-        size: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-    ) -> Any:
-        windows = find(a.shape, b.shape, size, strides, padding, dilation, groups=groups)
-        return kernel(a, b, windows, groups)
-
-    return on_numpy
 
 
 def _grouped(xp: Namespace, x: Any, groups: int) -> Any:
@@ -518,7 +415,9 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
 
 
 @_op(
-    infer=conv_spec,
+    of_conv,
+    "xw",
+    forward,
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
@@ -528,11 +427,8 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     split=_split(
         Split((0, None), 0), lambda n: [Split((None, n), n), Split((n, n - 1), None, "add")]
     ),
-    cost=conv_cost,
-    samples=conv_samples,
-    errors=conv_errors,
-    reference=conv_reference,
-    overrides={"numpy": _conv_numpy},
+    samples=_conv_samples,
+    errors=_conv_errors,
 )
 def conv(
     xp: Namespace,
@@ -563,7 +459,7 @@ def conv(
     Tensor([[ 8., 12.],
             [20., 24.]], shape=(2, 2), float32, cpu:0)
     """
-    windows = conv_windows(x.shape, w.shape, strides, padding, dilation, groups=groups)
+    windows = windows_for(of_conv, x.shape, w.shape, strides, padding, dilation, groups)
     y = xp.zeros((x.shape[0], *(a.out for a in windows), w.shape[-1]), dtype=x.dtype)
     for at, outs, ins in taps(windows):
         shape = y[(*outs, ...)].shape
@@ -573,7 +469,9 @@ def conv(
 
 
 @_op(
-    infer=input_gradient_spec,
+    _of_input_gradient,
+    "yw",
+    input_gradient,
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
@@ -583,11 +481,7 @@ def conv(
     split=_split(
         Split((0, None), 0), lambda n: [Split((None, n - 1), n), Split((n, n), None, "add")]
     ),
-    cost=input_cost,
-    samples=input_samples,
-    errors=input_errors,
-    reference=input_reference,
-    overrides={"numpy": _gradient_numpy(input_windows, input_gradient)},
+    errors=_input_errors,
 )
 def conv_input_gradient(
     xp: Namespace,
@@ -613,7 +507,8 @@ def conv_input_gradient(
             [2., 4., 2.],
             [1., 2., 1.]], shape=(3, 3), float32, cpu:0)
     """
-    windows = input_windows(g.shape, w.shape, size, strides, padding, dilation, groups=groups)
+    where = strides, padding, dilation, groups, size
+    windows = windows_for(_of_input_gradient, g.shape, w.shape, *where)
     x = xp.zeros((g.shape[0], *(a.size for a in windows), w.shape[-2] * groups), dtype=g.dtype)
     for at, outs, ins in taps(windows):
         back = xp.permute_dims(_grouped(xp, w[(*at, ...)], groups), (0, 2, 1))
@@ -624,7 +519,9 @@ def conv_input_gradient(
 
 
 @_op(
-    infer=filter_gradient_spec,
+    _of_filter_gradient,
+    "xy",
+    filter_gradient,
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
         lambda t, y, x, g, size, **more: conv(x, t, **more),
@@ -634,11 +531,7 @@ def conv_input_gradient(
     split=_split(
         Split((0, 0), None, "add"), lambda n: [Split((n, None), n - 1), Split((None, n), n)]
     ),
-    cost=filter_cost,
-    samples=filter_samples,
-    errors=filter_errors,
-    reference=filter_reference,
-    overrides={"numpy": _gradient_numpy(filter_windows, filter_gradient)},
+    errors=_filter_errors,
 )
 def conv_filter_gradient(
     xp: Namespace,
@@ -664,7 +557,8 @@ def conv_filter_gradient(
     Tensor([[ 8., 12.],
             [20., 24.]], shape=(2, 2), float32, cpu:0)
     """
-    windows = filter_windows(x.shape, g.shape, size, strides, padding, dilation, groups=groups)
+    where = strides, padding, dilation, groups, size
+    windows = windows_for(_of_filter_gradient, x.shape, g.shape, *where)
     shape = (x.shape[-1] // groups, g.shape[-1])
     w = xp.zeros((*(a.kernel for a in windows), *shape), dtype=x.dtype)
     for at, outs, ins in taps(windows):

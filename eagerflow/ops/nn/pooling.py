@@ -8,8 +8,10 @@ is the transpose of ``avg_pool``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,56 +19,64 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, Cost, Split, batch_first, define, refused_objects
-from eagerflow.ops.nn.convolution import sizes_of, spatial_rank, windows_of
-from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define, refused_objects
+from eagerflow.ops.nn.batching import call_merged
+from eagerflow.ops.nn.convolution import windows_of
+from eagerflow.ops.samples import distinct, make
 from eagerflow.primitives import pooling as kernels
 from eagerflow.primitives.windows import (
     Window,
-    check_kernel,
-    known,
+    Windows,
+    along_axes,
+    differ,
     output_size,
-    padding_of,
     per_axis,
+    sizes_of,
+    spatial_rank,
     window_of,
 )
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["avg_pool", "avg_pool_gradient", "max_pool", "max_pool_gather", "max_pool_gradient"]
 
+_shape = attrgetter("shape")
+
 # Shapes ------------------------------------------------------------------------------------------
 
 
-def _attributes(rank: int, window: Any, strides: Any, padding: Any) -> Any:
-    """Window, stride and padding of each spatial axis."""
-    sizes = per_axis(window, rank, "window")
-    check_kernel(sizes, "window")
-    steps = sizes if strides is None else per_axis(strides, rank, "strides")
-    pads = padding_of(padding, rank)
-    pads = (pads,) * rank if isinstance(pads, str) else pads
-    for size, pad in zip(sizes, pads, strict=True):
-        if not isinstance(pad, str) and max(pad) >= size:
-            raise ShapeError(
-                f"with padding {pad} a window of {size} can lie beside the input",
-                argument="padding",
-                expected="less padding than the window has elements",
-            )
-    return sizes, steps, pads
+class Operands(NamedTuple):
+    """The specs of what is pooled and of the result."""
+
+    x: TensorSpec
+    y: TensorSpec
 
 
-def _pool_spec(x: TensorSpec, window: Any, strides: Any, padding: Any) -> TensorSpec:
-    sizes, steps, pads = _attributes(spatial_rank(x, "x"), window, strides, padding)
-    columns = zip(x.shape[1:-1], sizes, steps, pads, strict=True)
-    out = [output_size(n, k, s, 1, pad) for n, k, s, pad in columns]
-    return x.like((x.shape[0], *out, x.shape[-1]))
+def _along_axes(
+    one: Callable[..., Any], x: TensorSpec, window: Any, strides: Any, padding: Any
+) -> tuple[Any, ...]:
+    """``one(size, window, stride, dilation, padding)`` of each spatial axis."""
+    sizes = per_axis(window, spatial_rank(x, "x"), "window")
+    steps = sizes if strides is None else strides
+    return along_axes(one, x.shape[1:-1], sizes, steps, padding, 1)
+
+
+def _positions(size: Any, kernel: int, stride: int, dilation: int, pad: Any) -> Any:
+    """Positions of a window that nowhere lies beside the input."""
+    if not isinstance(pad, str) and max(pad) >= kernel:
+        raise ShapeError(
+            f"with padding {pad} a window of {kernel} can lie beside the input",
+            argument="padding",
+            expected="less padding than the window has elements",
+        )
+    return output_size(size, kernel, stride, dilation, pad)
+
+
+def _of_input(x: TensorSpec, **where: Any) -> Operands:
+    return Operands(x, x.like((x.shape[0], *_along_axes(_positions, x, **where), x.shape[-1])))
 
 
 def _check_result(g: TensorSpec, y: TensorSpec) -> None:
-    fits = len(g.shape) == len(y.shape) and all(
-        not known(a, b) or a == b for a, b in zip(g.shape, y.shape, strict=True)
-    )
-    if not fits:
+    if differ(g.shape, y.shape):
         raise ShapeError(
             f"g has shape {g.shape}, pooling gives {y.shape}",
             argument="g",
@@ -74,79 +84,59 @@ def _check_result(g: TensorSpec, y: TensorSpec) -> None:
         )
 
 
-def _gradient_spec(
-    x: TensorSpec, g: TensorSpec, window: Any, strides: Any, padding: Any
-) -> TensorSpec:
-    _check_result(g, _pool_spec(x, window, strides, padding))
-    return x.like()
+def _of_gradient(x: TensorSpec, g: TensorSpec, **where: Any) -> Operands:
+    found = _of_input(x.like(), **where)
+    _check_result(g, found.y)
+    return found
 
 
-def _gather_spec(
-    x: TensorSpec, t: TensorSpec, window: Any, strides: Any, padding: Any
-) -> TensorSpec:
-    y = _pool_spec(x, window, strides, padding)
-    if t.ndim != x.ndim or any(
-        known(a, b) and a != b for a, b in zip(t.shape, x.shape, strict=True)
-    ):
+def _of_tangent(x: TensorSpec, t: TensorSpec, **where: Any) -> Operands:
+    found = _of_input(x, **where)
+    if differ(t.shape, x.shape):
         raise ShapeError(
             f"t has shape {t.shape}, x has {x.shape}", argument="t", expected="equal shapes"
         )
-    return y
+    return found
 
 
-def _transpose_spec(
-    g: TensorSpec, size: Any, window: Any, strides: Any, padding: Any
-) -> TensorSpec:
+def _of_result(g: TensorSpec, *, size: Any, **where: Any) -> Operands:
     x = g.like((*g.shape[:1], *sizes_of(size, max(g.ndim - 2, 0)), *g.shape[-1:]))
-    _check_result(g, _pool_spec(x, window, strides, padding))
-    return x
+    return _of_gradient(x, g, **where)
 
 
 @lru_cache(1024, typed=True)
-def _windows(shape: Any, window: Any, strides: Any, padding: Any) -> tuple[Window, ...]:
-    """The windows on an input of this shape, all checks made."""
-    _pool_spec(TensorSpec(shape, "float32"), window, strides, padding)
-    columns = zip(shape[1:-1], *_attributes(len(shape) - 2, window, strides, padding), strict=True)
-    return tuple(_trimmed(window_of(n, k, s, 1, pad)) for n, k, s, pad in columns)
+def _windows(
+    operands: Callable[..., Operands],
+    window: Any,
+    strides: Any,
+    padding: Any,
+    *shapes: Any,
+    **size: Any,
+) -> Windows:
+    """The windows for arguments of these shapes, which ``operands`` checks."""
+    where = {"window": window, "strides": strides, "padding": padding}
+    x, _ = operands(*(TensorSpec(shape, "float32") for shape in shapes), **size, **where)
+    return _along_axes(_trimmed, x, **where)
 
 
-def _trimmed(w: Window) -> Window:
-    """The same window without the elements that lie beside the input wherever it goes.
+def _trimmed(*column: Any) -> Window:
+    """A window without the elements that lie beside the input wherever it goes.
 
     So kernels can look at each element in turn, however large a window the user asks for.
     """
+    w = window_of(*column)
     first = max(0, w.before - (w.out - 1) * w.stride)
     last = min(w.kernel, w.before + w.size)
     return w._replace(kernel=max(last - first, 1), before=w.before - first)
-
-
-@lru_cache(1024, typed=True)
-def _pair_windows(spec: Any, x: Any, other: Any, *where: Any) -> tuple[Window, ...]:
-    """The same for two arguments of these shapes, which ``spec`` checks."""
-    spec(TensorSpec(x, "float32"), TensorSpec(other, "float32"), *where)
-    return _windows(x, *where)
-
-
-def _on_numpy(spec: Any, kernel: Any) -> Any:
-    """The NumPy kernel of an op on an input and something of its shape, or of the result's."""
-
-    def on_numpy(xp: Namespace, x: Any, other: Any, window: Any, strides: Any, padding: Any) -> Any:
-        return kernel(x, other, _pair_windows(spec, x.shape, other.shape, window, strides, padding))
-
-    return on_numpy
 
 
 # Facts that all five share -----------------------------------------------------------------------
 
 
 def _cost(*specs: Any, window: Any, **attributes: Any) -> Cost:
-    sizes = [s.size for s in specs]
-    moved = specs[0].size * specs[0].dtype.itemsize
-    for spec in specs[1:]:
-        moved = moved + spec.size * spec.dtype.itemsize
-    rank = specs[0].ndim - 2
-    elements = math.prod(window) if isinstance(window, tuple) else window**rank
-    return Cost(sizes[-1] * elements, moved * 2)
+    elements = math.prod(window) if isinstance(window, tuple) else window ** (specs[0].ndim - 2)
+    moved = sum((spec.size * spec.dtype.itemsize for spec in specs), start=0)
+    return Cost(specs[-1].size * elements, moved * 2)
 
 
 def _split(*specs: Any, **attributes: Any) -> list[Split]:
@@ -155,23 +145,30 @@ def _split(*specs: Any, **attributes: Any) -> list[Split]:
 
 
 def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
-    """One larger batch of images."""
-    whole = batch_first(args, batched, size)
-    flat = [reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in whole]
-    y = call(*flat, **attributes)
-    return reshape(y, (size, whole[0].shape[1], *y.shape[1:]))
+    return call_merged(call, args, batched, size, (0,) * len(args), (0,), **attributes)
 
 
-def _op(**facts: Any) -> Any:
+def _op(
+    operands: Callable[..., Operands], given: str, result: str, kernel: Any = None, **facts: Any
+) -> Any:
+    """The decorator of an op that computes the arrays ``result`` from those ``given``."""
     own: dict[str, Any] = {
         "dtypes": FLOATS,
+        "infer": lambda *specs, **where: getattr(operands(*specs, **where), result),
         "batch": Batch(_batched),
         "split": _split,
         "cost": _cost,
         "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
+        "samples": _samples(given),
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
     } | facts
+    if kernel is not None:
+        own["overrides"] = {
+            "numpy": lambda xp, *arrays, window, strides, padding: kernel(
+                *arrays, _windows(operands, window, strides, padding, *map(_shape, arrays))
+            )
+        }
     return define("contraction", **own)
 
 
@@ -192,44 +189,26 @@ _CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
     ((0, 4, 4, 2), {"window": 2}),
     ((2, 3, 3, 0), {"window": 2, "padding": "same"}),
 )
+_DEFAULTS: dict[str, Any] = {"strides": None, "padding": "valid"}
 
 
-def _spread(rng: np.random.Generator, dtype: DType, shape: Any) -> Any:
-    """Values that differ from each other by more than a finite difference."""
-    values = rng.permutation(int(np.prod(shape))) * 0.25 - 2
-    return values.reshape(shape).astype(dtype)
+def _samples(given: str) -> Callable[..., list[Sample]]:
+    """Calls with these arguments for each case: x, a tangent t of it, or g for the result."""
 
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = []
+        for shape, more in _CASES:
+            _, y = _of_input(TensorSpec(shape, dtype), **_DEFAULTS | more)
+            arrays = {"x": distinct(rng, dtype, shape), "t": make(rng, dtype, shape)}
+            arrays["g"] = make(rng, dtype, y.shape)
+            size = {} if "x" in given else {"size": shape[1:-1]}
+            found.append(Sample(tuple(arrays[name] for name in given), size | more))
+        if given == "x":
+            x = distinct(rng, dtype, (3, 4, 5, 2))
+            found += [Sample((a,), {"window": 2}) for a in (x.T, x[:, ::-1, ::2])]
+        return found
 
-def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [Sample((_spread(rng, dtype, shape),), dict(more)) for shape, more in _CASES]
-    x = _spread(rng, dtype, (3, 4, 5, 2))
-    return [*found, Sample((x.T,), {"window": 2}), Sample((x[:, ::-1, ::2],), {"window": 2})]
-
-
-def _pooled(rng: np.random.Generator, dtype: DType, shape: Any, more: Any) -> Any:
-    spec = _pool_spec(TensorSpec(shape, dtype), **{"strides": None, "padding": "valid"} | more)
-    return make(rng, dtype, spec.shape)
-
-
-def _gradient_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        Sample((_spread(rng, dtype, shape), _pooled(rng, dtype, shape, more)), dict(more))
-        for shape, more in _CASES
-    ]
-
-
-def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        Sample((_spread(rng, dtype, shape), make(rng, dtype, shape)), dict(more))
-        for shape, more in _CASES
-    ]
-
-
-def _transpose_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [
-        Sample((_pooled(rng, dtype, shape, more),), {"size": shape[1:-1], **more})
-        for shape, more in _CASES
-    ]
+    return samples
 
 
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
@@ -289,7 +268,7 @@ def _pieces(shape: Any, window: Any, strides: Any, padding: Any) -> Any:
 
 def _reference(function: Any) -> Any:
     def reference(x: Any, **where: Any) -> Any:
-        y = np.empty(_pool_spec(TensorSpec(x.shape, x.dtype), **where).shape, x.dtype)
+        y = np.empty(_of_input(TensorSpec(x.shape, x.dtype), **where).y.shape, x.dtype)
         for at, piece in _pieces(x.shape, **where):
             y[at] = function(x[piece], axis=tuple(range(1, x.ndim - 1)))
         return y
@@ -315,7 +294,7 @@ def _gradient_reference(x: Any, g: Any, **where: Any) -> Any:
 
 
 def _gather_reference(x: Any, t: Any, **where: Any) -> Any:
-    y = np.zeros(_pool_spec(TensorSpec(x.shape, x.dtype), **where).shape, x.dtype)
+    y = np.zeros(_of_input(TensorSpec(x.shape, x.dtype), **where).y.shape, x.dtype)
     for at, place in _places(x, **where):
         y[at] = t[place]
     return y
@@ -335,14 +314,15 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
 
 
 @_op(
-    infer=_pool_spec,
+    _of_input,
+    "x",
+    "y",
+    kernels.max_pool,
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
     saves="x",
-    samples=_samples,
     errors=_errors,
     reference=_reference(np.max),
-    overrides={"numpy": lambda xp, x, **where: kernels.max_pool(x, _windows(x.shape, **where))},
 )
 def max_pool(
     xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -359,20 +339,22 @@ def max_pool(
     >>> ef.max_pool(x, 2).reshape((-1,))
     Tensor([5., 4.], float32, cpu:0)
     """
-    return kernels.portable_max(xp, x, _windows(x.shape, window, strides, padding))
+    windows = _windows(_of_input, window, strides, padding, x.shape)
+    return kernels.portable_max_pool(xp, x, windows)
 
 
 @_op(
-    infer=_gradient_spec,
+    _of_gradient,
+    "xg",
+    "x",
+    kernels.max_pool_gradient,
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
         None if tangents[1] is None else max_pool_gradient(x, tangents[1], **more)
     ),
     saves="x",
-    samples=_gradient_samples,
     errors=lambda rng: _pair_errors(rng, "pooling gives"),
     reference=_gradient_reference,
-    overrides={"numpy": _on_numpy(_gradient_spec, kernels.scatter_to_maxima)},
 )
 def max_pool_gradient(
     xp: Namespace,
@@ -393,21 +375,22 @@ def max_pool_gradient(
     >>> ef.max_pool_gradient(x, ef.ones((1, 2, 1)), 2).reshape((-1,))
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
-    windows = _pair_windows(_gradient_spec, x.shape, g.shape, window, strides, padding)
-    return kernels.max_pool_gradient(xp, x, g, windows)
+    windows = _windows(_of_gradient, window, strides, padding, x.shape, g.shape)
+    return kernels.portable_max_pool_gradient(xp, x, g, windows)
 
 
 @_op(
-    infer=_gather_spec,
+    _of_tangent,
+    "xt",
+    "y",
+    kernels.max_pool_gather,
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
         None if tangents[1] is None else max_pool_gather(x, tangents[1], **more)
     ),
     saves="x",
-    samples=_gather_samples,
     errors=lambda rng: _pair_errors(rng, "t has shape")[:2] + _pair_errors(rng, "")[2:],
     reference=_gather_reference,
-    overrides={"numpy": _on_numpy(_gather_spec, kernels.gather_from_maxima)},
 )
 def max_pool_gather(
     xp: Namespace,
@@ -428,18 +411,19 @@ def max_pool_gather(
     >>> ef.max_pool_gather(x, ef.arange(4.0).reshape((1, 4, 1)), 2).reshape((-1,))
     Tensor([1., 3.], float32, cpu:0)
     """
-    windows = _pair_windows(_gather_spec, x.shape, t.shape, window, strides, padding)
-    return kernels.max_pool_gather(xp, x, t, windows)
+    windows = _windows(_of_tangent, window, strides, padding, x.shape, t.shape)
+    return kernels.portable_max_pool_gather(xp, x, t, windows)
 
 
 @_op(
-    infer=_pool_spec,
+    _of_input,
+    "x",
+    "y",
+    kernels.avg_pool,
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
-    samples=_samples,
     errors=_errors,
     reference=_reference(np.mean),
-    overrides={"numpy": lambda xp, x, **where: kernels.avg_pool(x, _windows(x.shape, **where))},
 )
 def avg_pool(
     xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
@@ -456,14 +440,16 @@ def avg_pool(
     >>> ef.avg_pool(x, 2, padding="same").reshape((-1,))
     Tensor([3., 3., 7.], float32, cpu:0)
     """
-    return kernels.portable_avg(xp, x, _windows(x.shape, window, strides, padding))
+    windows = _windows(_of_input, window, strides, padding, x.shape)
+    return kernels.portable_avg_pool(xp, x, windows)
 
 
 @_op(
-    infer=_transpose_spec,
+    _of_result,
+    "g",
+    "x",
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",
-    samples=_transpose_samples,
     errors=_transpose_errors,
     reference=_transpose_reference,
 )
@@ -486,5 +472,5 @@ def avg_pool_gradient(
     >>> ef.avg_pool_gradient(g, 3, window=2, padding="same").reshape((-1,))
     Tensor([1., 1., 4.], float32, cpu:0)
     """
-    spec = _transpose_spec(TensorSpec(g.shape, "float32"), size, window, strides, padding)
-    return kernels.avg_pool_gradient(xp, g, _windows(spec.shape, window, strides, padding))
+    windows = _windows(_of_result, window, strides, padding, g.shape, size=size)
+    return kernels.portable_avg_pool_gradient(xp, g, windows)

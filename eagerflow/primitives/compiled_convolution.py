@@ -1,0 +1,241 @@
+"""Convolutions over one or two axes, in one group, as machine code: Winograd's method, direct sums.
+
+Direct sums pay where columns of windows would cost more to write down than to multiply: with few
+channels or filters. How the work is cut follows from shapes alone, so results have the same bits
+with any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.primitives import winograd
+from eagerflow.primitives.blocks import Block, ranges_of_sums
+from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig, ConvolutionWriter
+from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
+from eagerflow.primitives.windows import Window, Windows
+from eagerflow.runtime import buffers
+from eagerflow.spec import Array
+
+MIN_WINOGRAD_PRODUCTS = 1 << 22  # of the direct sum, from which making a kernel pays
+CACHED_TILE_BYTES = 900_000  # of transformed tiles that stay in the second cache
+MIN_PIECE_TILES, MAX_PIECE_TILES = 48, 128  # if an image has as many
+MAX_COLUMNS = 512  # of a result, whose tiles are in one piece
+
+MIN_DIRECT_PRODUCTS = 1 << 19  # multiplications from which making a kernel pays
+PATCH_BYTES = 1 << 15  # of the elements that a piece sees
+PIECE_PRODUCTS = 1 << 17  # multiplications from which a piece is large enough
+
+
+@dataclass(eq=False)
+class Method:
+    """A way to compute convolutions, and their gradients by the filters."""
+
+    takes: Callable[[Any, Windows, int, int], bool]
+    """Whether it is meant for a convolution of x with so many channels and filters, and pays."""
+    configure: Callable[[str, Windows, int, int, bool], ConvolutionConfig]
+    forward: type[ConvolutionWriter]
+    filter_gradient: type[ConvolutionWriter]
+    tile: int
+    """Rows of the result in a row of what is worked on."""
+    sums: int
+    """Elements that are added up for each channel and filter; 0 for those of the window."""
+    min_shared_products: int
+    """Multiplications of the direct sum from which waking another thread pays."""
+
+
+def methods_for(x: Array, windows: Windows, channels: int, filters: int) -> Iterator[Method]:
+    """The methods that are meant for a convolution of ``x``, and pay, the best one first."""
+    for method in (WINOGRAD, DIRECT):
+        if method.takes(x, windows, channels, filters):
+            yield method
+
+
+def _products(images: int, windows: Windows, channels: int, filters: int) -> int:
+    """Multiplications of the direct sum."""
+    return images * prod([a.out * a.kernel for a in windows]) * channels * filters
+
+
+def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> bool:
+    if not winograd.fits(x.dtype, windows, channels, filters) or windows[1].out > MAX_COLUMNS:
+        return False
+    products = _products(len(x), windows, channels, filters)
+    return products > 0 and generated.pays(products, MIN_WINOGRAD_PRODUCTS)
+
+
+def _winograd_config(
+    dtype: str, windows: Windows, channels: int, filters: int, turned: bool
+) -> ConvolutionConfig:
+    """The convolution, with the rows of tiles and the images of a piece."""
+    high, wide = windows
+    rows, columns = (-(-a.out // 2) for a in windows)
+    target = CACHED_TILE_BYTES // (64 * (channels + filters))
+    target = min(max(target, MIN_PIECE_TILES), MAX_PIECE_TILES)
+    group = max(target // (rows * columns), 1)
+    band = rows
+    if rows * columns > target:
+        pieces = -(-rows // max(target // columns, 1))
+        band = -(-rows // pieces)
+    return ConvolutionConfig(dtype, high, wide, channels, filters, band, group, turned)
+
+
+def _takes_direct(x: Array, windows: Windows, channels: int, filters: int) -> bool:
+    more = not all(a.kernel == 1 for a in windows)
+    return more and _pays_directly(x, windows, channels, filters)
+
+
+def _pays_directly(x: Array, windows: Windows, channels: int, filters: int) -> bool:
+    if x.dtype.char not in "fd" or len(windows) > 2 or filters * x.itemsize < 32:
+        return False
+    products = _products(len(x), windows, channels, filters)
+    return products > 0 and generated.pays(products, MIN_DIRECT_PRODUCTS)
+
+
+def _direct_config(
+    dtype: str, windows: Windows, channels: int, filters: int, turned: bool
+) -> ConvolutionConfig:
+    high, wide = windows if len(windows) == 2 else (Window(1, 1, 1, 1, 0, 1), windows[0])
+    line = (wide.size + wide.extent) * channels * np.dtype(dtype).itemsize * high.stride
+    pieces = -(-high.out // max(PATCH_BYTES // line, 1))
+    band = -(-high.out // pieces)
+    whole = PIECE_PRODUCTS // _products(1, windows, channels, filters)
+    group = 1 if band < high.out else max(whole, 1)
+    return ConvolutionConfig(dtype, high, wide, channels, filters, band, group, turned)
+
+
+WINOGRAD = Method(
+    _takes_winograd, _winograd_config, WinogradForwardWriter, WinogradFilterWriter, 2, 16, 1 << 24
+)
+DIRECT = Method(
+    _takes_direct, _direct_config, DirectForwardWriter, DirectFilterWriter, 1, 0, 1 << 22
+)
+
+
+@kept
+def _kernel(
+    method: Method,
+    writer: type[ConvolutionWriter],
+    dtype: str,
+    windows: Windows,
+    channels: int,
+    filters: int,
+    turned: bool = False,
+) -> StagedKernel[Any]:
+    config = method.configure(dtype, windows, channels, filters, turned)
+    return StagedKernel(writer, config, *processor(dtype))
+
+
+def forward(
+    method: Method, x: Array, w: Array, windows: Windows, turned: bool
+) -> tuple[Any, list[Block]]:
+    """The convolution of ``x`` with ``w``, or with the turned filters of one that leads back.
+
+    Blocks of the result that are not finite are to be computed again, by the direct sum: in a
+    tile of Winograd's, infinity and NaN spread to neighbours that do not see them.
+    """
+    channels, filters = w.shape[-1:-3:-1] if turned else w.shape[-2:]
+    kernel = _kernel(method, method.forward, x.dtype.name, windows, channels, filters, turned)
+    config = kernel.writer.config
+    images, rows = len(x), -(-config.high.out // method.tile)
+    y = buffers.empty((images, *(a.out for a in windows), filters), x.dtype)
+    height = max(min(config.group, images // 8), 1)
+    blocks = -(-rows // config.band)
+    flags = np.zeros(-(-images // height) * blocks, np.uint8)
+    kernel.run(
+        (images, rows, height, config.band),
+        _products(images, windows, channels, filters) >= method.min_shared_products,
+        images=np.ascontiguousarray(x),
+        other=np.ascontiguousarray(w),
+        result=y,
+        weights=aligned("weights", kernel.writer.weights),
+        flags=flags,
+    )
+    again: list[Block] = []
+    if method is WINOGRAD and flags.any():
+        for piece in np.flatnonzero(flags).tolist():
+            first, start = piece // blocks * height, 2 * (piece % blocks * config.band)
+            stop = min(start + 2 * config.band, config.high.out)
+            last = min(first + height, images)
+            again += [Block(image, image + 1, start, stop) for image in range(first, last)]
+    return y, again
+
+
+def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Array:
+    """The gradient by the filters; None where it is not finite and wants the direct sum."""
+    channels, filters = x.shape[-1], g.shape[-1]
+    kernel = _kernel(method, method.filter_gradient, x.dtype.name, windows, channels, filters)
+    config = kernel.writer.config
+    images, rows = len(x), -(-config.high.out // method.tile)
+    found = np.empty((*(a.kernel for a in windows), channels, filters), x.dtype)
+    sums = method.sums * channels * filters or found.size
+    height, span, count = ranges_of_sums(images, rows, sums, config.band)
+    flags = np.zeros(count, np.uint8)
+    kernel.run(
+        (images, rows, height, span),
+        _products(images, windows, channels, filters) >= method.min_shared_products,
+        images=np.ascontiguousarray(x),
+        other=np.ascontiguousarray(g),
+        result=found,
+        flags=flags,
+        weights=aligned("weights", count * kernel.writer.sums),
+    )
+    return None if method is WINOGRAD and flags.any() else found
+
+
+# Strides: elements of the images that see the same elements of the window ------------------------
+
+
+class _Phase(NamedTuple):
+    """Every ``stride``-th element along an axis, and what of the window it is seen by."""
+
+    elements: slice
+    taps: slice
+    positions: slice
+    """The first positions may see none of them."""
+    window: Window
+    """How the positions are seen from there."""
+
+
+def _phases(a: Window) -> list[_Phase]:
+    found = []
+    for first in range(min(a.stride, a.kernel)):
+        start = (first - a.before) % a.stride
+        kernel, out = len(range(first, a.kernel, a.stride)), len(range(start, a.size, a.stride))
+        before = kernel - 1 - (start + a.before - first) // a.stride
+        beyond = max(-before, 0)
+        window = Window(a.out - beyond, kernel, 1, 1, before + beyond, out)
+        every = slice(start, None, a.stride), slice(first, None, a.stride), slice(beyond, None)
+        found.append(_Phase(*every, window))
+    return found
+
+
+def scatters(g: Array, windows: Windows, channels: int) -> bool:
+    """Whether ``strided_input_gradient`` is meant for this, and pays."""
+    near = all(a.dilation == 1 for a in windows)
+    return near and _pays_directly(g, windows, g.shape[-1], channels)
+
+
+def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
+    """The gradient by the images: a convolution without strides for each phase of the strides."""
+    shape = (len(g), *(a.size for a in windows), w.shape[-2])
+    x = buffers.empty(shape, g.dtype)
+    if any(a.stride > a.kernel for a in windows):
+        x.fill(0)  # some elements are seen by no window
+    for phases in product(*map(_phases, windows)):
+        own = tuple(p.window for p in phases)
+        aim = x[(slice(None), *(p.elements for p in phases))]
+        if any(a.size < 1 for a in own):
+            aim[...] = 0
+        elif aim.size:
+            seen = g[(slice(None), *(p.positions for p in phases))]
+            aim[...], _ = forward(DIRECT, seen, w[tuple(p.taps for p in phases)], own, True)
+    return x
