@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -38,6 +39,8 @@ from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
+
+T = TypeVar("T")
 
 _frame = sys._getframe
 _WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
@@ -81,11 +84,11 @@ class FreeSizes:
         self.names.add(name)
         return Dim(self._one.get(name, name))
 
-    def traced(self, run: Callable[[], Any]) -> Any:
+    def traced(self, run: Callable[[FreeSizes], T]) -> T:
         """What ``run`` gives once it is known which sizes are one."""
         while True:
             try:
-                return run()
+                return run(self)
             except ShapeError as error:
                 pair = sorted(map(str, error.unlike))
                 if len(pair) != 2 or not self.names.issuperset(pair):
@@ -430,14 +433,6 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     return names
 
 
-def as_spec(leaf: Any) -> TensorSpec:
-    """The spec of an example argument, or the one that was given."""
-    if isinstance(leaf, TensorSpec):
-        return leaf
-    tensor = as_tensor(leaf)
-    return TensorSpec(tensor.shape, tensor.dtype)
-
-
 def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     """The graph of ``f`` for arguments like these; no kernel runs.
 
@@ -452,35 +447,51 @@ def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     >>> graph.outputs[0].shape
     (batch, 2)
     """
-    free = FreeSizes()
-    return free.traced(lambda: _trace(f, args, name, free))
+    return FreeSizes().traced(partial(_trace, f, args, name))
 
 
 def _trace(
     f: Callable[..., Any], args: tuple[Any, ...], name: str | None, free: FreeSizes
 ) -> Graph:
-    recorder = Trace(name or getattr(f, "__name__", type(f).__name__).strip("<>"), free=free)
-    names = argument_names(f, args)
-    given: list[Any] = []
+    recorder = Trace(name or function_name(f), free=free)
+    labelled = zip(argument_names(f, args), args, strict=True)
+    leaves, structure = tree.flatten(args)
     inputs: list[Value] = []
-    for arg, label in zip(args, names, strict=True):
-        leaves, structure = tree.flatten(arg)
-        paths = tree.paths(structure, label)
-        leaves = [
+    given = tree.unflatten(
+        structure,
+        [
             _argument(recorder, leaf, path, inputs)
-            for leaf, path in zip(leaves, paths, strict=True)
-        ]
-        given.append(tree.unflatten(structure, leaves))
-    structure = tree.flatten(tuple(args))[1]
-    return run_traced(recorder, f, tuple(given), {}, Values(inputs), structure)
+            for leaf, path in zip(leaves, paths(labelled), strict=True)
+        ],
+    )
+    with young(), visited():
+        with recorder, located():
+            result = f(*given)
+        graph = recorder.finish(Values(inputs), result, structure)
+        del result
+        refuse_leaks(recorder.name, recorder.leaks(), given)
+    return graph
+
+
+def function_name(f: Any) -> str:
+    """What graphs of a function are called."""
+    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
+
+
+def paths(labelled: Iterable[tuple[str, Any]]) -> list[str]:
+    """A readable name for each leaf of nests with names, such as ``batch['x'][0]``."""
+    return [path for name, x in labelled for path in tree.paths(tree.flatten(x)[1], name)]
 
 
 def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any:
-    if not isinstance(leaf, TensorSpec | Tensor) and not hasattr(leaf, "__array__"):
-        return leaf
     if isinstance(leaf, Variable):
         return leaf
-    return spec_input(recorder, as_spec(leaf), plain_name(path), inputs)
+    if not isinstance(leaf, TensorSpec):
+        if not isinstance(leaf, Tensor) and not hasattr(leaf, "__array__"):
+            return leaf
+        tensor = as_tensor(leaf)
+        leaf = TensorSpec(tensor.shape, tensor.dtype)
+    return spec_input(recorder, leaf, plain_name(path), inputs)
 
 
 def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
@@ -519,21 +530,3 @@ def wide_dtype(number: Any) -> DType:
     assert python is not None
     kind = _WIDE[python]
     return kind if getattr(number, "dtype", None) != _LARGEST else _LARGEST
-
-
-def run_traced(
-    recorder: Trace,
-    f: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    inputs: Values,
-    argument_structure: Any,
-) -> Graph:
-    """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with young(), visited():
-        with recorder, located():
-            result = f(*args, **kwargs)
-        graph = recorder.finish(inputs, result, argument_structure)
-        del result
-        refuse_leaks(recorder.name, recorder.leaks(), (args, kwargs))
-    return graph
