@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.gradient import Extension, rereads, show_nodes, summed_gradients
+from eagerflow.capture.gradient import Extension, rereads
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph.cache import Slot, kept
 from eagerflow.graph.graph import Graph
@@ -17,7 +17,7 @@ from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.plan.replay import Replay, replay_of
-from eagerflow.recorder import custom_call, recorder_state, scope
+from eagerflow.recorder import custom_call, recorder_state
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
@@ -175,18 +175,8 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
     reads = _READS.of(graph) or {}
     groups = [[entries[i], *reads.get(entries[i], ())] for i in sources]
     extension = Extension(graph)
-    tape = GradientTape(persistent=True)
-    with extension, scope("gradient"):
-        with tape:
-            show_nodes(extension, tape, graph, {v for group in groups for v in group})
-        weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
-        grads = summed_gradients(
-            tape,
-            [extension.tensors[finals[i]] for i in targets],
-            [[extension.tensors[v] for v in group] for group in groups],
-            weights,
-        )
-        tape.reset()
+    weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
+    grads = extension.summed_gradients([finals[i] for i in targets], groups, weights)
     reached = [
         (i, extension.value_of(g)) for i, g in zip(sources, grads, strict=True) if g is not None
     ]
