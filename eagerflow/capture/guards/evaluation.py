@@ -33,18 +33,14 @@ from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.line_reads import LineReads
 from eagerflow.capture.guards.lookup import (
     COMPUTED,
-    CORE,
-    FOREIGN,
     FRESH,
-    LAYERS,
     MISSING,
-    USER,
     Found,
     Run,
     functions_in,
+    is_watched,
     lookup_attribute,
     method_of,
-    origins,
     own_names,
     value_of_cell,
 )
@@ -56,6 +52,14 @@ Monitor = Any  # imports this module
 
 # Expressions whose value may be a part of what they are made of.
 _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
+# What is done with each value that an action is about, by its verb.
+_LOOKING = {
+    "identity": "identity",
+    "iterate": "iterate",
+    "text": "operand",
+    "truth": "truth",
+    "use": "operand",
+}
 _MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given
 
 
@@ -116,25 +120,16 @@ class Evaluator:
             self.bound[action.name] = self.evaluate(parts[0])
         elif verb in ("read", "call"):
             self.evaluate(parts[0])
-        elif verb == "iterate":
-            self.each(parts[0], self.iterate)
-        elif verb == "use":
+        elif verb in _LOOKING:
             for part in parts:
-                self.each(part, self.operand)
-        elif verb == "text":
-            for part in parts:
-                self.each(part, self.operand)
-                self.text(part)
-        elif verb == "identity":
-            for part in parts:
-                self.each(part, self.identity)
+                self.each(part, getattr(self, _LOOKING[verb]))
+                if verb == "text":
+                    self.text(part)
         elif verb == "kind":
             self.classes(parts[0])
             self.subclass_registry()
         elif verb == "match":
             self.match(parts[0], parts[1], *action.name)
-        elif verb == "truth":
-            self.each(parts[0], self.truth)
         elif verb == "contains":
             self.contains(*parts)
         elif verb == "make":
@@ -231,9 +226,7 @@ class Evaluator:
             if name == "__class__" and value is not ABSENT:  # the compiler's, for super()
                 found += self.guards.found(value, True, name)
                 continue
-            guarded = self.guards.add("closure", name, "cell", cell, None, value)
-            if value is not ABSENT:
-                found += self.guards.found(value, guarded, name)
+            found += self.guards.read("closure", name, "cell", cell, None, value)
         return found
 
     def _global(self, expression: Expression) -> list[Found]:
@@ -242,9 +235,7 @@ class Evaluator:
             value = names.get(name, self.run.builtins.get(name, ABSENT))
             return [] if value is ABSENT else self.guards.found(value, True, name)
         if name in names:
-            value = names[name]
-            guarded = self.guards.add("global", name, "item", names, name, value)
-            return self.guards.found(value, guarded, name)
+            return self.guards.read("global", name, "item", names, name, names[name])
         value = self.run.builtins.get(name, ABSENT)
         if self.guards.add("builtin", name, "item", names, name, ABSENT):
             self.guards.add("builtin", name, "item", self.run.builtins, name, value)
@@ -403,7 +394,7 @@ class Evaluator:
         if isinstance(raw, functools.singledispatchmethod):
             dispatch: Any = raw.dispatcher
             calls.read_closure(self, dispatch.dispatch, full)
-        elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
+        elif any(map(is_watched, functions)):
             return self.deferred_result(offset, full)
         elif external and category(value) == "object":
             return self.guards.call(full, getattr, value, name)
@@ -460,10 +451,10 @@ class Evaluator:
         self.guards.class_of(owner)
         asks_class = kind in ("container", "object") and not direct
         own = method_of(value, "__getitem__") if asks_class else None
+        if own is not None and (kind == "container" or is_watched(own)):
+            self.monitor.register(own, external)
+            return self.deferred_result(offset, f"{name}[...]")
         if kind == "container":
-            if own is not None:
-                self.monitor.register(own, external)
-                return self.deferred_result(offset, f"{name}[...]")
             keys = [k for k in keys if is_key(k.value)]
             if keys and not isinstance(value, set | frozenset):
                 return [found for key in keys for found in self._item_at(owner, key.value)]
@@ -476,9 +467,6 @@ class Evaluator:
         elif kind == "object":
             if value is os.environ:
                 return [f for key in keys for f in self.guards.environment_variable(key.value)]
-            if own is not None and origins[own.__code__.co_filename] in (USER, LAYERS):
-                self.monitor.register(own, external)
-                return self.deferred_result(offset, f"{name}[...]")
             self.use(owner, True)
         return []
 
@@ -636,7 +624,7 @@ class Evaluator:
             self.guards.contents(found, False)
         elif kind == "object":
             own = method_of(value, "__iter__", "__getitem__")
-            if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
+            if own is None or not is_watched(own):
                 self.guards.contents(found, True, True)
         else:
             self.use(found)
@@ -675,12 +663,10 @@ class Evaluator:
             value, external, name = found
             self.guards.class_of(found)
             if external and isinstance(value, dict) and not method_of(value, "__contains__"):
-                for key in items:
-                    if category(key.value) == "plain" and is_key(key.value):
-                        self._presence(value, key.value, f"{key.value!r} in {name}")
-                    else:
-                        self.guards.contents(found, False)
-                if not items:
+                keys = [k.value for k in items if category(k.value) == "plain" and is_key(k.value)]
+                for key in keys:
+                    self._presence(value, key, f"{key!r} in {name}")
+                if len(keys) < max(1, len(items)):
                     self.guards.contents(found, False)
             elif external and category(value) not in ("plain", "tensor", "code"):
                 self.use(found, True)

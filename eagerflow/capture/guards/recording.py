@@ -86,6 +86,13 @@ class GuardBuilder:
             self.monitor.mark_external(value)
         return [Found(value, guarded or self.monitor.is_external(value), name)]
 
+    def read(
+        self, kind: str, name: str, access: str, holder: Any, key: Any, value: Any
+    ) -> list[Found]:
+        """Add a guard about a value that was read, and give the value if there is one."""
+        guarded = self.add(kind, name, access, holder, key, value)
+        return [] if value is ABSENT else self.found(value, guarded, name)
+
     def refuse(self, kind: str, name: str, value: Any = None) -> None:
         """The trace relied on what cannot be compared, or on a call of which nobody can be sure."""
         if not self.run.trusted:
@@ -210,13 +217,10 @@ class GuardBuilder:
 
     def environment_variable(self, name: Any, environ: Any = os.environ) -> list[Found]:
         value = environ.get(name, ABSENT)
-        guarded = self.add("environment", str(name), "environment", environ, name, value)
-        return [] if value is ABSENT else self.found(value, guarded, str(name))
+        return self.read("environment", str(name), "environment", environ, name, value)
 
     def context_variable(self, name: str, variable: ContextVar[Any]) -> list[Found]:
-        value = value_of_context(variable)
-        guarded = self.add("call", name, "context", variable, None, value)
-        return [] if value is ABSENT else self.found(value, guarded, name)
+        return self.read("call", name, "context", variable, None, value_of_context(variable))
 
     def decimal_context(self) -> None:
         """The context of decimal numbers decides how they are computed with."""
