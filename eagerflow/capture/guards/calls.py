@@ -55,7 +55,7 @@ from eagerflow.capture.guards.lookup import (
     origins,
     value_of_cell,
 )
-from eagerflow.capture.guards.snapshot import ALL
+from eagerflow.capture.guards.snapshot import ALL, ATTRIBUTES, NESTED
 
 Evaluator = Any  # imports this module
 
@@ -138,7 +138,7 @@ def _call_of_unknown(
     if callee.kind != "function" and not (evaluator.pending and not evaluator.has_run):
         deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
         for argument in arguments:
-            evaluator.each(argument, lambda f: evaluator.use(f, ALL if deep else True), deep)
+            evaluator.each(argument, lambda f: evaluator.use(f, ALL if deep else ATTRIBUTES), deep)
             if deep:
                 evaluator.text(argument)
     evaluator.pending = evaluator.pending or callee.kind == "function"
@@ -296,7 +296,7 @@ def _read_function(call: Call) -> list[Found]:
         return call.deferred_result()
     if origins[f.__code__.co_filename] == CORE:
         call.has_no_parts()
-        return _read_unwatched(call, False)
+        return _read_unwatched(call, NESTED)
     read_closure(call.evaluator, f, name)
     return _read_unwatched(call)
 
@@ -339,7 +339,7 @@ def _read_method(call: Call) -> list[Found]:
     function = Found(inner, external, name)
     if not isinstance(inner, FunctionType):
         owner = _owner(call, receiver)
-        evaluator.use(owner, True)
+        evaluator.use(owner, ATTRIBUTES)
         arguments = [*_given([owner]), *arguments]
         return _read(Call(evaluator, expression, function, arguments, in_order))
     if origins[inner.__code__.co_filename] == FOREIGN:
@@ -347,7 +347,7 @@ def _read_method(call: Call) -> list[Found]:
         if what == REPEATED:
             return _repeat(call)
         if what != EFFECT:
-            evaluator.use(_owner(call, receiver), True)
+            evaluator.use(_owner(call, receiver), ATTRIBUTES)
     return _read_function(Call(evaluator, expression, function, arguments, in_order))
 
 
@@ -433,19 +433,20 @@ def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
     return what
 
 
-def _read_unwatched(call: Call, objects: bool = True) -> list[Found]:
-    """A call of code that is not watched; with ``objects`` it may look at attributes."""
+def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
+    """A call of code that is not watched, which looks at its arguments as far as ``reach`` says."""
     f, external, _ = call.function
     evaluator = call.evaluator
     evaluator.monitor.register(f, external)
-    what = _what_else_it_reads(evaluator, call.function) if objects else PURE
+    what = PURE if reach == NESTED else _what_else_it_reads(evaluator, call.function)
     if what == EFFECT:
         return []
     if what == REPEATED:
         return _repeat(call)
-    depth: bool | str = ALL if objects and (is_deep(f) or _passes_reader(call)) else objects
+    if reach == ATTRIBUTES and (is_deep(f) or _passes_reader(call)):
+        reach = ALL
     for argument in call.arguments:
-        evaluator.each(argument, lambda found: evaluator.use(found, depth), depth == ALL)
+        evaluator.each(argument, lambda found: evaluator.use(found, reach), reach == ALL)
         if makes_text(f):
             evaluator.text(argument)
     return []
@@ -518,7 +519,7 @@ def _read_builtin_method(call: Call) -> list[Found]:
         return []
     known = not isinstance(receiver, type) and what_it_reads(f) == PURE
     if known and not (evaluator.run.trusted and kind == "iterator"):
-        evaluator.use(owner, True)
+        evaluator.use(owner, ATTRIBUTES)
     return _read_unwatched(call)
 
 
@@ -564,7 +565,7 @@ def _getattr(call: Call) -> list[Found]:
         if not names and (
             evaluator.has_run or not evaluator.pending_expressions.intersection(call.arguments)
         ):
-            evaluator.use(owner, True)
+            evaluator.use(owner, ATTRIBUTES)
     result = result or call.values(2)
     return [] if only_asks else result
 

@@ -45,7 +45,14 @@ from eagerflow.capture.guards.lookup import (
     value_of_cell,
 )
 from eagerflow.capture.guards.recording import GuardBuilder
-from eagerflow.capture.guards.snapshot import attributes_of, elements, item_of
+from eagerflow.capture.guards.snapshot import (
+    ATTRIBUTES,
+    NESTED,
+    PARTS,
+    attributes_of,
+    elements,
+    item_of,
+)
 from eagerflow.variable import Variable
 
 Monitor = Any  # imports this module
@@ -356,7 +363,7 @@ class Evaluator:
         own = name in own_names(value) or category(found) == "plain"
         if (kind not in ("object", "code", "container") and not own) or what == FRESH:
             if not callable(found):
-                self.use(owner, True)
+                self.use(owner, ATTRIBUTES)
                 return []
             return [Found(found, external, full)]
         if isinstance(found, BuiltinFunctionType) and not isinstance(value, ModuleType | type):
@@ -398,7 +405,7 @@ class Evaluator:
             return self.deferred_result(offset, full)
         elif external and category(value) == "object":
             return self.guards.call(full, getattr, value, name)
-        self.use(owner, True)
+        self.use(owner, ATTRIBUTES)
         return []
 
     def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
@@ -467,7 +474,7 @@ class Evaluator:
         elif kind == "object":
             if value is os.environ:
                 return [f for key in keys for f in self.guards.environment_variable(key.value)]
-            self.use(owner, True)
+            self.use(owner, ATTRIBUTES)
         return []
 
     def _item_at(self, owner: Found, key: Any) -> list[Found]:
@@ -503,8 +510,8 @@ class Evaluator:
 
     # What is done with values -------------------------------------------------------------------
 
-    def use(self, found: Found, objects: bool | str = False) -> None:
-        """All of a value may be looked at; with ``objects`` also the attributes of an object."""
+    def use(self, found: Found, reach: int = NESTED) -> None:
+        """All of a value may be looked at; as far as ``reach`` says also attributes of objects."""
         value, external, name = found
         kind = category(value)
         self.guards.numeric_settings(value)
@@ -517,23 +524,23 @@ class Evaluator:
             for key, part in _some_parts(value):
                 inner = Found(part, self.monitor.is_external(part), f"{name}[{key!r}]")
                 if inner.external or category(part) == "container":
-                    self.use(inner, objects)
+                    self.use(inner, reach)
         elif not external:
             return
-        elif kind in ("container", "array") or (kind == "object" and objects):
-            self.guards.contents(found, True, objects)
+        elif kind in ("container", "array") or (kind == "object" and reach >= ATTRIBUTES):
+            self.guards.contents(found, reach)
         elif kind != "object":
             self.guards.refuse(kind, name, value)
 
     def operand(self, found: Found) -> None:
         """An operator, or what makes a text, looks at a value in a way that its class has."""
-        self.use(found, is_standard(type(found.value)))
+        self.use(found, ATTRIBUTES if is_standard(type(found.value)) else NESTED)
 
     def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
         """A value is matched with a class pattern."""
         self.instance_check(subject, cls, isinstance)
         for owner in self.evaluate(subject) or self.candidates(subject):
-            self.use(owner, True)
+            self.use(owner, ATTRIBUTES)
             for found in self.evaluate(cls):
                 given = getattr(found.value, "__match_args__", ())[:count]
                 for name in (*given, *names):
@@ -621,11 +628,11 @@ class Evaluator:
         if not external or kind in ("plain", "tensor", "code"):
             return
         if kind == "container" and not method_of(value, "__iter__"):
-            self.guards.contents(found, False)
+            self.guards.contents(found, PARTS)
         elif kind == "object":
             own = method_of(value, "__iter__", "__getitem__")
             if own is None or not is_watched(own):
-                self.guards.contents(found, True, True)
+                self.guards.contents(found, ATTRIBUTES)
         else:
             self.use(found)
 
@@ -648,7 +655,7 @@ class Evaluator:
             self.iterate(found)
 
     def _measure(self, access: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
-        if any(self.monitor.covers("contents", value, (deep, False)) for deep in (False, True)):
+        if any(self.monitor.covers("contents", value, reach) for reach in (PARTS, NESTED)):
             return
         before = self.monitor.mutated.get(id(value))
         now = measure(before.parts if before else value)
@@ -667,9 +674,9 @@ class Evaluator:
                 for key in keys:
                     self._presence(value, key, f"{key!r} in {name}")
                 if len(keys) < max(1, len(items)):
-                    self.guards.contents(found, False)
+                    self.guards.contents(found, PARTS)
             elif external and category(value) not in ("plain", "tensor", "code"):
-                self.use(found, True)
+                self.use(found, ATTRIBUTES)
         self.each(item, self.use)
 
     def _presence(self, value: Any, key: Any, name: str) -> None:

@@ -25,6 +25,8 @@ from eagerflow.capture.guards.ledger import (
 from eagerflow.capture.guards.lookup import Found, Run
 from eagerflow.capture.guards.snapshot import (
     ALL,
+    ATTRIBUTES,
+    PARTS,
     Snapshot,
     TooLarge,
     elements,
@@ -33,9 +35,6 @@ from eagerflow.capture.guards.snapshot import (
 )
 
 Monitor = Any  # imports what imports this module
-
-# Snapshots by what they include, the largest first: (deep, objects).
-_DEEP_SNAPSHOTS: list[tuple[bool, bool | str]] = [(True, ALL), (True, True), (True, False)]
 
 _NUMPY_VALUES = (np.ndarray, np.generic)
 
@@ -100,23 +99,23 @@ class GuardBuilder:
 
     # Contents -----------------------------------------------------------------------------------
 
-    def contents(self, found: Found, deep: bool, objects: bool | str = False) -> None:
+    def contents(self, found: Found, reach: int) -> None:
         """A guard about everything in a container, an array or an object."""
         value, _, name = found
         kind = category(value)
-        key: Any = (deep, objects)
         if self.run.trusted and id(value) in self.monitor.trees:
             self._tree(found)
             return
         if kind == "object" and (self.run.trusted or is_tool(value)):
             return
-        at_least = _DEEP_SNAPSHOTS[: 1 + _DEEP_SNAPSHOTS.index(key)] if deep else _DEEP_SNAPSHOTS
-        if any(self.monitor.covers("contents", value, k) for k in (key, *at_least)):
+        if any(self.monitor.covers("contents", value, key) for key in range(reach, ALL + 1)):
             return
         before = self.monitor.mutated.get(id(value))
-        held = before or self._snapshot_with_classes(value, name, deep, objects)
+        held = before or self._snapshot_with_classes(value, name, reach)
         if held is not None and not held.immutable:
-            self.add("array" if kind == "array" else "contents", name, "contents", value, key, held)
+            self.add(
+                "array" if kind == "array" else "contents", name, "contents", value, reach, held
+            )
 
     def _tree(self, found: Found) -> None:
         """Guards about attributes that eagerflow searches, and about containers among them."""
@@ -132,13 +131,11 @@ class GuardBuilder:
         value, _, name = found
         self.monitor.mark_external(value)
         if category(value) == "container" and self.monitor.is_first("containers", id(value)):
-            self.contents(found, False)
+            self.contents(found, PARTS)
             for key, part in elements(value):
                 self._containers(Found(part, True, f"{name}[{key!r}]"))
 
-    def _snapshot_with_classes(
-        self, value: Any, name: str, deep: bool, objects: bool | str
-    ) -> Snapshot | None:
+    def _snapshot_with_classes(self, value: Any, name: str, reach: int) -> Snapshot | None:
         """What a value holds now, with guards about the classes of its parts."""
 
         def refuse(kind: str, part: Any) -> None:
@@ -146,10 +143,10 @@ class GuardBuilder:
 
         def visit(part: Any) -> None:
             self.monitor.mark_external(part)
-            if objects:
-                self.class_of(Found(part, True, f"a part of {name}"), objects == ALL)
+            if reach >= ATTRIBUTES:
+                self.class_of(Found(part, True, f"a part of {name}"), reach == ALL)
 
-        return self._snapshot(name, value, deep, refuse, objects, visit)
+        return self._snapshot(name, value, reach, refuse, visit)
 
     def _snapshot(self, name: str, value: Any, *arguments: Any) -> Snapshot | None:
         """What a value holds now; None, and a refusal, if that is too much."""
@@ -164,7 +161,7 @@ class GuardBuilder:
         value, external, name = found
         mutated = self.monitor.mutated
         if external and category(value) == "container" and id(value) not in mutated:
-            held = self._snapshot(name, value, False, lambda kind, part: None)
+            held = self._snapshot(name, value, PARTS, lambda kind, part: None)
             if held is not None:
                 mutated[id(value)] = held
 
@@ -182,7 +179,7 @@ class GuardBuilder:
         value = held = result_of(f, key)
         again = result_of(f, key)
         if again is not value and category(value) in ("container", "array", "object"):
-            held = self._snapshot_with_classes(value, f"{name}(...)", True, True)
+            held = self._snapshot_with_classes(value, f"{name}(...)", ATTRIBUTES)
         elif not same(value, again):  # it is another one each time
             self.unwatched(name, f)
             return []
