@@ -55,7 +55,7 @@ _NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, str, bytes, type(None)})
 
 
-class Arguments(NamedTuple):
+class BoundArguments(NamedTuple):
     """The arguments of one call, with the defaults of those left out, and the leaves of all."""
 
     args: tuple[Any, ...]
@@ -242,7 +242,7 @@ class Function:
         elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
         given = self._arguments(args, kwargs)
-        entry = self._found_or_traced(self._key(given), given)
+        entry = self._captured(self._key(given), given)
         inputs = [given.leaves[i] for i in entry.places]
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
@@ -257,7 +257,7 @@ class Function:
                 self._quick[key], entry.quick = entry, key
         return entry.graph.nest(outputs)
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, those left out with their defaults of now."""
         if not self._same_defaults():
             self._read_signature()
@@ -268,7 +268,7 @@ class Function:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        return Arguments(args, kwargs, *tree.flatten((args, kwargs)))
+        return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
 
     def _same_defaults(self) -> bool:
         f = getattr(self.python, "__func__", self.python)
@@ -280,7 +280,7 @@ class Function:
             return more == names
         return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
-    def _found_or_traced(self, key: Any, given: Arguments, reason: str | None = None) -> Captured:
+    def _captured(self, key: Any, given: BoundArguments, reason: str | None = None) -> Captured:
         """The graph that fits and is still true, traced if there is none."""
         entries, leaves = self._entries, given.leaves
         entry = entries.items.get(key)
@@ -323,7 +323,7 @@ class Function:
             self._quick.pop(entry.quick, None)
         entry.graph.cache.clear()
 
-    def _key(self, given: Arguments) -> Any:
+    def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
         if self.input_signature is not None:
             return None
@@ -344,7 +344,7 @@ class Function:
         parts.append(current_device())
         return tuple(parts)
 
-    def _labelled(self, given: Arguments) -> Iterator[tuple[str, Any]]:
+    def _labelled(self, given: BoundArguments) -> Iterator[tuple[str, Any]]:
         """The values with the arguments that they belong to, ``rest_0`` in ``*rest``."""
         kinds = [p.kind for p in self._signature.parameters.values()]
         many = inspect.Parameter.VAR_POSITIONAL
@@ -354,7 +354,7 @@ class Function:
             yield name if i < rest else f"{name}_{i - rest}", value
         yield from given.kwargs.items()
 
-    def _static_leaves(self, given: Arguments) -> set[int]:
+    def _static_leaves(self, given: BoundArguments) -> set[int]:
         """Positions among the leaves of those that belong to static arguments."""
         found: set[int] = set()
         at = 0
@@ -367,7 +367,7 @@ class Function:
 
     # Tracing ---------------------------------------------------------------------------------
 
-    def _trace(self, given: Arguments, reason: str | None) -> Captured:
+    def _trace(self, given: BoundArguments, reason: str | None) -> Captured:
         started = time.perf_counter()
         recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
         if recorder.made or ledger.changed() is not None:
@@ -401,7 +401,7 @@ class Function:
             )
 
     def _run(
-        self, given: Arguments, free: FreeSizes, again: bool = False
+        self, given: BoundArguments, free: FreeSizes, again: bool = False
     ) -> tuple[Trace, Graph, Ledger, tuple[int, ...]]:
         """The trace of one run, its graph and ledger, and which leaves are inputs."""
         leaves, structure = given.leaves, given.structure
@@ -476,7 +476,7 @@ class Function:
         if self.input_signature is None and any(isinstance(x, TensorSpec) for x in given.leaves):
             specs = given._replace(leaves=[_spec_key(x) for x in given.leaves])
             key, why = ("specs", self._key(specs)), "asked for by graph()"
-        return self._found_or_traced(key, given, why).graph
+        return self._captured(key, given, why).graph
 
     def inputs_of(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """The values that the graph for these arguments takes, in the order of its inputs.
@@ -486,7 +486,7 @@ class Function:
         [Tensor([1., 1.], float32, cpu:0), Tensor(0.5, float64, cpu:0)]
         """
         given = self._arguments(args, kwargs)
-        entry = self._found_or_traced(self._key(given), given)
+        entry = self._captured(self._key(given), given)
         return [_as_input(given.leaves[i]) for i in entry.places]
 
     def ledger(self) -> str:

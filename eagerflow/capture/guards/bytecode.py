@@ -8,10 +8,12 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Expression:
     """Where a value on the stack comes from.
 
@@ -22,21 +24,11 @@ class Expression:
     has ``grown`` in a loop), ``result`` (of an operator), ``either``, ``null``, ``unknown``.
     """
 
-    __slots__ = ("kind", "line", "name", "offset", "parts")
-
-    def __init__(
-        self,
-        kind: str,
-        name: Any = None,
-        parts: tuple[Expression, ...] = (),
-        offset: int = -1,
-        line: int | None = None,
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.parts = parts
-        self.offset = offset
-        self.line = line
+    kind: str
+    name: Any = None
+    parts: tuple[Expression, ...] = ()
+    offset: int = -1
+    line: int | None = None
 
     def __repr__(self) -> str:
         inner = ", ".join([repr(self.name)] * (self.name is not None) + [*map(repr, self.parts)])

@@ -232,8 +232,8 @@ class Evaluator:
             value = value_of_cell(cell)
             if name == "__class__" and value is not ABSENT:  # the compiler's, for super()
                 found += self.guards.found(value, True, name)
-                continue
-            found += self.guards.read("closure", name, "cell", cell, None, value)
+            else:
+                found += self.guards.read("closure", name, "cell", cell, None)
         return found
 
     def _global(self, expression: Expression) -> list[Found]:
@@ -242,7 +242,7 @@ class Evaluator:
             value = names.get(name, self.run.builtins.get(name, ABSENT))
             return [] if value is ABSENT else self.guards.found(value, True, name)
         if name in names:
-            return self.guards.read("global", name, "item", names, name, names[name])
+            return self.guards.read("global", name, "item", names, name)
         value = self.run.builtins.get(name, ABSENT)
         if self.guards.add("builtin", name, "item", names, name, ABSENT):
             self.guards.add("builtin", name, "item", self.run.builtins, name, value)

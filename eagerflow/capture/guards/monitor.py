@@ -30,7 +30,7 @@ from eagerflow.capture.guards.effects import is_output
 from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.evaluation import Evaluator
 from eagerflow.capture.guards.events import Thread, current
-from eagerflow.capture.guards.ledger import Guard, Ledger
+from eagerflow.capture.guards.ledger import READERS, Guard, Ledger
 from eagerflow.capture.guards.line_reads import Program, program_of
 from eagerflow.capture.guards.lookup import (
     LAYERS,
@@ -489,12 +489,11 @@ class Monitor(ScopeGuard):
         place = code.co_filename, code.co_firstlineno
         self.add("function", f"{name}.__code__", "attribute", f, "__code__", code, place, True)
         for part in ("__defaults__", "__kwdefaults__"):
-            values = getattr(f, part)
-            if values:
-                held: Any = values if type(values) is tuple else tuple(values.items())
+            held = READERS[part](f, part)
+            if held:
                 self.add("default", f"defaults of {name}", part, f, part, held, place, True)
-                for value in values if type(values) is tuple else values.values():
-                    self.mark_external(value)
+        for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            self.mark_external(value)
 
 
 def _cells_of(code: CodeType, rows: list[Cells]) -> Cells:

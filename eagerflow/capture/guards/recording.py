@@ -16,11 +16,11 @@ from numpy._core import arrayprint, umath
 from eagerflow.capture.guards.categories import category, is_symbolic, is_tool, is_user_class
 from eagerflow.capture.guards.equality import ABSENT, same
 from eagerflow.capture.guards.ledger import (
+    READERS,
     UNWATCHED,
     Arguments,
     result_of,
     state_of_class,
-    value_of_context,
 )
 from eagerflow.capture.guards.lookup import Found, Run
 from eagerflow.capture.guards.snapshot import (
@@ -85,10 +85,9 @@ class GuardBuilder:
             self.monitor.mark_external(value)
         return [Found(value, guarded or self.monitor.is_external(value), name)]
 
-    def read(
-        self, kind: str, name: str, access: str, holder: Any, key: Any, value: Any
-    ) -> list[Found]:
-        """Add a guard about a value that was read, and give the value if there is one."""
+    def read(self, kind: str, name: str, access: str, holder: Any, key: Any) -> list[Found]:
+        """A value and a guard about it; nothing where there is none yet."""
+        value = READERS[access](holder, key)
         guarded = self.add(kind, name, access, holder, key, value)
         return [] if value is ABSENT else self.found(value, guarded, name)
 
@@ -213,11 +212,10 @@ class GuardBuilder:
     # Surroundings -------------------------------------------------------------------------------
 
     def environment_variable(self, name: Any, environ: Any = os.environ) -> list[Found]:
-        value = environ.get(name, ABSENT)
-        return self.read("environment", str(name), "environment", environ, name, value)
+        return self.read("environment", str(name), "environment", environ, name)
 
     def context_variable(self, name: str, variable: ContextVar[Any]) -> list[Found]:
-        return self.read("call", name, "context", variable, None, value_of_context(variable))
+        return self.read("call", name, "context", variable, None)
 
     def decimal_context(self) -> None:
         """The context of decimal numbers decides how they are computed with."""
