@@ -275,13 +275,18 @@ class Trace(Recorder):
     def initial(self, tensor: Tensor) -> Tensor:
         """The number behind a value that follows from constants alone; others are refused."""
         value = self.value_of(tensor)
-        nodes = needed(self.nodes, (value,))
-        used = [value, *(v for node in nodes for v in node.values())]
-        if any(v.node is None and v.constant is None for v in used):
+        nodes, given = self._origins(value)
+        if given:
             tensor._array.refuse("ef.Variable(...)")
         graph = Graph(self.name, Values(()), nodes, Values((value,)))
         found: Tensor = with_recorder(None, interpret, graph, ())[0]
         return found
+
+    def _origins(self, value: Value) -> tuple[list[Node], set[Value]]:
+        """The nodes that a value is computed by, and the values that these are given."""
+        nodes = needed(self.nodes, (value,))
+        used = {value, *(v for node in nodes for v in node.values())}
+        return nodes, {v for v in used if v.node is None and v.constant is None}
 
     def follow(self, origin: tuple[Any, Any] | None) -> None:
         self._origin = origin[0] if origin and isinstance(origin[0], tuple) else origin
@@ -306,12 +311,15 @@ class Trace(Recorder):
         if what_for.endswith(" of a number"):
             what_for = what_for.removesuffix(" of a number")
             problem = f"{what_for} needs the value of a number argument, which is not known"
+            names = ", ".join(sorted(repr(v.name) for v in self._origins(value)[1]))
+            hint = f"declare the argument static: @ef.function(static=({names},)), or use ef ops"
         else:
             problem = f"{what_for} needs a number that is not known"
+            hint = _remedy(how)
         return CaptureError(
             f"{problem} while {self.name!r} is traced",
             received=what,
-            hint=_remedy(how, value),
+            hint=hint,
             at=at,
         )
 
@@ -369,24 +377,7 @@ class Trace(Recorder):
         return held
 
 
-def _arguments_of(value: Value) -> list[str]:
-    """The names of the inputs that a value is computed from."""
-    waiting, seen, names = [value], {value}, []
-    while waiting:
-        found = waiting.pop()
-        if found.node is None:
-            names += [found.name] if found.constant is None else []
-            continue
-        new = [v for v in found.node.values() if v not in seen]
-        seen.update(new)
-        waiting += new
-    return sorted(names)
-
-
-def _remedy(how: str, value: Value) -> str:
-    if how.endswith(" of a number"):
-        names = ", ".join(repr(name) for name in _arguments_of(value))
-        return f"declare the argument static: @ef.function(static=({names},)), or use ef ops"
+def _remedy(how: str) -> str:
     if how.startswith(("bool", "if")):
         return (
             "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "

@@ -530,14 +530,12 @@ _INERT = {Tensor, Number, int, float, complex, bool, str, type(None), np.ndarray
 
 def _fits(f: FunctionType, frame: Any) -> bool:
     """Whether a running function may be ``f``: its variables from outside have these values."""
-    names = f.__code__.co_freevars
-    if not names:
+    cells = f.__closure__
+    if not cells:
         return True
     values = frame.f_locals
-    for name, cell in zip(names, f.__closure__ or (), strict=True):
-        if value_of_cell(cell) is not values.get(name, ABSENT):
-            return False
-    return True
+    pairs = zip(f.__code__.co_freevars, cells, strict=True)
+    return all(value_of_cell(cell) is values.get(name, ABSENT) for name, cell in pairs)
 
 
 def current_monitor() -> Monitor | None:
