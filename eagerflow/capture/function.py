@@ -11,9 +11,9 @@ import inspect
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,10 @@ from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
+    function_name,
     located,
     number,
+    paths,
     plain_name,
     spec_input,
     wide_dtype,
@@ -51,6 +53,15 @@ from eagerflow.tensor import Tensor
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, str, bytes, type(None)})
+
+
+class BoundArguments(NamedTuple):
+    """The arguments of one call, with the defaults of those left out, and the leaves of all."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    leaves: list[Any]
+    structure: tree.Structure
 
 
 class Captured:
@@ -180,7 +191,7 @@ class Function:
         self._static = {s if isinstance(s, str) else self._names[s] for s in self.static}
 
     def _name(self) -> str:
-        return getattr(self.python, "__name__", type(self.python).__name__).strip("<>")
+        return function_name(self.python)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
@@ -230,10 +241,9 @@ class Function:
                 return entry.graph.nest(entry.replay.run(args))
         elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
-        args, kwargs = self._bound(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        entry = self._captured(args, kwargs, leaves, structure)
-        inputs = [leaves[i] for i in entry.places]
+        given = self._arguments(args, kwargs)
+        entry = self._captured(self._key(given), given)
+        inputs = [given.leaves[i] for i in entry.places]
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
         else:
@@ -247,18 +257,18 @@ class Function:
                 self._quick[key], entry.quick = entry, key
         return entry.graph.nest(outputs)
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, those left out with their defaults of now."""
         if not self._same_defaults():
             self._read_signature()
-        if not kwargs and self._fixed and len(args) == len(self._names):
-            return args, kwargs
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self._name()}{self._signature}: {error}") from None
-        bound.apply_defaults()
-        return bound.args, bound.kwargs
+        if kwargs or not self._fixed or len(args) != len(self._names):
+            try:
+                bound = self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self._name()}{self._signature}: {error}") from None
+            bound.apply_defaults()
+            args, kwargs = bound.args, bound.kwargs
+        return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
 
     def _same_defaults(self) -> bool:
         f = getattr(self.python, "__func__", self.python)
@@ -270,21 +280,9 @@ class Function:
             return more == names
         return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
-    def _captured(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Captured:
-        key = self._key(args, kwargs, leaves, structure)
-        return self._found_or_traced(key, args, kwargs, leaves, structure)
-
-    def _found_or_traced(
-        self,
-        key: Any,
-        args: Any,
-        kwargs: Any,
-        leaves: list[Any],
-        structure: Any,
-        reason: str | None = None,
-    ) -> Captured:
+    def _captured(self, key: Any, given: BoundArguments, reason: str | None = None) -> Captured:
         """The graph that fits and is still true, traced if there is none."""
-        entries = self._entries
+        entries, leaves = self._entries, given.leaves
         entry = entries.items.get(key)
         if entry is not None and entry.is_for(leaves) and entry.ledger.changed() is None:
             entry.used = True
@@ -296,7 +294,7 @@ class Function:
                 if guard is None:
                     return entry
                 reason = guard.change()
-            entry = self._trace(args, kwargs, leaves, structure, reason)
+            entry = self._trace(given, reason)
             if current().is_blind():
                 return entry  # nobody knows what it relied on
             entry.kept = True
@@ -325,13 +323,13 @@ class Function:
             self._quick.pop(entry.quick, None)
         entry.graph.cache.clear()
 
-    def _key(self, args: Any, kwargs: Any, leaves: list[Any], structure: Any) -> Any:
+    def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
         if self.input_signature is not None:
             return None
-        parts: list[Any] = [structure]
-        static = self._static_leaves(args, kwargs) if self._static else ()
-        for i, x in enumerate(leaves):
+        parts: list[Any] = [given.structure]
+        static = self._static_leaves(given) if self._static else ()
+        for i, x in enumerate(given.leaves):
             cls = type(x)
             if cls is Tensor:
                 parts.append(x._kind)
@@ -346,26 +344,21 @@ class Function:
         parts.append(current_device())
         return tuple(parts)
 
-    def _labels(self, args: Any) -> list[str]:
-        """The argument that each positional value belongs to, ``rest_0`` in ``*rest``."""
-        rest = next(
-            (
-                i
-                for i, p in enumerate(self._signature.parameters.values())
-                if p.kind is p.VAR_POSITIONAL
-            ),
-            None,
-        )
-        if rest is None:
-            return self._names[: len(args)]
-        more = [f"{self._names[rest]}_{i}" for i in range(len(args) - rest)]
-        return [*self._names[:rest], *more]
+    def _labelled(self, given: BoundArguments) -> Iterator[tuple[str, Any]]:
+        """The values with the arguments that they belong to, ``rest_0`` in ``*rest``."""
+        kinds = [p.kind for p in self._signature.parameters.values()]
+        many = inspect.Parameter.VAR_POSITIONAL
+        rest = kinds.index(many) if many in kinds else len(kinds)
+        for i, value in enumerate(given.args):
+            name = self._names[min(i, rest)]
+            yield name if i < rest else f"{name}_{i - rest}", value
+        yield from given.kwargs.items()
 
-    def _static_leaves(self, args: Any, kwargs: Any) -> set[int]:
+    def _static_leaves(self, given: BoundArguments) -> set[int]:
         """Positions among the leaves of those that belong to static arguments."""
         found: set[int] = set()
         at = 0
-        for name, value in (*zip(self._labels(args), args, strict=True), *kwargs.items()):
+        for name, value in self._labelled(given):
             count = len(tree.flatten(value)[0])
             if name in self._static:
                 found.update(range(at, at + count))
@@ -374,18 +367,17 @@ class Function:
 
     # Tracing ---------------------------------------------------------------------------------
 
-    def _trace(
-        self, args: Any, kwargs: Any, leaves: Any, structure: Any, reason: str | None
-    ) -> Captured:
+    def _trace(self, given: BoundArguments, reason: str | None) -> Captured:
         started = time.perf_counter()
-        recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure)
+        recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
         if recorder.made or ledger.changed() is not None:
             # A first run makes what later ones find: weights, caches. What the second one still
             # makes or changes, every call would.
-            recorder, graph, ledger, places = self._traced(args, kwargs, leaves, structure, True)
+            again = partial(self._run, given, again=True)
+            recorder, graph, ledger, places = FreeSizes().traced(again)
             self._refuse_changes(recorder, ledger)
         seconds = time.perf_counter() - started
-        arguments = described(leaves, places, _paths(self._labels(args), args, kwargs))
+        arguments = described(given.leaves, places, paths(self._labelled(given)))
         replay = replay_of(graph, self.numerics)
         replay.plans.bound = self.max_graphs
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
@@ -408,36 +400,22 @@ class Function:
                 hint="keep what changes from call to call in an ef.Variable",
             )
 
-    def _traced(
-        self, args: Any, kwargs: Any, leaves: list[Any], structure: Any, again: bool = False
-    ) -> Any:
-        """The trace of one run, its graph and ledger, and which leaves are inputs."""
-        free = FreeSizes()
-        return free.traced(lambda: self._run(args, kwargs, leaves, structure, again, free))
-
     def _run(
-        self,
-        args: Any,
-        kwargs: Any,
-        leaves: list[Any],
-        structure: Any,
-        again: bool,
-        free: FreeSizes,
-    ) -> Any:
+        self, given: BoundArguments, free: FreeSizes, again: bool = False
+    ) -> tuple[Trace, Graph, Ledger, tuple[int, ...]]:
+        """The trace of one run, its graph and ledger, and which leaves are inputs."""
+        leaves, structure = given.leaves, given.structure
         device = next((x.device for x in leaves if type(x) is Tensor), None)
         recorder = Trace(self._name(), device, free=free, placed=True)
-        static = self._static_leaves(args, kwargs) if self._static else set()
-        names = [plain_name(p) for p in _paths(self._labels(args), args, kwargs)]
-        specs = self._specs(leaves)
+        static = self._static_leaves(given)
         inputs: list[Value] = []
-        given: list[Any] = []
-        places: list[int] = []
-        for i, (x, name) in enumerate(zip(leaves, names, strict=True)):
-            made = self._argument(recorder, x, name, i in static, inputs, specs[i])
-            if made is not x:
-                places.append(i)
-            given.append(made)
-        own_args, own_kwargs = tree.unflatten(structure, given)
+        made: list[Any] = []
+        for i, (x, path, spec) in enumerate(
+            zip(leaves, paths(self._labelled(given)), self._specs(leaves), strict=True)
+        ):
+            made.append(self._argument(recorder, x, plain_name(path), i in static, inputs, spec))
+        places = tuple(i for i, x in enumerate(leaves) if made[i] is not x)
+        own_args, own_kwargs = tree.unflatten(structure, made)
         monitor = Monitor(self.python)
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
@@ -451,7 +429,7 @@ class Function:
             recorder.on_created = None
             del result, monitor
             refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
-        return recorder, graph, ledger, tuple(places)
+        return recorder, graph, ledger, places
 
     def _specs(self, leaves: list[Any]) -> list[Any]:
         if self.input_signature is None:
@@ -493,13 +471,12 @@ class Function:
         """
         if self.input_signature is not None and not args and not kwargs:
             args = self.input_signature
-        args, kwargs = self._bound(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        if any(isinstance(x, TensorSpec) for x in leaves) and self.input_signature is None:
-            key = ("specs", self._key(args, kwargs, [_spec_key(x) for x in leaves], structure))
-            why = "asked for by graph()"
-            return self._found_or_traced(key, args, kwargs, leaves, structure, why).graph
-        return self._captured(args, kwargs, leaves, structure).graph
+        given = self._arguments(args, kwargs)
+        key, why = self._key(given), None
+        if self.input_signature is None and any(isinstance(x, TensorSpec) for x in given.leaves):
+            specs = given._replace(leaves=[_spec_key(x) for x in given.leaves])
+            key, why = ("specs", self._key(specs)), "asked for by graph()"
+        return self._captured(key, given, why).graph
 
     def inputs_of(self, *args: Any, **kwargs: Any) -> list[Tensor]:
         """The values that the graph for these arguments takes, in the order of its inputs.
@@ -508,10 +485,9 @@ class Function:
         >>> scale.inputs_of(ef.ones(2), 0.5, "w")
         [Tensor([1., 1.], float32, cpu:0), Tensor(0.5, float64, cpu:0)]
         """
-        args, kwargs = self._bound(args, kwargs)
-        leaves, structure = tree.flatten((args, kwargs))
-        entry = self._captured(args, kwargs, leaves, structure)
-        return [_as_input(leaves[i]) for i in entry.places]
+        given = self._arguments(args, kwargs)
+        entry = self._captured(self._key(given), given)
+        return [_as_input(given.leaves[i]) for i in entry.places]
 
     def ledger(self) -> str:
         """What the graphs rely on in Python: globals, closures, attributes, with their values.
@@ -582,17 +558,6 @@ def _identity(x: Any) -> Any:
 
 def _spec_key(x: Any) -> Any:
     return (x.shape, x.dtype) if isinstance(x, TensorSpec) else x
-
-
-def _paths(names: Sequence[str], args: Any, kwargs: Any) -> list[str]:
-    """A readable name for each leaf of the arguments."""
-    found = []
-    for i, arg in enumerate(args):
-        label = names[i] if i < len(names) else f"{names[-1] if names else 'argument'}_{i}"
-        found += tree.paths(tree.flatten(arg)[1], label)
-    for key, value in kwargs.items():
-        found += tree.paths(tree.flatten(value)[1], key)
-    return found
 
 
 def function(

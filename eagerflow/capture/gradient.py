@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from eagerflow import tree
@@ -23,6 +25,7 @@ class Extension(Trace):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph.name)
+        self.graph = graph
         self.nodes = list(graph.nodes)
         self.cells = {id(cell.variable): cell for cell in graph.cells}
         self.tensors: dict[Value, Tensor] = {}
@@ -42,6 +45,52 @@ class Extension(Trace):
             self.tensors[value] = value.constant
             self._constants[id(value.constant)] = value
 
+    def summed_gradients(
+        self,
+        targets: Sequence[Value],
+        groups: Sequence[Sequence[Value]],
+        weights: Sequence[Tensor] | None = None,
+        unconnected: str = "none",
+    ) -> list[Any]:
+        """For each group of sources the sum of their gradients; None, or as ``unconnected`` says.
+
+        The targets count as much as their ``weights`` say.
+        """
+        tape = GradientTape(persistent=True)
+        with self, scope("gradient"):
+            with tape:
+                self._show_nodes(tape, {v for group in groups for v in group})
+            ends = [self.tensors[v] for v in targets]
+            sources = [[self.tensors[v] for v in group] for group in groups]
+            flat = [source for group in sources for source in group]
+            grads = iter(tape.gradient(ends, flat, weights, unconnected="none"))
+            found: list[Any] = []
+            for group in sources:
+                parts = [g for g in (next(grads) for _ in group) if g is not None]
+                found.append(reduce(ops["add"].call, parts) if parts else None)
+                if not parts and unconnected != "none":
+                    found[-1] = tape.gradient(ends, group[0], unconnected=unconnected)
+            tape.reset()
+        return found
+
+    def _show_nodes(self, tape: GradientTape, wanted: set[Value]) -> None:
+        """Let the tape see the graph's nodes, as if they were called now."""
+        tensors = self.tensors
+        for value in (*self.graph.all_inputs(), *self.graph.constants):
+            if value in wanted:
+                tape.watch(tensors[value])
+        for node in self.graph.nodes:
+            args = tuple([tensors[x] if type(x) is Value else x for x in node.inputs])
+            found = tuple([tensors[v] for v in node.outputs])
+            out = found if node.op.outputs != 1 or len(found) != 1 else found[0]
+            here = node.origin
+            if here and isinstance(here[0], str):
+                here = here, None
+            record(tape._entries.append, node.op, args, node.attributes, out, here)
+            for value in node.outputs:
+                if value in wanted:
+                    tape.watch(tensors[value])
+
 
 @graph_method
 def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise") -> Graph:
@@ -52,18 +101,8 @@ def gradient(self: Graph, targets: Any, sources: Any, unconnected: str = "raise"
     goals = [find_source(self, name) for name in tree.flatten(targets)[0]]
     if not goals or not wanted:
         raise GradientError("a gradient needs targets and sources", op="graph.gradient")
-    tape = GradientTape(persistent=True)
-    with extension, scope("gradient"):
-        with tape:
-            show_nodes(extension, tape, self, {r for v in wanted for r in reads.get(v, (v,))})
-        ends = [extension.tensors[v] for v in goals]
-        groups = [[extension.tensors[r] for r in reads.get(v, (v,))] for v in wanted]
-        found = summed_gradients(tape, ends, groups)
-        if unconnected != "none":
-            for i, group in enumerate(groups):
-                if found[i] is None:
-                    found[i] = tape.gradient(ends, group[0], unconnected=unconnected)
-        tape.reset()
+    groups = [reads.get(v, (v,)) for v in wanted]
+    found = extension.summed_gradients(goals, groups, unconnected=unconnected)
     pairs = [(v, g) for v, g in zip(wanted, found, strict=True) if g is not None]
     values = [extension.value_of(g) for _, g in pairs]
     free = FreeNames(self.outputs.names)  # there may be gradients already
@@ -94,41 +133,6 @@ def rereads(graph: Graph) -> dict[Value, list[Value]]:
             if name in names and (not which or which[1:].isdigit()):
                 found.setdefault(names[name], []).append(node.outputs[0])
     return found
-
-
-def summed_gradients(
-    tape: GradientTape, targets: list[Any], groups: list[list[Any]], weights: Any = None
-) -> list[Any]:
-    """For each group of sources the sum of their gradients, None where there is none."""
-    flat = [source for group in groups for source in group]
-    grads = iter(tape.gradient(targets, flat, weights, unconnected="none"))
-    found: list[Any] = []
-    for group in groups:
-        parts = [g for g in (next(grads) for _ in group) if g is not None]
-        total = None
-        for part in parts:
-            total = part if total is None else ops["add"].call(total, part)
-        found.append(total)
-    return found
-
-
-def show_nodes(extension: Extension, tape: GradientTape, graph: Graph, wanted: set[Value]) -> None:
-    """Let the tape see the graph's nodes, as if they were called now."""
-    tensors = extension.tensors
-    for value in (*graph.all_inputs(), *graph.constants):
-        if value in wanted:
-            tape.watch(tensors[value])
-    for node in graph.nodes:
-        args = tuple([tensors[x] if type(x) is Value else x for x in node.inputs])
-        found = tuple([tensors[v] for v in node.outputs])
-        out = found if node.op.outputs != 1 or len(found) != 1 else found[0]
-        here = node.origin
-        if here and isinstance(here[0], str):
-            here = here, None
-        record(tape._entries.append, node.op, args, node.attributes, out, here)
-        for value in node.outputs:
-            if value in wanted:
-                tape.watch(tensors[value])
 
 
 def _name(graph: Graph, value: Value) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.gradient import Extension, rereads, show_nodes, summed_gradients
+from eagerflow.capture.gradient import Extension, rereads
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph.cache import Slot, kept
 from eagerflow.graph.graph import Graph
@@ -17,7 +17,7 @@ from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.plan.replay import Replay, replay_of
-from eagerflow.recorder import custom_call, recorder_state, scope
+from eagerflow.recorder import custom_call, recorder_state
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
@@ -32,13 +32,6 @@ class Backward(NamedTuple):
     graph: Graph
     sources: tuple[int, ...]  # the entries that have a gradient
     residuals: tuple[tuple[bool, int], ...]  # what it takes: an entry, or a result
-
-
-class Differentiable(NamedTuple):
-    """A graph that also gives what its gradient needs."""
-
-    forward: Replay
-    has_gradient: bool
 
 
 def only_tapes() -> bool:
@@ -87,15 +80,14 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
     """Outputs of a graph without Variables, as one recorded call."""
     if not only_tapes():  # whoever else watches, as for vmap, sees the ops themselves
         return evaluate(graph, entries)[0]
-    pair = _differentiable(graph, numerics)
-    count = len(graph.outputs)
-    if not pair.has_gradient:
-        return pair.forward.run(entries)
-    forward = pair.forward.graph
+    replay = _differentiable(graph, numerics)
+    if replay is None:
+        return replay_of(graph, numerics).run(entries)
+    forward, count = replay.graph, len(graph.outputs)
     seen: list[Any] = []  # entries and results as the tapes know them
 
     def call(*values: Tensor) -> Any:
-        made = tuple(pair.forward.run(values))
+        made = tuple(replay.run(values))
         backward.kept = made[count:]  # type: ignore[attr-defined]  # for the memory report
         return made, backward
 
@@ -124,18 +116,19 @@ def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor
 
 
 @kept
-def _differentiable(graph: Graph, numerics: str) -> Differentiable:
+def _differentiable(graph: Graph, numerics: str) -> Replay | None:
+    """A graph that also gives what its gradient needs; None if it has none."""
     entries, finals = list(graph.inputs), list(graph.outputs)
     made = _pulled_back(graph, [i for i, v in enumerate(finals) if is_inexact(v.dtype)])
     if made is None:
-        return Differentiable(replay_of(graph, numerics), False)
+        return None
     new, weights, _, values = made
     needed = _needed(new, values, weights)
     results = [*finals, *(v for v in needed if v not in entries and v not in finals)]
     outputs = Values(results, _numbered(results))
     forward = Graph(graph.name, graph.inputs, graph.nodes, outputs)
     _READS.set(forward, _READS.of(graph) or {})
-    return Differentiable(replay_of(forward, numerics), True)
+    return replay_of(forward, numerics)
 
 
 @kept
@@ -145,10 +138,8 @@ def _backward(graph: Graph, targets: tuple[int, ...], alone: bool) -> Backward |
     Of the graph's results it takes what it needs; ``alone`` says that it takes entries alone.
     """
     made = _pulled_back(graph, targets)
-    return None if made is None else _as_graph(graph, made, alone)
-
-
-def _as_graph(graph: Graph, made: Any, alone: bool) -> Backward:
+    if made is None:
+        return None
     new, weights, sources, values = made
     entries, results = list(graph.inputs), list(graph.outputs)
     needed = entries if alone else _needed(new, values, weights)
@@ -175,18 +166,8 @@ def _pulled_back(graph: Graph, targets: Sequence[int]) -> Any:
     reads = _READS.of(graph) or {}
     groups = [[entries[i], *reads.get(entries[i], ())] for i in sources]
     extension = Extension(graph)
-    tape = GradientTape(persistent=True)
-    with extension, scope("gradient"):
-        with tape:
-            show_nodes(extension, tape, graph, {v for group in groups for v in group})
-        weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
-        grads = summed_gradients(
-            tape,
-            [extension.tensors[finals[i]] for i in targets],
-            [[extension.tensors[v] for v in group] for group in groups],
-            weights,
-        )
-        tape.reset()
+    weights = [extension.input(finals[i].spec, f"{finals[i].name}_gradient") for i in targets]
+    grads = extension.summed_gradients([finals[i] for i in targets], groups, weights)
     reached = [
         (i, extension.value_of(g)) for i, g in zip(sources, grads, strict=True) if g is not None
     ]

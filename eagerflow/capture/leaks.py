@@ -63,8 +63,7 @@ def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:
     Cycles of objects that nobody can reach are no leak. What was made within ``young`` is found
     among the young objects; only what is still there then is looked for in all of memory.
     """
-    known = {id(x) for x in tree.flatten(own)[0]}
-    known |= {id(x.tensor) for x in tree.flatten(own)[0] if isinstance(x, Number)}
+    known = {id(x.tensor if isinstance(x, Number) else x) for x in tree.flatten(own)[0]}
     held = [t for t in tensors if id(t) not in known]
     tensors.clear()
     # Asked for by hand, the collector forgets that the next generation is due.

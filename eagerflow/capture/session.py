@@ -230,12 +230,8 @@ class Session:
     def _find(self, name: Any, argument: str) -> list[Value]:
         tables = self._tables
         if isinstance(name, Value):
-            if name in tables.order or name in tables.inputs or name in tables.cells:
-                return [name]
-            known = (
-                name.node in tables.order if name.node is not None else name.constant is not None
-            )
-            if known:
+            known = name.constant is not None if name.node is None else name.node in tables.order
+            if known or name in tables.inputs or name in tables.cells:
                 return [name]
             raise SessionError(
                 f"{name.name!r} is a value of a graph that this session does not have",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -38,6 +39,8 @@ from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
+
+T = TypeVar("T")
 
 _frame = sys._getframe
 _WIDE = {kind: np.dtype(name) for kind, name in WIDE.items()}
@@ -81,11 +84,11 @@ class FreeSizes:
         self.names.add(name)
         return Dim(self._one.get(name, name))
 
-    def traced(self, run: Callable[[], Any]) -> Any:
+    def traced(self, run: Callable[[FreeSizes], T]) -> T:
         """What ``run`` gives once it is known which sizes are one."""
         while True:
             try:
-                return run()
+                return run(self)
             except ShapeError as error:
                 pair = sorted(map(str, error.unlike))
                 if len(pair) != 2 or not self.names.issuperset(pair):
@@ -272,13 +275,18 @@ class Trace(Recorder):
     def initial(self, tensor: Tensor) -> Tensor:
         """The number behind a value that follows from constants alone; others are refused."""
         value = self.value_of(tensor)
-        nodes = needed(self.nodes, (value,))
-        used = [value, *(v for node in nodes for v in node.values())]
-        if any(v.node is None and v.constant is None for v in used):
+        nodes, given = self._origins(value)
+        if given:
             tensor._array.refuse("ef.Variable(...)")
         graph = Graph(self.name, Values(()), nodes, Values((value,)))
         found: Tensor = with_recorder(None, interpret, graph, ())[0]
         return found
+
+    def _origins(self, value: Value) -> tuple[list[Node], set[Value]]:
+        """The nodes that a value is computed by, and the values that these are given."""
+        nodes = needed(self.nodes, (value,))
+        used = {value, *(v for node in nodes for v in node.values())}
+        return nodes, {v for v in used if v.node is None and v.constant is None}
 
     def follow(self, origin: tuple[Any, Any] | None) -> None:
         self._origin = origin[0] if origin and isinstance(origin[0], tuple) else origin
@@ -303,12 +311,15 @@ class Trace(Recorder):
         if what_for.endswith(" of a number"):
             what_for = what_for.removesuffix(" of a number")
             problem = f"{what_for} needs the value of a number argument, which is not known"
+            names = ", ".join(sorted(repr(v.name) for v in self._origins(value)[1]))
+            hint = f"declare the argument static: @ef.function(static=({names},)), or use ef ops"
         else:
             problem = f"{what_for} needs a number that is not known"
+            hint = _remedy(how)
         return CaptureError(
             f"{problem} while {self.name!r} is traced",
             received=what,
-            hint=_remedy(how, value),
+            hint=hint,
             at=at,
         )
 
@@ -366,24 +377,7 @@ class Trace(Recorder):
         return held
 
 
-def _arguments_of(value: Value) -> list[str]:
-    """The names of the inputs that a value is computed from."""
-    waiting, seen, names = [value], {value}, []
-    while waiting:
-        found = waiting.pop()
-        if found.node is None:
-            names += [found.name] if found.constant is None else []
-            continue
-        new = [v for v in found.node.values() if v not in seen]
-        seen.update(new)
-        waiting += new
-    return sorted(names)
-
-
-def _remedy(how: str, value: Value) -> str:
-    if how.endswith(" of a number"):
-        names = ", ".join(repr(name) for name in _arguments_of(value))
-        return f"declare the argument static: @ef.function(static=({names},)), or use ef ops"
+def _remedy(how: str) -> str:
     if how.startswith(("bool", "if")):
         return (
             "ef.cond(value, true_fn, false_fn) in place of if, ef.while_loop in place of while, "
@@ -430,14 +424,6 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     return names
 
 
-def as_spec(leaf: Any) -> TensorSpec:
-    """The spec of an example argument, or the one that was given."""
-    if isinstance(leaf, TensorSpec):
-        return leaf
-    tensor = as_tensor(leaf)
-    return TensorSpec(tensor.shape, tensor.dtype)
-
-
 def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     """The graph of ``f`` for arguments like these; no kernel runs.
 
@@ -452,35 +438,51 @@ def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
     >>> graph.outputs[0].shape
     (batch, 2)
     """
-    free = FreeSizes()
-    return free.traced(lambda: _trace(f, args, name, free))
+    return FreeSizes().traced(partial(_trace, f, args, name))
 
 
 def _trace(
     f: Callable[..., Any], args: tuple[Any, ...], name: str | None, free: FreeSizes
 ) -> Graph:
-    recorder = Trace(name or getattr(f, "__name__", type(f).__name__).strip("<>"), free=free)
-    names = argument_names(f, args)
-    given: list[Any] = []
+    recorder = Trace(name or function_name(f), free=free)
+    labelled = zip(argument_names(f, args), args, strict=True)
+    leaves, structure = tree.flatten(args)
     inputs: list[Value] = []
-    for arg, label in zip(args, names, strict=True):
-        leaves, structure = tree.flatten(arg)
-        paths = tree.paths(structure, label)
-        leaves = [
+    given = tree.unflatten(
+        structure,
+        [
             _argument(recorder, leaf, path, inputs)
-            for leaf, path in zip(leaves, paths, strict=True)
-        ]
-        given.append(tree.unflatten(structure, leaves))
-    structure = tree.flatten(tuple(args))[1]
-    return run_traced(recorder, f, tuple(given), {}, Values(inputs), structure)
+            for leaf, path in zip(leaves, paths(labelled), strict=True)
+        ],
+    )
+    with young(), visited():
+        with recorder, located():
+            result = f(*given)
+        graph = recorder.finish(Values(inputs), result, structure)
+        del result
+        refuse_leaks(recorder.name, recorder.leaks(), given)
+    return graph
+
+
+def function_name(f: Any) -> str:
+    """What graphs of a function are called."""
+    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
+
+
+def paths(labelled: Iterable[tuple[str, Any]]) -> list[str]:
+    """A readable name for each leaf of nests with names, such as ``batch['x'][0]``."""
+    return [path for name, x in labelled for path in tree.paths(tree.flatten(x)[1], name)]
 
 
 def _argument(recorder: Trace, leaf: Any, path: str, inputs: list[Value]) -> Any:
-    if not isinstance(leaf, TensorSpec | Tensor) and not hasattr(leaf, "__array__"):
-        return leaf
     if isinstance(leaf, Variable):
         return leaf
-    return spec_input(recorder, as_spec(leaf), plain_name(path), inputs)
+    if not isinstance(leaf, TensorSpec):
+        if not isinstance(leaf, Tensor) and not hasattr(leaf, "__array__"):
+            return leaf
+        tensor = as_tensor(leaf)
+        leaf = TensorSpec(tensor.shape, tensor.dtype)
+    return spec_input(recorder, leaf, plain_name(path), inputs)
 
 
 def spec_input(recorder: Trace, spec: TensorSpec, label: str, inputs: list[Value]) -> Tensor:
@@ -519,21 +521,3 @@ def wide_dtype(number: Any) -> DType:
     assert python is not None
     kind = _WIDE[python]
     return kind if getattr(number, "dtype", None) != _LARGEST else _LARGEST
-
-
-def run_traced(
-    recorder: Trace,
-    f: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    inputs: Values,
-    argument_structure: Any,
-) -> Graph:
-    """Run ``f`` under ``recorder`` and give its graph; values that leaked out are refused."""
-    with young(), visited():
-        with recorder, located():
-            result = f(*args, **kwargs)
-        graph = recorder.finish(inputs, result, argument_structure)
-        del result
-        refuse_leaks(recorder.name, recorder.leaks(), (args, kwargs))
-    return graph

@@ -137,16 +137,21 @@ def verify(
     graph = step.graph(*values)
     leaves = step.inputs_of(*values)
     before = {c.variable: c.variable.current for c in graph.cells}
-    ways: dict[str, Callable[[], Any]] = {
-        "eager": lambda: _eager(step.python, values, graph),
-        "captured": lambda: _replayed(Replay(graph, numerics).run, leaves, graph),
-        "loaded": lambda: _loaded(graph, numerics, leaves),
-        "partitioned": lambda: _partitioned(graph, numerics, leaves, devices),
+
+    def replayed(graph: Graph) -> tuple[Graph, Sequence[Any]]:
+        return graph, Replay(graph, numerics).run(leaves)
+
+    ways: dict[str, Callable[[], tuple[Graph, Sequence[Any]]]] = {
+        "eager": lambda: (graph, _eager(step.python, values, graph)),
+        "captured": lambda: replayed(graph),
+        "loaded": lambda: replayed(_loaded(graph)),
+        "partitioned": lambda: (graph, _partitioned(graph, numerics, leaves, devices)),
     }
     found: dict[str, dict[str, Any]] = {}
     for mode in modes:
         with _Restored(before):
-            found[mode] = ways[mode]()
+            # Where it runs is what a partition decides.
+            found[mode] = _named(*ways[mode](), places=mode != "partitioned")
     return _compared(graph.name, found, rtol, lambda: _search(step, graph, values, leaves, before))
 
 
@@ -161,7 +166,7 @@ class _Restored(ScopeGuard):
         put_together({v: v.own(tensor) for v, tensor in self._values.items()})
 
 
-def _named(graph: Graph, outputs: Sequence[Any], places: bool = True) -> dict[str, Any]:
+def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
     """What came of a run: results, where they are, and what Variables hold."""
     found = {n: np.asarray(x) for n, x in zip(graph.outputs.names, outputs, strict=True)}
     if places:
@@ -170,33 +175,23 @@ def _named(graph: Graph, outputs: Sequence[Any], places: bool = True) -> dict[st
     return found | {_VARIABLE + name: v.numpy() for name, v in graph.variables.items()}
 
 
-def _eager(f: Callable[..., Any], values: Sequence[Any], graph: Graph) -> dict[str, Any]:
-    result = f(*values)
-    leaves = tree.flatten(result)[0]
-    kept = [x for x, known in zip(leaves, graph.results, strict=True) if type(known) is Value]
-    return _named(graph, kept)
+def _eager(f: Callable[..., Any], values: Sequence[Any], graph: Graph) -> list[Any]:
+    leaves = tree.flatten(f(*values))[0]
+    return [x for x, known in zip(leaves, graph.results, strict=True) if type(known) is Value]
 
 
-def _replayed(
-    run: Callable[..., Any], leaves: Sequence[Any], graph: Graph, places: bool = True
-) -> dict[str, Any]:
-    return _named(graph, run(leaves), places)
-
-
-def _loaded(graph: Graph, numerics: str, leaves: Sequence[Any]) -> dict[str, Any]:
+def _loaded(graph: Graph) -> Graph:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.ef"
         save(graph, path)
-        other = load(path)
-    return _replayed(Replay(other, numerics).run, leaves, other)
+        return load(path)
 
 
 def _partitioned(
     graph: Graph, numerics: str, leaves: Sequence[Any], places: Sequence[Any] | None
-) -> dict[str, Any]:
+) -> Sequence[Any]:
     names = [str(d) for d in (all_devices(current_device().type) if places is None else places)]
-    # Where it runs is what a partition decides.
-    return _replayed(partition(graph, names, numerics=numerics).run, leaves, graph, False)
+    return partition(graph, names, numerics=numerics).run(leaves)
 
 
 def _compared(

@@ -8,10 +8,12 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Expression:
     """Where a value on the stack comes from.
 
@@ -22,21 +24,11 @@ class Expression:
     has ``grown`` in a loop), ``result`` (of an operator), ``either``, ``null``, ``unknown``.
     """
 
-    __slots__ = ("kind", "line", "name", "offset", "parts")
-
-    def __init__(
-        self,
-        kind: str,
-        name: Any = None,
-        parts: tuple[Expression, ...] = (),
-        offset: int = -1,
-        line: int | None = None,
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.parts = parts
-        self.offset = offset
-        self.line = line
+    kind: str
+    name: Any = None
+    parts: tuple[Expression, ...] = ()
+    offset: int = -1
+    line: int | None = None
 
     def __repr__(self) -> str:
         inner = ", ".join([repr(self.name)] * (self.name is not None) + [*map(repr, self.parts)])
@@ -66,45 +58,66 @@ class Action(NamedTuple):
 
 # Instructions -----------------------------------------------------------------------------------
 
-# How many values are taken from the stack, what is done with them, and what is put on it: a
-# ``result``, something ``derived`` from them that may be a part of them, or the ``same`` again.
-EFFECTS: dict[str, tuple[int, str | None, tuple[str, ...]]] = {
-    name: (taken, verb, tuple(put.split()))
+_FROM_312 = sys.version_info >= (3, 12)
+_FROM_313 = sys.version_info >= (3, 13)
+
+# What each takes from the stack, the topmost last; what is done with that; and what it puts there.
+# As in CPython's own definitions: a letter names a value, ``_`` one that does not matter, ``?`` one
+# that is not followed. What is put is one of them again, a ``result``, something ``derived`` from
+# them that may be a part of them, or what is read under the instruction's name.
+_READ = frozenset({"attribute", "deref", "item", "name"})
+EFFECTS: dict[str, tuple[tuple[str, ...], str | None, tuple[str, ...]]] = {
+    name: (tuple(taken.split()), verb, tuple(put.split()))
     for (taken, verb, put), names in {
-        (0, None, ""): """
+        ("", None, ""): """
             ASYNC_GEN_WRAP CACHE COPY_FREE_VARS DELETE_DEREF DELETE_FAST DELETE_GLOBAL DELETE_NAME
             EXIT_INIT_CHECK EXTENDED_ARG INTERPRETER_EXIT JUMP_BACKWARD NOP NOT_TAKEN
             JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD MAKE_CELL PRECALL RESUME RETURN_CONST
             RETURN_GENERATOR SETUP_ANNOTATIONS""",
-        (0, None, "derived"): """
+        ("", None, "constant"): "LOAD_CONST LOAD_SMALL_INT",
+        ("", None, "deref"): "LOAD_CLASSDEREF LOAD_CLOSURE LOAD_DEREF",
+        ("", None, "derived"): """
             LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_COMMON_CONSTANT LOAD_LOCALS
             WITH_EXCEPT_START""",
-        (0, None, "derived derived"): "GET_ANEXT",
-        (1, None, ""): """
+        ("", None, "derived derived"): "GET_ANEXT",
+        ("", None, "name"): "LOAD_NAME",
+        ("_", None, ""): """
             IMPORT_STAR POP_EXCEPT POP_ITER POP_JUMP_BACKWARD_IF_NONE
             POP_JUMP_BACKWARD_IF_NOT_NONE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
             POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE POP_TOP RERAISE STORE_NAME""",
-        (1, None, "derived"): """
+        ("_", None, "deref"): "LOAD_FROM_DICT_OR_DEREF",
+        ("_", None, "name"): "LOAD_FROM_DICT_OR_GLOBALS",
+        ("a", None, "derived"): """
             CHECK_EG_MATCH CHECK_EXC_MATCH GET_AITER GET_AWAITABLE LOAD_SPECIAL YIELD_VALUE""",
-        (1, None, "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
-        (1, None, "same"): "LIST_TO_TUPLE",
-        (2, None, ""): "END_ASYNC_FOR",
-        (2, None, "derived"): "CALL_INTRINSIC_2 PREP_RERAISE_STAR",
-        (3, None, "derived derived"): "CLEANUP_THROW",
-        (1, "iterate", "derived"): "GET_ITER GET_YIELD_FROM_ITER",
-        (1, "iterate", "same result"): "GET_LEN",
-        (1, "kind", "same result"): "MATCH_MAPPING MATCH_SEQUENCE",
-        (1, "return", ""): "RETURN_VALUE",
-        (1, "text", "result"): "CONVERT_VALUE FORMAT_SIMPLE",
-        (2, "text", "result"): "FORMAT_WITH_SPEC",
-        (1, "truth", ""): """
+        ("a", None, "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
+        ("a", None, "a"): "LIST_TO_TUPLE",
+        ("a", None, "a attribute"): "IMPORT_FROM",
+        ("_ _", None, ""): "END_ASYNC_FOR",
+        ("_ a", None, "a"): "END_SEND SET_FUNCTION_ATTRIBUTE",
+        ("a b", None, "derived"): "CALL_INTRINSIC_2 PREP_RERAISE_STAR",
+        ("a b", None, "item"): "BINARY_SUBSCR",
+        ("a ? _", None, "item"): "BINARY_SLICE",
+        ("a b c", None, "derived derived"): "CLEANUP_THROW",
+        ("a", "iterate", "derived"): "GET_ITER GET_YIELD_FROM_ITER",
+        ("a", "iterate", "a result"): "GET_LEN",
+        ("a", "kind", "a result"): "MATCH_MAPPING MATCH_SEQUENCE",
+        ("a", "return", ""): "RETURN_VALUE",
+        ("a", "store_attribute", ""): "DELETE_ATTR",
+        ("_ a", "store_attribute", ""): "STORE_ATTR",
+        ("a", "store_global", ""): "STORE_GLOBAL",
+        ("a b", "store_item", ""): "DELETE_SUBSCR",
+        ("_ a b", "store_item", ""): "STORE_SUBSCR",
+        ("_ a ? _", "store_item", ""): "STORE_SLICE",
+        ("a", "text", "result"): "CONVERT_VALUE FORMAT_SIMPLE",
+        ("a b", "text", "result"): "FORMAT_WITH_SPEC",
+        ("a", "truth", ""): """
             POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE
             POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE""",
-        (1, "truth", "result"): "TO_BOOL UNARY_NOT",
-        (1, "use", "result"): "PRINT_EXPR UNARY_INVERT UNARY_NEGATIVE UNARY_POSITIVE",
-        (2, "use", "result"): "COMPARE_OP",
-        (2, "contains", "result"): "CONTAINS_OP",
-        (2, "identity", "result"): "IS_OP",
+        ("a", "truth", "result"): "TO_BOOL UNARY_NOT",
+        ("a", "use", "result"): "PRINT_EXPR UNARY_INVERT UNARY_NEGATIVE UNARY_POSITIVE",
+        ("a b", "use", "result"): "COMPARE_OP",
+        ("a b", "contains", "result"): "CONTAINS_OP",
+        ("a b", "identity", "result"): "IS_OP",
     }.items()
     for name in names.split()
 }
@@ -130,8 +143,6 @@ def _on(names: str) -> Callable[[_Handler], _Handler]:
 
 _JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _MAX_VISITS = 8  # of one instruction: a loop that builds a container would go on forever
-_FROM_312 = sys.version_info >= (3, 12)
-_FROM_313 = sys.version_info >= (3, 13)
 
 
 def _either(a: Expression, b: Expression) -> Expression:
@@ -217,24 +228,33 @@ class Interpreter:
         self.lines[self.offset] = self.line
         effect, handler = EFFECTS.get(name), HANDLERS.get(name)
         if effect is not None:
-            taken, verb, put = effect
-            self._apply(verb, self.take(taken), put)
+            self._apply(*effect, instruction.argval)
         elif handler is not None:
             handler(self, instruction)
         else:
             self.unknown = name
             self.stack = []
 
-    def _apply(self, verb: str | None, parts: tuple[Expression, ...], put: tuple[str, ...]) -> None:
+    def _apply(
+        self, taken: tuple[str, ...], verb: str | None, put: tuple[str, ...], name: Any
+    ) -> None:
+        values: dict[str, Expression] = {}
+        parts: tuple[Expression, ...] = ()
+        if taken:
+            values = dict(zip(taken, self.take(len(taken)), strict=True))
+            parts = tuple([UNKNOWN if k == "?" else v for k, v in values.items() if k != "_"])
         if verb is not None:
-            self.act(verb, *parts)
+            self.act(verb, *parts, name=name)
         for what in put:
-            if what == "same":
-                self.push(*parts)
+            if what in values:
+                value = values[what]
             elif what == "derived":
-                self.push(self.derived(*parts))
+                value = self.derived(*parts)
+            elif what in _READ:
+                value = self.read(what, name, parts)
             else:
-                self.push(self.value("result"))
+                value = self.value(what, name if what == "constant" else None)
+            self.stack.append(value)
 
     # The stack ----------------------------------------------------------------------------------
 
@@ -243,12 +263,13 @@ class Interpreter:
 
     def take(self, count: int) -> tuple[Expression, ...]:
         """The topmost values, lowest first; what lies below the known part is not known."""
-        missing = count - len(self.stack)
-        if missing > 0:
-            self.stack[:0] = [UNKNOWN] * missing
-        taken = self.stack[len(self.stack) - count :]
-        del self.stack[len(self.stack) - count :]
-        return tuple(taken)
+        first = len(self.stack) - count
+        if first < 0:
+            self.stack[:0] = [UNKNOWN] * -first
+            first = 0
+        taken = tuple(self.stack[first:])
+        del self.stack[first:]
+        return taken
 
     def loaded(self, value: Expression, called: Any) -> None:
         """Push what was loaded, with the mark (NULL) of what is about to be called.
@@ -289,21 +310,16 @@ class Interpreter:
     @_on("BINARY_OP")
     def _binary(self, x: Any) -> None:
         parts = self.take(2)
-        if x.argrepr in ("%", "%="):
-            self._apply("text", parts, ("result",))
-        else:
-            self.act("use", *parts)
-            # One list or dict may come of others, with what they hold.
-            self.push(self.value("result", parts=parts))
+        text = x.argrepr in ("%", "%=")
+        self.act("text" if text else "use", *parts)
+        # One list or dict may come of others, with what they hold.
+        self.push(self.value("result", parts=() if text else parts))
 
     @_on("CALL_INTRINSIC_1")
     def _intrinsic(self, x: Any) -> None:
+        (value,) = self.take(1)
         makes_tuple = x.arg == 6  # INTRINSIC_LIST_TO_TUPLE
-        self._apply(None, self.take(1), ("same" if makes_tuple else "derived",))
-
-    @_on("LOAD_CONST LOAD_SMALL_INT")
-    def _constant(self, x: Any) -> None:
-        self.push(self.value("constant", x.argval))
+        self.push(value if makes_tuple else self.derived(value))
 
     @_on("PUSH_NULL")
     def _null(self, x: Any) -> None:
@@ -331,28 +347,15 @@ class Interpreter:
         elif x.opname == "STORE_FAST_LOAD_FAST":
             self.push(self.value("local", names[1]))
 
-    @_on("LOAD_DEREF LOAD_CLASSDEREF LOAD_CLOSURE LOAD_FROM_DICT_OR_DEREF")
-    def _deref(self, x: Any) -> None:
-        if x.opname == "LOAD_FROM_DICT_OR_DEREF":
-            self.take(1)
-        self.push(self.read("deref", x.argval))
-
     @_on("STORE_DEREF")
     def _store_deref(self, x: Any) -> None:
         (value,) = self.take(1)
         self.act("store_deref", value, name=x.argval)
         self._bind(x.argval, value)
 
-    @_on("LOAD_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS")
+    @_on("LOAD_GLOBAL")
     def _global(self, x: Any) -> None:
-        if x.opname == "LOAD_FROM_DICT_OR_GLOBALS":
-            self.take(1)
-        kind = "global" if x.opname == "LOAD_GLOBAL" else "name"
-        self.loaded(self.read(kind, x.argval), x.opname == "LOAD_GLOBAL" and x.arg & 1)
-
-    @_on("STORE_GLOBAL")
-    def _store_global(self, x: Any) -> None:
-        self.act("store_global", *self.take(1), name=x.argval)
+        self.loaded(self.read("global", x.argval), x.arg & 1)
 
     @_on("LOAD_ATTR LOAD_METHOD")
     def _attribute(self, x: Any) -> None:
@@ -365,32 +368,6 @@ class Interpreter:
         owner = self.value("super", parts=tuple(parts))
         self.loaded(self.read("attribute", x.argval, (owner,)), x.arg & 1)
 
-    @_on("STORE_ATTR DELETE_ATTR")
-    def _store_attribute(self, x: Any) -> None:
-        (owner,) = self.take(1)
-        if x.opname == "STORE_ATTR":
-            self.take(1)
-        self.act("store_attribute", owner, name=x.argval)
-
-    @_on("BINARY_SUBSCR")
-    def _item(self, x: Any) -> None:
-        self.push(self.read("item", None, self.take(2)))
-
-    @_on("BINARY_SLICE")
-    def _slice(self, x: Any) -> None:
-        container, _, _ = self.take(3)
-        self.push(self.read("item", None, (container, UNKNOWN)))
-
-    @_on("STORE_SUBSCR DELETE_SUBSCR STORE_SLICE")
-    def _store_item(self, x: Any) -> None:
-        if x.opname == "STORE_SLICE":
-            _, container, _, _ = self.take(4)
-            self.act("store_item", container, UNKNOWN)
-            return
-        self.act("store_item", *self.take(2))
-        if x.opname == "STORE_SUBSCR":
-            self.take(1)
-
     @_on("FOR_ITER")
     def _next(self, x: Any) -> None:
         (iterator,) = self.take(1)
@@ -401,10 +378,6 @@ class Interpreter:
     @_on("END_FOR")
     def _end_for(self, x: Any) -> None:
         self.take(1 if _FROM_313 else 2)  # from 3.13 on POP_TOP takes the other one
-
-    @_on("END_SEND")
-    def _end_send(self, x: Any) -> None:
-        self.push(self.take(2)[1])
 
     @_on("SEND")
     def _send(self, x: Any) -> None:
@@ -487,11 +460,6 @@ class Interpreter:
         dotted = x.argval if names.name else x.argval.partition(".")[0]
         self.push(self.read("module", dotted))
 
-    @_on("IMPORT_FROM")
-    def _import_from(self, x: Any) -> None:
-        (module,) = self.take(1)
-        self.push(module, self.read("attribute", x.argval, (module,)))
-
     # Calls and functions ------------------------------------------------------------------------
 
     @_on("KW_NAMES")
@@ -537,8 +505,3 @@ class Interpreter:
             self.take(bin(x.arg or 0).count("1"))
         self.act("make", name=code.name)
         self.push(self.value("function", code.name))
-
-    @_on("SET_FUNCTION_ATTRIBUTE")
-    def _set_function_attribute(self, x: Any) -> None:
-        _, function = self.take(2)
-        self.push(function)

@@ -36,9 +36,9 @@ import typing
 import uuid
 import warnings
 import weakref
-from collections.abc import Set
+from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -111,6 +111,7 @@ _KNOWN: dict[str, dict[Any, str]] = {
     },
 }
 _BY_CALLABLE = {f: what for what, names in _KNOWN.items() for f in named(names)}
+T = TypeVar("T")
 SEEDED = (random.Random, np.random.RandomState, random.SystemRandom)
 """Classes that take their seed from the system where they are given none."""
 
@@ -122,12 +123,17 @@ _LOCKS: tuple[type, ...] = (type(threading.Lock()), type(threading.RLock()))
 _DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
+def listed(f: Any, table: Mapping[Any, T]) -> T | None:
+    """What a table says of a callable, None if it is not in it."""
+    try:
+        return table.get(f)
+    except TypeError:  # an object that cannot be hashed
+        return None
+
+
 def what_it_reads(f: Any) -> str:
     """``PURE``, ``REPEATED`` ...: what a callable reads that is not Python code of the user's."""
-    try:
-        known = _BY_CALLABLE.get(f)
-    except TypeError:  # an object that cannot be hashed
-        known = None
+    known = listed(f, _BY_CALLABLE)
     if known is not None:
         return known
     if isinstance(f, MethodType):
@@ -171,19 +177,20 @@ def _of_module(name: Any) -> str:
 
 # How deep a callable looks ----------------------------------------------------------------------
 
-_DEEP = frozenset(
-    named(
-        {
-            copy: "deepcopy",
-            dataclasses: "asdict astuple",
-            json: "dumps",
-            pickle: "dumps",
-            pprint: "pformat pp",
-            str: "format format_map",
-        }
-    )
-)
-_TEXTS = {str, repr, ascii, format, np.array2string, np.array_repr, np.array_str, pprint.pformat}
+_DEEP, _TEXT, _WHOLE = "deep", "text", "whole"  # attributes too; as a text; not inside at all
+_LOOKS: dict[str, dict[Any, str]] = {
+    _DEEP: {
+        copy: "deepcopy",
+        dataclasses: "asdict astuple",
+        json: "dumps",
+        pickle: "dumps",
+        pprint: "pformat pp",
+        str: "format format_map",
+    },
+    _TEXT: {builtins: "ascii format repr str", np: "array2string array_repr array_str"},
+    _WHOLE: {builtins: "callable id isinstance issubclass"},
+}
+_LOOK_OF = {f: look for look, names in _LOOKS.items() for f in named(names)}
 _READERS = (
     operator.attrgetter,
     operator.itemgetter,
@@ -191,19 +198,18 @@ _READERS = (
     *_DESCRIPTORS,
     *BOUND_IN_C,
 )
-_PLACELESS = {id, callable, isinstance, issubclass}
 
 
 def is_deep(f: Any) -> bool:
     """Whether a callable looks at the attributes of all objects that its arguments hold."""
     if isinstance(f, BuiltinFunctionType) and isinstance(f.__self__, str):
         return f.__name__ in ("format", "format_map")
-    return _is_in(f, _DEEP) or getattr(f, "__qualname__", "").startswith("Formatter.")
+    return listed(f, _LOOK_OF) == _DEEP or getattr(f, "__qualname__", "").startswith("Formatter.")
 
 
 def makes_text(f: Any) -> bool:
     """Whether a callable makes a text of its arguments, as NumPy's print options say."""
-    return is_deep(f) or _is_in(f, _TEXTS)
+    return is_deep(f) or listed(f, _LOOK_OF) == _TEXT
 
 
 def reads_arguments(f: Any) -> bool:
@@ -212,11 +218,4 @@ def reads_arguments(f: Any) -> bool:
         return issubclass(f, _READERS[:3])
     if isinstance(f, functools.partial):
         return reads_arguments(f.func)
-    return isinstance(f, _READERS) and not _is_in(f, _PLACELESS)
-
-
-def _is_in(f: Any, known: Set[Any]) -> bool:
-    try:
-        return f in known
-    except TypeError:
-        return False
+    return isinstance(f, _READERS) and listed(f, _LOOK_OF) != _WHOLE

@@ -39,6 +39,7 @@ from eagerflow.capture.guards.callables import (
     TRACES,
     UNKNOWN,
     is_deep,
+    listed,
     makes_text,
     reads_arguments,
     what_it_reads,
@@ -47,15 +48,14 @@ from eagerflow.capture.guards.categories import category, is_key, named
 from eagerflow.capture.guards.lookup import (
     CORE,
     FOREIGN,
-    LAYERS,
-    USER,
     Found,
     functions_in,
+    is_watched,
     method_of,
     origins,
     value_of_cell,
 )
-from eagerflow.capture.guards.snapshot import ALL
+from eagerflow.capture.guards.snapshot import ALL, ATTRIBUTES, NESTED
 
 Evaluator = Any  # imports this module
 
@@ -83,6 +83,12 @@ class Call(NamedTuple):
         given = self.arguments[index : index + 1]
         return self.evaluator.evaluate(given[0]) if given else []
 
+    def known_values(self) -> list[Found] | None:
+        """What is passed, one by one; None if that is not known."""
+        values = [self.evaluator.evaluate(argument) for argument in self.arguments]
+        known = self.in_order and not self.expression.name and all(len(v) == 1 for v in values)
+        return [found for (found,) in values] if known else None
+
     def pass_on(self) -> None:
         """The arguments go to a function that is watched, or that calls them."""
         self.each(lambda found: pass_on(self.evaluator, found))
@@ -101,7 +107,8 @@ class Call(NamedTuple):
         self.evaluator.iterators.add(self.expression)
 
 
-Reads = Callable[[Call], list[Found]]  # records what a call reads, and gives what may be its result
+# Records what a call reads, and gives what may be its result.
+Reads = Callable[[Call], list[Found] | None]
 
 
 def call(evaluator: Evaluator, expression: Expression) -> list[Found]:
@@ -131,7 +138,7 @@ def _call_of_unknown(
     if callee.kind != "function" and not (evaluator.pending and not evaluator.has_run):
         deep = callee.kind == "attribute" and callee.name in ("format", "format_map")
         for argument in arguments:
-            evaluator.each(argument, lambda f: evaluator.use(f, ALL if deep else True), deep)
+            evaluator.each(argument, lambda f: evaluator.use(f, ALL if deep else ATTRIBUTES), deep)
             if deep:
                 evaluator.text(argument)
     evaluator.pending = evaluator.pending or callee.kind == "function"
@@ -149,9 +156,9 @@ def _read(call: Call) -> list[Found]:
         return _read_partial(call)
     if isinstance(f, weakref.ref):
         return _read_reference(call)
-    exact = _exact(f) if call.in_order else None
+    exact = listed(f, _EXACT) if call.in_order else None
     if exact is not None:
-        return exact(call)
+        return exact(call) or []
     if isinstance(f, _CACHED):
         return _read_cached(call)
     if isinstance(f, FunctionType):
@@ -257,14 +264,9 @@ def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
     """The entries of its cache that a call may get; one, and the arguments, if they are known."""
     f = call.function.value
     cache = _cache_of(f)
-    values = [call.evaluator.evaluate(argument) for argument in call.arguments]
-    if (
-        call.in_order
-        and not call.expression.name
-        and not f.cache_parameters()["typed"]
-        and all(len(found) == 1 and is_key(found[0].value) for found in values)
-    ):
-        given = tuple(found[0].value for found in values)
+    known = call.known_values()
+    given = None if known is None else tuple(found.value for found in known)
+    if given is not None and not f.cache_parameters()["typed"] and all(map(is_key, given)):
         key = given[0] if len(given) == 1 and type(given[0]) in (int, str) else given
         return ({key: cache[key]}, given) if key in cache else ({}, None)
     return dict(cache), None
@@ -289,15 +291,14 @@ def _read_cached(call: Call) -> list[Found]:
 def _read_function(call: Call) -> list[Found]:
     f, external, name = call.function
     call.evaluator.monitor.register(f, external)
-    origin = origins[f.__code__.co_filename]
-    if origin in (USER, LAYERS):
+    if is_watched(f):
         call.pass_on()
         return call.deferred_result()
-    if origin == CORE:
+    if origins[f.__code__.co_filename] == CORE:
         call.has_no_parts()
-    else:
-        read_closure(call.evaluator, f, name)
-    return _read_unwatched(call, origin != CORE)
+        return _read_unwatched(call, NESTED)
+    read_closure(call.evaluator, f, name)
+    return _read_unwatched(call)
 
 
 def read_closure(evaluator: Evaluator, f: FunctionType, name: str, depth: int = 2) -> None:
@@ -338,7 +339,7 @@ def _read_method(call: Call) -> list[Found]:
     function = Found(inner, external, name)
     if not isinstance(inner, FunctionType):
         owner = _owner(call, receiver)
-        evaluator.use(owner, True)
+        evaluator.use(owner, ATTRIBUTES)
         arguments = [*_given([owner]), *arguments]
         return _read(Call(evaluator, expression, function, arguments, in_order))
     if origins[inner.__code__.co_filename] == FOREIGN:
@@ -346,7 +347,7 @@ def _read_method(call: Call) -> list[Found]:
         if what == REPEATED:
             return _repeat(call)
         if what != EFFECT:
-            evaluator.use(_owner(call, receiver), True)
+            evaluator.use(_owner(call, receiver), ATTRIBUTES)
     return _read_function(Call(evaluator, expression, function, arguments, in_order))
 
 
@@ -404,7 +405,7 @@ def _has_watched_functions(cls: type) -> bool:
     known = _watched_classes.get(cls)
     if known is None:
         known = _watched_classes[cls] = any(
-            origins[f.__code__.co_filename] in (USER, LAYERS)
+            is_watched(f)
             for base in cls.__mro__
             for v in vars(base).values()
             if isinstance(v, FunctionType | staticmethod | classmethod | property)
@@ -432,19 +433,20 @@ def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
     return what
 
 
-def _read_unwatched(call: Call, objects: bool = True) -> list[Found]:
-    """A call of code that is not watched; with ``objects`` it may look at attributes."""
+def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
+    """A call of code that is not watched, which looks at its arguments as far as ``reach`` says."""
     f, external, _ = call.function
     evaluator = call.evaluator
     evaluator.monitor.register(f, external)
-    what = _what_else_it_reads(evaluator, call.function) if objects else PURE
+    what = PURE if reach == NESTED else _what_else_it_reads(evaluator, call.function)
     if what == EFFECT:
         return []
     if what == REPEATED:
         return _repeat(call)
-    depth: bool | str = ALL if objects and (is_deep(f) or _passes_reader(call)) else objects
+    if reach == ATTRIBUTES and (is_deep(f) or _passes_reader(call)):
+        reach = ALL
     for argument in call.arguments:
-        evaluator.each(argument, lambda found: evaluator.use(found, depth), depth == ALL)
+        evaluator.each(argument, lambda found: evaluator.use(found, reach), reach == ALL)
         if makes_text(f):
             evaluator.text(argument)
     return []
@@ -462,15 +464,14 @@ def _repeat(call: Call) -> list[Found]:
     """A call that is made again at each check, if its arguments are known."""
     f, _, name = call.function
     evaluator = call.evaluator
-    values = [evaluator.evaluate(argument) for argument in call.arguments]
-    if call.in_order and not call.expression.name and all(len(v) == 1 for v in values):
-        given = [found[0] for found in values]
-        for found in given:
-            if found.external:
-                evaluator.monitor.mark_external(found.value)
-        return evaluator.guards.call(name, f, *(found.value for found in given))
-    evaluator.guards.unwatched(name, f)
-    return []
+    given = call.known_values()
+    if given is None:
+        evaluator.guards.unwatched(name, f)
+        return []
+    for found in given:
+        if found.external:
+            evaluator.monitor.mark_external(found.value)
+    return evaluator.guards.call(name, f, *(found.value for found in given))
 
 
 # Methods written in C ---------------------------------------------------------------------------
@@ -505,9 +506,9 @@ def _read_builtin_method(call: Call) -> list[Found]:
         return evaluator.guards.context_variable(f"{name}()", receiver) or [
             found for part in call.arguments for found in evaluator.evaluate(part)
         ]
-    exact = _exact(getattr(type(receiver), method, None))
+    exact = listed(getattr(type(receiver), method, None), _EXACT)
     if exact is not None and isinstance(f, MethodWrapperType) and call.in_order:
-        return exact(call._replace(arguments=[*_given([owner]), *call.arguments]))
+        return exact(call._replace(arguments=[*_given([owner]), *call.arguments])) or []
     if kind == "container":
         if method in _METHODS_WITHOUT_PARTS:
             call.has_no_parts()
@@ -518,7 +519,7 @@ def _read_builtin_method(call: Call) -> list[Found]:
         return []
     known = not isinstance(receiver, type) and what_it_reads(f) == PURE
     if known and not (evaluator.run.trusted and kind == "iterator"):
-        evaluator.use(owner, True)
+        evaluator.use(owner, ATTRIBUTES)
     return _read_unwatched(call)
 
 
@@ -551,11 +552,6 @@ def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]
 # Built-ins that are known exactly ---------------------------------------------------------------
 
 
-def _nothing(call: Call) -> list[Found]:
-    call.has_no_parts()
-    return []
-
-
 def _getattr(call: Call) -> list[Found]:
     evaluator, only_asks = call.evaluator, call.function.value is hasattr
     if only_asks:
@@ -569,43 +565,33 @@ def _getattr(call: Call) -> list[Found]:
         if not names and (
             evaluator.has_run or not evaluator.pending_expressions.intersection(call.arguments)
         ):
-            evaluator.use(owner, True)
+            evaluator.use(owner, ATTRIBUTES)
     result = result or call.values(2)
     return [] if only_asks else result
 
 
-def _len(call: Call) -> list[Found]:
-    call.has_no_parts()
-    call.each(call.evaluator.length)
-    return []
+def _each(do: str, mark: Callable[[Call], None]) -> Reads:
+    """Each value that is passed is looked at by this method of the evaluator."""
+
+    def reads(call: Call) -> None:
+        mark(call)
+        call.each(getattr(call.evaluator, do))
+
+    return reads
 
 
-def _id(call: Call) -> list[Found]:
-    call.has_no_parts()
-    call.each(call.evaluator.identity)
-    return []
-
-
-def _isinstance(call: Call) -> list[Found]:
+def _isinstance(call: Call) -> None:
     """Whether an object or a class belongs to a class, which may ask others, or be asked."""
     call.has_no_parts()
     if len(call.arguments) == 2:
         value, classes = call.arguments
         call.evaluator.instance_check(value, classes, call.function.value)
-    return []
 
 
-def _callable(call: Call) -> list[Found]:
+def _callable(call: Call) -> None:
     call.has_no_parts()
     for argument in call.arguments:
         call.evaluator.classes(argument)
-    return []
-
-
-def _iter(call: Call) -> list[Found]:
-    call.is_iterator()
-    call.each(call.evaluator.iterate)
-    return []
 
 
 def _type(call: Call) -> list[Found]:
@@ -625,10 +611,6 @@ def _super(call: Call) -> list[Found]:
         classes = evaluator.evaluate(Expression("deref", "__class__"))
         objects = [evaluator.values.get(code.co_varnames[0] if code.co_argcount else "")]
     return evaluator.supers([found.value for found in classes], objects)
-
-
-def _globals(call: Call) -> list[Found]:
-    return [Found(call.evaluator.run.globals, True, "globals()")]
 
 
 def _vars(call: Call) -> list[Found]:
@@ -654,15 +636,9 @@ def _getenv(call: Call) -> list[Found]:
     return [found for key in keys for found in guards.environment_variable(key, environ)]
 
 
-def _find_spec(call: Call) -> list[Found]:
+def _find_spec(call: Call) -> None:
     for name in call.values(0):
         call.evaluator.guards.importable(str(name.value))
-    return []
-
-
-def _getcontext(call: Call) -> list[Found]:
-    call.evaluator.guards.decimal_context()
-    return []
 
 
 def _import(call: Call) -> list[Found]:
@@ -679,36 +655,28 @@ def _import(call: Call) -> list[Found]:
     return [found for values in modules for found in values]
 
 
-def _default_rng(call: Call) -> list[Found]:
+def _default_rng(call: Call) -> None:
     if not call.arguments:
         call.evaluator.guards.refuse("random", f"{call.function.name}()", call.function.value)
-    return []
 
 
 _BUILT_INS: dict[Reads, list[Any]] = {
-    _nothing: [breakpoint, delattr, locals, print, setattr],
+    Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
     _getattr: [getattr, hasattr, object.__getattribute__],
-    _len: [len],
-    _id: [id, operator.is_, operator.is_not],
+    _each("length", Call.has_no_parts): [len],
+    _each("identity", Call.has_no_parts): [id, operator.is_, operator.is_not],
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
-    _iter: [iter],
+    _each("iterate", Call.is_iterator): [iter],
     _type: [type],
     _super: [super],
-    _globals: [globals],
+    lambda call: [Found(call.evaluator.run.globals, True, "globals()")]: [globals],
     _vars: [vars],
     _getenv: [os.getenv, *([os.getenvb] if os.supports_bytes_environ else [])],
     _find_spec: [importlib.util.find_spec],
-    _getcontext: [decimal.getcontext],
+    lambda call: call.evaluator.guards.decimal_context(): [decimal.getcontext],
     _import: [importlib.import_module, __import__],
     _default_rng: [np.random.default_rng],
     _iterate_and_call: [functools.reduce],
 }
 _EXACT = {f: reads for reads, functions in _BUILT_INS.items() for f in functions}
-
-
-def _exact(f: Any) -> Reads | None:
-    try:
-        return _EXACT.get(f)
-    except TypeError:  # an object that cannot be hashed
-        return None

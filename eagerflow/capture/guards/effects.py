@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import warnings
+from functools import cache
 from types import CodeType
 from typing import Any
 
@@ -34,24 +35,17 @@ STARTING = frozenset(
 )
 
 
-class _Shown(dict[str, bool]):
+@cache
+def _shows(file: str) -> bool:
     """Whether a file is of code that only shows things."""
-
-    def __missing__(self, file: str) -> bool:
-        self[file] = found = (
-            file.startswith(_FOLDER) or file == _WARNINGS or any(s in file for s in _SHOWING)
-        )
-        return found
-
-
-_shown = _Shown()
+    return file.startswith(_FOLDER) or file == _WARNINGS or any(s in file for s in _SHOWING)
 
 
 def is_output(frame: Any, runs: dict[Any, Run]) -> bool:
     """Whether a function only runs because something is written, logged or shown."""
     while frame is not None and frame not in runs:
         code = frame.f_code
-        if _shown[code.co_filename] or (code.co_name in _WRITERS and _writes(frame, code)):
+        if _shows(code.co_filename) or (code.co_name in _WRITERS and _writes(frame, code)):
             return True
         frame = frame.f_back
     return False

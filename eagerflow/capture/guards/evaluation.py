@@ -33,29 +33,40 @@ from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.line_reads import LineReads
 from eagerflow.capture.guards.lookup import (
     COMPUTED,
-    CORE,
-    FOREIGN,
     FRESH,
-    LAYERS,
     MISSING,
-    USER,
     Found,
     Run,
     functions_in,
+    is_watched,
     lookup_attribute,
     method_of,
-    origins,
     own_names,
     value_of_cell,
 )
 from eagerflow.capture.guards.recording import GuardBuilder
-from eagerflow.capture.guards.snapshot import attributes_of, elements, item_of
+from eagerflow.capture.guards.snapshot import (
+    ATTRIBUTES,
+    NESTED,
+    PARTS,
+    attributes_of,
+    elements,
+    item_of,
+)
 from eagerflow.variable import Variable
 
 Monitor = Any  # imports this module
 
 # Expressions whose value may be a part of what they are made of.
 _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
+# What is done with each value that an action is about, by its verb.
+_LOOKING = {
+    "identity": "identity",
+    "iterate": "iterate",
+    "text": "operand",
+    "truth": "truth",
+    "use": "operand",
+}
 _MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given
 
 
@@ -116,25 +127,16 @@ class Evaluator:
             self.bound[action.name] = self.evaluate(parts[0])
         elif verb in ("read", "call"):
             self.evaluate(parts[0])
-        elif verb == "iterate":
-            self.each(parts[0], self.iterate)
-        elif verb == "use":
+        elif verb in _LOOKING:
             for part in parts:
-                self.each(part, self.operand)
-        elif verb == "text":
-            for part in parts:
-                self.each(part, self.operand)
-                self.text(part)
-        elif verb == "identity":
-            for part in parts:
-                self.each(part, self.identity)
+                self.each(part, getattr(self, _LOOKING[verb]))
+                if verb == "text":
+                    self.text(part)
         elif verb == "kind":
             self.classes(parts[0])
             self.subclass_registry()
         elif verb == "match":
             self.match(parts[0], parts[1], *action.name)
-        elif verb == "truth":
-            self.each(parts[0], self.truth)
         elif verb == "contains":
             self.contains(*parts)
         elif verb == "make":
@@ -230,10 +232,8 @@ class Evaluator:
             value = value_of_cell(cell)
             if name == "__class__" and value is not ABSENT:  # the compiler's, for super()
                 found += self.guards.found(value, True, name)
-                continue
-            guarded = self.guards.add("closure", name, "cell", cell, None, value)
-            if value is not ABSENT:
-                found += self.guards.found(value, guarded, name)
+            else:
+                found += self.guards.read("closure", name, "cell", cell, None)
         return found
 
     def _global(self, expression: Expression) -> list[Found]:
@@ -242,9 +242,7 @@ class Evaluator:
             value = names.get(name, self.run.builtins.get(name, ABSENT))
             return [] if value is ABSENT else self.guards.found(value, True, name)
         if name in names:
-            value = names[name]
-            guarded = self.guards.add("global", name, "item", names, name, value)
-            return self.guards.found(value, guarded, name)
+            return self.guards.read("global", name, "item", names, name)
         value = self.run.builtins.get(name, ABSENT)
         if self.guards.add("builtin", name, "item", names, name, ABSENT):
             self.guards.add("builtin", name, "item", self.run.builtins, name, value)
@@ -365,7 +363,7 @@ class Evaluator:
         own = name in own_names(value) or category(found) == "plain"
         if (kind not in ("object", "code", "container") and not own) or what == FRESH:
             if not callable(found):
-                self.use(owner, True)
+                self.use(owner, ATTRIBUTES)
                 return []
             return [Found(found, external, full)]
         if isinstance(found, BuiltinFunctionType) and not isinstance(value, ModuleType | type):
@@ -403,11 +401,11 @@ class Evaluator:
         if isinstance(raw, functools.singledispatchmethod):
             dispatch: Any = raw.dispatcher
             calls.read_closure(self, dispatch.dispatch, full)
-        elif any(origins[f.__code__.co_filename] in (USER, LAYERS) for f in functions):
+        elif any(map(is_watched, functions)):
             return self.deferred_result(offset, full)
         elif external and category(value) == "object":
             return self.guards.call(full, getattr, value, name)
-        self.use(owner, True)
+        self.use(owner, ATTRIBUTES)
         return []
 
     def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
@@ -460,10 +458,10 @@ class Evaluator:
         self.guards.class_of(owner)
         asks_class = kind in ("container", "object") and not direct
         own = method_of(value, "__getitem__") if asks_class else None
+        if own is not None and (kind == "container" or is_watched(own)):
+            self.monitor.register(own, external)
+            return self.deferred_result(offset, f"{name}[...]")
         if kind == "container":
-            if own is not None:
-                self.monitor.register(own, external)
-                return self.deferred_result(offset, f"{name}[...]")
             keys = [k for k in keys if is_key(k.value)]
             if keys and not isinstance(value, set | frozenset):
                 return [found for key in keys for found in self._item_at(owner, key.value)]
@@ -476,10 +474,7 @@ class Evaluator:
         elif kind == "object":
             if value is os.environ:
                 return [f for key in keys for f in self.guards.environment_variable(key.value)]
-            if own is not None and origins[own.__code__.co_filename] in (USER, LAYERS):
-                self.monitor.register(own, external)
-                return self.deferred_result(offset, f"{name}[...]")
-            self.use(owner, True)
+            self.use(owner, ATTRIBUTES)
         return []
 
     def _item_at(self, owner: Found, key: Any) -> list[Found]:
@@ -515,8 +510,8 @@ class Evaluator:
 
     # What is done with values -------------------------------------------------------------------
 
-    def use(self, found: Found, objects: bool | str = False) -> None:
-        """All of a value may be looked at; with ``objects`` also the attributes of an object."""
+    def use(self, found: Found, reach: int = NESTED) -> None:
+        """All of a value may be looked at; as far as ``reach`` says also attributes of objects."""
         value, external, name = found
         kind = category(value)
         self.guards.numeric_settings(value)
@@ -529,23 +524,23 @@ class Evaluator:
             for key, part in _some_parts(value):
                 inner = Found(part, self.monitor.is_external(part), f"{name}[{key!r}]")
                 if inner.external or category(part) == "container":
-                    self.use(inner, objects)
+                    self.use(inner, reach)
         elif not external:
             return
-        elif kind in ("container", "array") or (kind == "object" and objects):
-            self.guards.contents(found, True, objects)
+        elif kind in ("container", "array") or (kind == "object" and reach >= ATTRIBUTES):
+            self.guards.contents(found, reach)
         elif kind != "object":
             self.guards.refuse(kind, name, value)
 
     def operand(self, found: Found) -> None:
         """An operator, or what makes a text, looks at a value in a way that its class has."""
-        self.use(found, is_standard(type(found.value)))
+        self.use(found, ATTRIBUTES if is_standard(type(found.value)) else NESTED)
 
     def match(self, subject: Expression, cls: Expression, count: int, names: Any) -> None:
         """A value is matched with a class pattern."""
         self.instance_check(subject, cls, isinstance)
         for owner in self.evaluate(subject) or self.candidates(subject):
-            self.use(owner, True)
+            self.use(owner, ATTRIBUTES)
             for found in self.evaluate(cls):
                 given = getattr(found.value, "__match_args__", ())[:count]
                 for name in (*given, *names):
@@ -633,11 +628,11 @@ class Evaluator:
         if not external or kind in ("plain", "tensor", "code"):
             return
         if kind == "container" and not method_of(value, "__iter__"):
-            self.guards.contents(found, False)
+            self.guards.contents(found, PARTS)
         elif kind == "object":
             own = method_of(value, "__iter__", "__getitem__")
-            if own is None or origins[own.__code__.co_filename] in (CORE, FOREIGN):
-                self.guards.contents(found, True, True)
+            if own is None or not is_watched(own):
+                self.guards.contents(found, ATTRIBUTES)
         else:
             self.use(found)
 
@@ -660,7 +655,7 @@ class Evaluator:
             self.iterate(found)
 
     def _measure(self, access: str, name: str, value: Any, measure: Callable[[Any], Any]) -> None:
-        if any(self.monitor.covers("contents", value, (deep, False)) for deep in (False, True)):
+        if any(self.monitor.covers("contents", value, reach) for reach in (PARTS, NESTED)):
             return
         before = self.monitor.mutated.get(id(value))
         now = measure(before.parts if before else value)
@@ -675,15 +670,13 @@ class Evaluator:
             value, external, name = found
             self.guards.class_of(found)
             if external and isinstance(value, dict) and not method_of(value, "__contains__"):
-                for key in items:
-                    if category(key.value) == "plain" and is_key(key.value):
-                        self._presence(value, key.value, f"{key.value!r} in {name}")
-                    else:
-                        self.guards.contents(found, False)
-                if not items:
-                    self.guards.contents(found, False)
+                keys = [k.value for k in items if category(k.value) == "plain" and is_key(k.value)]
+                for key in keys:
+                    self._presence(value, key, f"{key!r} in {name}")
+                if len(keys) < max(1, len(items)):
+                    self.guards.contents(found, PARTS)
             elif external and category(value) not in ("plain", "tensor", "code"):
-                self.use(found, True)
+                self.use(found, ATTRIBUTES)
         self.each(item, self.use)
 
     def _presence(self, value: Any, key: Any, name: str) -> None:

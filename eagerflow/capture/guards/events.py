@@ -240,6 +240,9 @@ class _Tracing:
 # Python 3.12 and later --------------------------------------------------------------------------
 
 
+_monitoring: Any = getattr(sys, "monitoring", None)
+
+
 class _Monitoring:
     """Events from ``sys.monitoring``, for all threads together.
 
@@ -259,10 +262,9 @@ class _Monitoring:
             self._active.add(threading.get_ident())
 
     def _begin(self) -> None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
-        events = monitoring.events
+        events = _monitoring.events
         self._local = events.LINE | events.JUMP | events.PY_RETURN | events.PY_YIELD
-        self._disable = monitoring.DISABLE
+        self._disable = _monitoring.DISABLE
         callbacks = (
             (events.PY_START, self._start),
             (events.PY_RESUME, self._start),
@@ -276,13 +278,13 @@ class _Monitoring:
             if self._tool:
                 return
             registered: deque[Any] = deque(maxlen=0)  # what was registered before is dropped
-            register = partial(monitoring.register_callback, tool)
+            register = partial(_monitoring.register_callback, tool)
             calls: list[Callable[[], Any]] = [
                 self._tool.__len__,
-                partial(monitoring.use_tool_id, tool, TOOL),
+                partial(_monitoring.use_tool_id, tool, TOOL),
                 partial(self._tool.append, tool),
                 partial(registered.extend, starmap(register, callbacks)),
-                partial(monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
+                partial(_monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
             ]
             with contextlib.suppress(ValueError):  # somebody else has it
                 in_one_call(calls)
@@ -307,15 +309,14 @@ class _Monitoring:
         return True
 
     def _end(self, tool: int) -> None:
-        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
         codes = tuple(self._codes.values())
         calls: list[Callable[[], Any]] = [
             partial(operator.not_, self._tool),  # a visitor has ended it
-            partial(monitoring.set_events, tool, 0),
-            *(partial(monitoring.set_local_events, tool, code, 0) for code in codes),
+            partial(_monitoring.set_events, tool, 0),
+            *(partial(_monitoring.set_local_events, tool, code, 0) for code in codes),
             self._codes.clear,
             self._tool.clear,
-            partial(monitoring.free_tool_id, tool),
+            partial(_monitoring.free_tool_id, tool),
         ]
         in_one_call(calls)
 
@@ -332,10 +333,9 @@ class _Monitoring:
 
     def _follow(self, code: Any) -> None:
         if id(code) not in self._codes:
-            monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
             with Locked(self._lock):
                 for tool in self._tool:
-                    follow = partial(monitoring.set_local_events, tool, code, self._local)
+                    follow = partial(_monitoring.set_local_events, tool, code, self._local)
                     in_one_call((follow, partial(self._codes.__setitem__, id(code), code)))
 
     def _line(self, code: Any, line: int) -> Any:

@@ -78,8 +78,7 @@ class Arguments(tuple[Any, ...]):
 
 
 UNWATCHED = "not watched"
-# By ``Guard.access``: how the value is read, from the holder and the key.
-_READERS: dict[str, Callable[[Any, Any], Any]] = {
+READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": item_of,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
     "own": lambda holder, name: vars(holder).get(name, ABSENT),
@@ -99,6 +98,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     "unwatched": lambda holder, _: UNWATCHED,
     "disturbed": lambda holder, _: ABSENT,
 }
+"""By ``Guard.access``: how the value is read, from the holder and the key."""
 
 
 # Guards -----------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Guard:
     def now(self) -> Any:
         """The value now, ``ABSENT`` if there is none."""
         holder = self.holder() if self._weak else self.holder
-        return _READERS[self.access](holder, self.key)
+        return READERS[self.access](holder, self.key)
 
     def holds(self) -> bool:
         """Whether the function would read the same now."""

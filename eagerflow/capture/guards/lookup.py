@@ -89,6 +89,12 @@ def _origin(file: str) -> int:
 
 origins = _Origins()
 
+
+def is_watched(f: FunctionType) -> bool:
+    """Whether a function is the user's, or of eagerflow's layers."""
+    return origins[f.__code__.co_filename] in (USER, LAYERS)
+
+
 # What is known of an attribute: its value, that it is missing, that Python code computes it, or
 # that C code makes a fresh value each time.
 VALUE, MISSING, COMPUTED, FRESH = "value", "missing", "computed", "fresh"

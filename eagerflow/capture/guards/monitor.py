@@ -19,18 +19,18 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from sys import getrefcount
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.guards.categories import CANNOT, category, is_symbolic
+from eagerflow.capture.guards.categories import CANNOT, category
 from eagerflow.capture.guards.effects import is_output
 from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.evaluation import Evaluator
 from eagerflow.capture.guards.events import Thread, current
-from eagerflow.capture.guards.ledger import Guard, Ledger
+from eagerflow.capture.guards.ledger import READERS, Guard, Ledger
 from eagerflow.capture.guards.line_reads import Program, program_of
 from eagerflow.capture.guards.lookup import (
     LAYERS,
@@ -97,7 +97,7 @@ class Monitor(ScopeGuard):
         self._functions: dict[int, dict[int, FunctionType]] = {}
         self._cells: dict[Any, Cells] = {}
         self.closures: dict[int, list[Cells]] = {}  # of functions made by watched ones
-        self._evaluated: dict[Any, Any] = {}  # lines and calls, with the objects that they read
+        self._evaluated: dict[Any, Any] = {}  # lines, with the objects that they read
         self._seen: set[Any] = set()
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
         self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
@@ -180,22 +180,15 @@ class Monitor(ScopeGuard):
         return self._ledger
 
     def _absorb(self, inner: Monitor) -> None:
-        self._include(inner.guards.items())
+        for ident, guard in inner.guards.items():
+            if ident not in self._assigned:
+                self.guards.setdefault(ident, guard)
         self._assign(inner._assigned.items())
         self.by_identity += inner.by_identity
         for key, held in inner.mutated.items():
             self.mutated.setdefault(key, held)
         self._external.update(inner._external)
         self._kept.update(inner._kept)
-
-    def include(self, ledger: Ledger) -> None:
-        """Add the guards of a function that was replayed, and not run, inside this one."""
-        self._include(((g.access, id(g.holder), g.key), g) for g in ledger)
-
-    def _include(self, guards: Iterable[tuple[Any, Guard]]) -> None:
-        for ident, guard in guards:
-            if ident not in self._assigned:
-                self.guards.setdefault(ident, guard)
 
     def _assign(self, assignments: Iterable[tuple[Any, Any]]) -> None:
         """The trace has put something there, unless it has read it before."""
@@ -330,9 +323,7 @@ class Monitor(ScopeGuard):
         else:
             label = code.co_varnames[0]
             own = frame.f_locals.get(label)
-            key = id(code), id(own)
-            if key not in self._evaluated and category(own) == "object":
-                self._evaluated[key] = ()
+            if category(own) == "object" and self.is_first("own", id(code), id(own)):
                 self._keep([own])
                 self._guard_attributes(own, label, program.own_attributes, frame)
         caller = thread.runs.get(frame.f_back)
@@ -346,9 +337,9 @@ class Monitor(ScopeGuard):
         """Guards about attributes of a layer, and about what containers among them hold."""
         held = getattr(own, "__dict__", {})
         cls = type(own)
-        place = frame.f_code.co_filename, frame.f_code.co_firstlineno
-        full = f"{label}.__class__"
-        self.add("attribute", full, "attribute", own, "__class__", cls, place, True)
+        apart = self._apart(frame)
+        add = apart.guards.add
+        add("attribute", f"{label}.__class__", "attribute", own, "__class__", cls)
         for name in names:
             full = f"{label}.{name}"
             part = held.get(name, ABSENT)
@@ -356,17 +347,12 @@ class Monitor(ScopeGuard):
                 # The class has it, unless the object gets one of its own; its helpers do not.
                 if name[0] != "_":
                     if self.is_first(cls, name):
-                        self._apart(frame).attribute(Found(cls, True, cls.__name__), name)
-                    self.add("attribute", full, "item", held, name, part, place, True)
-                continue
-            kind = category(part)
-            if kind == "tensor" and is_symbolic(part):
-                continue
-            guarded = self.add("attribute", full, "attribute", own, name, part, place, True)
-            if guarded:
+                        apart.attribute(Found(cls, True, cls.__name__), name)
+                    add("attribute", full, "item", held, name, part)
+            elif add("attribute", full, "attribute", own, name, part):
                 self.mark_external(part)
-                if kind in ("container", "array"):
-                    self._apart(frame).use(Found(part, True, full))
+                if category(part) in ("container", "array"):
+                    apart.use(Found(part, True, full))
 
     def _apart(self, frame: Any) -> Evaluator:
         """An evaluator for values that are not of a line of the function that begins."""
@@ -382,11 +368,11 @@ class Monitor(ScopeGuard):
     def _has_run_with(self, frame: Any, code: Any) -> bool:
         """Whether this function has run with the same arguments, up to tensors."""
         parts = _arguments_of(frame)
-        key = (id(code), *[0 if type(part) is Tensor else id(part) for part in parts])
-        if key in self._evaluated:
+        if not self.is_first(
+            "run", id(code), *[0 if type(part) is Tensor else id(part) for part in parts]
+        ):
             return True
         self._keep(parts)
-        self._evaluated[key] = ()
         return False
 
     def _keep(self, parts: list[Any]) -> None:
@@ -450,15 +436,19 @@ class Monitor(ScopeGuard):
         if not code.co_freevars:
             own = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
             key = id(code), type(own), len(self._functions.get(id(code), ()))
-            if key in self._seen and not isinstance(own, type):
+            if not self.is_first(*key) and not isinstance(own, type):
                 return
-            self._seen.add(key)
         found = [f for f in self._functions.get(id(code), {}).values() if _fits(f, frame)]
         method = self._find_method(frame, run)
         if method is not None and method not in found:
             found.append(method)
         if not found and id(code) in self.closures:
-            run.cells = self._external_cells(code)
+            # The trace has made it: the variables that lie outside of the trace.
+            rows = self.closures[id(code)]
+            which = (id(code), *{id(row) for row in rows})
+            if which not in self._cells:
+                self._cells[which] = _cells_of(code, rows)
+            run.cells = self._cells[which]
             return
         if not found and code.co_freevars:
             held = [f for f in gc.get_referrers(code) if type(f) is FunctionType]
@@ -466,31 +456,14 @@ class Monitor(ScopeGuard):
         for f in found:
             if not run.trusted:
                 self._guard_function(f, run)
-        if code.co_freevars:
+        names = code.co_freevars
+        if names:
             which = tuple(map(id, found))
             if which not in self._cells:
-                rows = [
-                    dict(zip(code.co_freevars, f.__closure__ or (), strict=True)) for f in found
-                ]
-                cells = {
-                    n: tuple({id(row[n]): row[n] for row in rows}.values())
-                    for n in code.co_freevars
-                }
-                self._cells[which] = cells
                 self._keep(list(found))
+                rows = [dict(zip(names, zip(f.__closure__ or ()), strict=True)) for f in found]
+                self._cells[which] = _cells_of(code, rows)
             run.cells = self._cells[which]
-
-    def _external_cells(self, code: Any) -> Cells:
-        """Of a function that the trace made: the variables that lie outside of the trace."""
-        rows = self.closures[id(code)]
-        key = (id(code), *{id(row) for row in rows})
-        if key not in self._cells:
-            cells: Cells = {}
-            for name in code.co_freevars:
-                outside = [cell for row in rows for cell in row.get(name, ())]
-                cells[name] = tuple({id(cell): cell for cell in outside}.values())
-            self._cells[key] = cells
-        return self._cells[key]
 
     def _find_method(self, frame: Any, run: Run) -> FunctionType | None:
         """The function of a method, with a guard that the class has it under its name."""
@@ -516,12 +489,19 @@ class Monitor(ScopeGuard):
         place = code.co_filename, code.co_firstlineno
         self.add("function", f"{name}.__code__", "attribute", f, "__code__", code, place, True)
         for part in ("__defaults__", "__kwdefaults__"):
-            values = getattr(f, part)
-            if values:
-                held: Any = values if type(values) is tuple else tuple(values.items())
+            held = READERS[part](f, part)
+            if held:
                 self.add("default", f"defaults of {name}", part, f, part, held, place, True)
-                for value in values if type(values) is tuple else values.values():
-                    self.mark_external(value)
+        for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            self.mark_external(value)
+
+
+def _cells_of(code: CodeType, rows: list[Cells]) -> Cells:
+    """The variables from outside of a function that is one of several, each of them once."""
+    return {
+        name: tuple({id(cell): cell for row in rows for cell in row.get(name, ())}.values())
+        for name in code.co_freevars
+    }
 
 
 def _is_import(frame: Any) -> bool:
@@ -550,14 +530,12 @@ _INERT = {Tensor, Number, int, float, complex, bool, str, type(None), np.ndarray
 
 def _fits(f: FunctionType, frame: Any) -> bool:
     """Whether a running function may be ``f``: its variables from outside have these values."""
-    names = f.__code__.co_freevars
-    if not names:
+    cells = f.__closure__
+    if not cells:
         return True
     values = frame.f_locals
-    for name, cell in zip(names, f.__closure__ or (), strict=True):
-        if value_of_cell(cell) is not values.get(name, ABSENT):
-            return False
-    return True
+    pairs = zip(f.__code__.co_freevars, cells, strict=True)
+    return all(value_of_cell(cell) is values.get(name, ABSENT) for name, cell in pairs)
 
 
 def current_monitor() -> Monitor | None:

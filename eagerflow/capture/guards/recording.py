@@ -16,15 +16,17 @@ from numpy._core import arrayprint, umath
 from eagerflow.capture.guards.categories import category, is_symbolic, is_tool, is_user_class
 from eagerflow.capture.guards.equality import ABSENT, same
 from eagerflow.capture.guards.ledger import (
+    READERS,
     UNWATCHED,
     Arguments,
     result_of,
     state_of_class,
-    value_of_context,
 )
 from eagerflow.capture.guards.lookup import Found, Run
 from eagerflow.capture.guards.snapshot import (
     ALL,
+    ATTRIBUTES,
+    PARTS,
     Snapshot,
     TooLarge,
     elements,
@@ -33,9 +35,6 @@ from eagerflow.capture.guards.snapshot import (
 )
 
 Monitor = Any  # imports what imports this module
-
-# Snapshots by what they include, the largest first: (deep, objects).
-_DEEP_SNAPSHOTS: list[tuple[bool, bool | str]] = [(True, ALL), (True, True), (True, False)]
 
 _NUMPY_VALUES = (np.ndarray, np.generic)
 
@@ -86,6 +85,12 @@ class GuardBuilder:
             self.monitor.mark_external(value)
         return [Found(value, guarded or self.monitor.is_external(value), name)]
 
+    def read(self, kind: str, name: str, access: str, holder: Any, key: Any) -> list[Found]:
+        """A value and a guard about it; nothing where there is none yet."""
+        value = READERS[access](holder, key)
+        guarded = self.add(kind, name, access, holder, key, value)
+        return [] if value is ABSENT else self.found(value, guarded, name)
+
     def refuse(self, kind: str, name: str, value: Any = None) -> None:
         """The trace relied on what cannot be compared, or on a call of which nobody can be sure."""
         if not self.run.trusted:
@@ -93,23 +98,23 @@ class GuardBuilder:
 
     # Contents -----------------------------------------------------------------------------------
 
-    def contents(self, found: Found, deep: bool, objects: bool | str = False) -> None:
+    def contents(self, found: Found, reach: int) -> None:
         """A guard about everything in a container, an array or an object."""
         value, _, name = found
         kind = category(value)
-        key: Any = (deep, objects)
         if self.run.trusted and id(value) in self.monitor.trees:
             self._tree(found)
             return
         if kind == "object" and (self.run.trusted or is_tool(value)):
             return
-        at_least = _DEEP_SNAPSHOTS[: 1 + _DEEP_SNAPSHOTS.index(key)] if deep else _DEEP_SNAPSHOTS
-        if any(self.monitor.covers("contents", value, k) for k in (key, *at_least)):
+        if any(self.monitor.covers("contents", value, key) for key in range(reach, ALL + 1)):
             return
         before = self.monitor.mutated.get(id(value))
-        held = before or self._snapshot_with_classes(value, name, deep, objects)
+        held = before or self._snapshot_with_classes(value, name, reach)
         if held is not None and not held.immutable:
-            self.add("array" if kind == "array" else "contents", name, "contents", value, key, held)
+            self.add(
+                "array" if kind == "array" else "contents", name, "contents", value, reach, held
+            )
 
     def _tree(self, found: Found) -> None:
         """Guards about attributes that eagerflow searches, and about containers among them."""
@@ -125,13 +130,11 @@ class GuardBuilder:
         value, _, name = found
         self.monitor.mark_external(value)
         if category(value) == "container" and self.monitor.is_first("containers", id(value)):
-            self.contents(found, False)
+            self.contents(found, PARTS)
             for key, part in elements(value):
                 self._containers(Found(part, True, f"{name}[{key!r}]"))
 
-    def _snapshot_with_classes(
-        self, value: Any, name: str, deep: bool, objects: bool | str
-    ) -> Snapshot | None:
+    def _snapshot_with_classes(self, value: Any, name: str, reach: int) -> Snapshot | None:
         """What a value holds now, with guards about the classes of its parts."""
 
         def refuse(kind: str, part: Any) -> None:
@@ -139,10 +142,10 @@ class GuardBuilder:
 
         def visit(part: Any) -> None:
             self.monitor.mark_external(part)
-            if objects:
-                self.class_of(Found(part, True, f"a part of {name}"), objects == ALL)
+            if reach >= ATTRIBUTES:
+                self.class_of(Found(part, True, f"a part of {name}"), reach == ALL)
 
-        return self._snapshot(name, value, deep, refuse, objects, visit)
+        return self._snapshot(name, value, reach, refuse, visit)
 
     def _snapshot(self, name: str, value: Any, *arguments: Any) -> Snapshot | None:
         """What a value holds now; None, and a refusal, if that is too much."""
@@ -157,7 +160,7 @@ class GuardBuilder:
         value, external, name = found
         mutated = self.monitor.mutated
         if external and category(value) == "container" and id(value) not in mutated:
-            held = self._snapshot(name, value, False, lambda kind, part: None)
+            held = self._snapshot(name, value, PARTS, lambda kind, part: None)
             if held is not None:
                 mutated[id(value)] = held
 
@@ -175,7 +178,7 @@ class GuardBuilder:
         value = held = result_of(f, key)
         again = result_of(f, key)
         if again is not value and category(value) in ("container", "array", "object"):
-            held = self._snapshot_with_classes(value, f"{name}(...)", True, True)
+            held = self._snapshot_with_classes(value, f"{name}(...)", ATTRIBUTES)
         elif not same(value, again):  # it is another one each time
             self.unwatched(name, f)
             return []
@@ -209,14 +212,10 @@ class GuardBuilder:
     # Surroundings -------------------------------------------------------------------------------
 
     def environment_variable(self, name: Any, environ: Any = os.environ) -> list[Found]:
-        value = environ.get(name, ABSENT)
-        guarded = self.add("environment", str(name), "environment", environ, name, value)
-        return [] if value is ABSENT else self.found(value, guarded, str(name))
+        return self.read("environment", str(name), "environment", environ, name)
 
     def context_variable(self, name: str, variable: ContextVar[Any]) -> list[Found]:
-        value = value_of_context(variable)
-        guarded = self.add("call", name, "context", variable, None, value)
-        return [] if value is ABSENT else self.found(value, guarded, name)
+        return self.read("call", name, "context", variable, None)
 
     def decimal_context(self) -> None:
         """The context of decimal numbers decides how they are computed with."""

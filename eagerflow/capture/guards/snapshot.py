@@ -19,7 +19,9 @@ from eagerflow.capture.guards.equality import ABSENT, same
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
 MAX_VALUES = 20_000  # in one container, with all that it contains
-ALL = "all"  # also the attributes of objects that an object holds
+# How much of a value is read: its parts; also what containers and arrays among them hold; also
+# its attributes; also those of the objects that it holds. Each includes what comes before.
+PARTS, NESTED, ATTRIBUTES, ALL = range(4)
 
 
 class TooLarge(Exception):  # noqa: N818 - never seen by a user
@@ -223,20 +225,18 @@ def item_of(container: Any, key: Any) -> Any:
 
 def snapshot_of(
     value: Any,
-    deep: bool,
+    reach: int,
     refuse: Callable[[str, Any], None],
-    objects: bool | str = False,
     visit: Callable[[Any], object] = id,
 ) -> Snapshot:
-    """What ``value`` holds now; with ``deep`` also what its parts hold.
+    """What ``value`` holds now, as far as ``reach`` says: ``PARTS``, ``NESTED`` ...
 
-    ``objects`` includes the attributes of an object, ``ALL`` those of objects that it holds as
-    well; without it only data such as dataclasses are looked into there. ``refuse`` is called
-    with the category and the value of what cannot be compared, ``visit`` with every part that has
-    parts of its own.
+    Of the objects that an object holds, ``ATTRIBUTES`` includes data such as dataclasses alone.
+    ``refuse`` is called with the category and the value of what cannot be compared, ``visit`` with
+    every part that has parts of its own.
     Raises TooLarge.
     """
-    found = _Traversal(deep, refuse, objects, visit).part(value, 0)
+    found = _Traversal(reach, refuse, visit).part(value, 0)
     return found if isinstance(found, Snapshot) else Snapshot("object", value, ())
 
 
@@ -248,10 +248,9 @@ def snapshot_of_tree(attributes: dict[str, Any]) -> Snapshot:
 class _Traversal:
     """A traversal of a value and its parts, to take a snapshot of them."""
 
-    def __init__(self, deep: bool, refuse: Any, objects: bool | str, visit: Any) -> None:
-        self.deep = deep
+    def __init__(self, reach: int, refuse: Any, visit: Any) -> None:
+        self.reach = reach
         self.refuse = refuse
-        self.objects = objects
         self.visit = visit
         self.values_left = MAX_VALUES
         self.active: set[int] = set()
@@ -262,13 +261,13 @@ class _Traversal:
         if kind in ("plain", "tensor"):
             return part
         self.visit(part)
-        if kind == "code" or not (self.deep or depth == 0):
+        if kind == "code" or (depth and self.reach == PARTS):
             return part
         if kind in ("container", "array"):
             return self.inside(part, kind, depth)
         if kind == "object":
-            inside = depth == 0 or self.objects == ALL or is_data(type(part))
-            own = self.objects and inside and not is_tool(part)
+            inside = depth == 0 or self.reach == ALL or is_data(type(part))
+            own = self.reach >= ATTRIBUTES and inside and not is_tool(part)
             return self.inside(part, "object", depth) if own else part
         self.refuse(kind, part)
         return part

@@ -122,20 +122,6 @@ def test_the_outer_watch_learns_what_the_inner_one_saw():
     assert current_monitor() is None
 
 
-def test_a_ledger_is_included_where_a_function_is_replayed():
-    own = Thing(rate=0.1)
-    inner = watched(lambda x: x * own.rate, 1.0)
-
-    def outer(x):
-        current_monitor().include(inner)
-        return x
-
-    ledger = watched(outer, 1.0)
-    assert ledger.changed() is None
-    own.rate = 0.2
-    assert ledger.changed().name == "own.rate"
-
-
 def test_what_eagerflow_reads_itself_can_be_added():
     w = ef.Variable(1.0)
 
