@@ -164,15 +164,6 @@ def elements(*specs: Any, flops: int = 1, **attributes: Any) -> Cost:
     return Cost(max(known, default=1) * flops, total + max(known, default=1) * 4)
 
 
-def refused_objects(rng: np.random.Generator, *rest: Any, **attributes: Any) -> list[ErrorSample]:
-    """What no op takes as its first argument, beside further arguments."""
-    return [
-        ErrorSample(("a string", *rest), attributes, DTypeError, "str"),
-        ErrorSample((object(), *rest), attributes, DTypeError, "object"),
-        ErrorSample(([[1.0, 2.0], [3.0]], *rest), attributes, ShapeError, "ragged"),
-    ]
-
-
 def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSample]:
     """What an op refuses: what is no array, axes that do not exist, and its ``own`` samples.
 
@@ -180,7 +171,11 @@ def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSampl
     """
     if not op.data or op.variadic or (op.arrange and (len(op.data) > 1 or op.required)):
         return list(own(rng))
-    found = refused_objects(rng)
+    found = [
+        ErrorSample(("a string",), {}, DTypeError, "str"),
+        ErrorSample((object(),), {}, DTypeError, "object"),
+        ErrorSample(([[1.0, 2.0], [3.0]],), {}, ShapeError, "ragged"),
+    ]
     if "axis" in op.attributes:
         args = (np.ones((2, 3)),) if op.arrange else ()
         found.append(ErrorSample(args, {"axis": 7}, ShapeError, "axis 7 does not exist"))

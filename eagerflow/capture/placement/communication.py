@@ -14,7 +14,7 @@ from eagerflow.devices import as_device
 from eagerflow.errors import DeviceError
 from eagerflow.op import Cost, ErrorSample, Onnx, Sample
 from eagerflow.ops.creation.cast import to_device
-from eagerflow.ops.family import ANY, define, refused_objects, split_elementwise
+from eagerflow.ops.family import ANY, define, split_elementwise
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
@@ -33,7 +33,6 @@ def _spec(x: TensorSpec, device: str | None = None, **others: str) -> TensorSpec
 def _errors(name: str, **more: str) -> Any:
     """Samples of wrong values of the attribute that names the receiving device."""
     return lambda rng: [
-        *[e._replace(attributes={name: "cpu:0", **more}) for e in refused_objects(rng)],
         ErrorSample((np.ones(2),), {name: "moon", **more}, DeviceError, "device type 'moon'"),
         ErrorSample((np.ones(2),), {name: "cpu:99", **more}, DeviceError, "device 'cpu:99'"),
     ]

@@ -19,7 +19,7 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, isfinite
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import Batch, define, refused_objects
+from eagerflow.ops.family import Batch, define
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.reductions.cumulative import cumulative_sum
@@ -350,7 +350,7 @@ def _attention_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, wide = np.ones((2, 4, 3, 2)), np.ones((2, 4, 3, 5))
     ints = np.ones((3, 3), int)
     return [
-        *refused_objects(rng, x, x),
+        ErrorSample(("a string", x, x), {}, DTypeError, "str"),
         ErrorSample((x[0], x, x), {}, ShapeError, "3 axes came"),
         ErrorSample((x, wide, x), {}, ShapeError, "widths differ: 2 in q, 5 in k"),
         ErrorSample((x, x[:1], x), {}, ShapeError, "batch sizes differ"),

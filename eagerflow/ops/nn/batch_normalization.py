@@ -17,7 +17,6 @@ from eagerflow.ops.family import (
     as_operands,
     define,
     elements,
-    refused_objects,
 )
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
@@ -174,7 +173,6 @@ def _samples(parameters: int) -> Any:
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        *refused_objects(rng),
         ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((x, np.ones(2)), {}, ShapeError, "an element for each channel"),
         ErrorSample((x,), {"epsilon": "small"}, ShapeError, "is not a small number"),

@@ -21,7 +21,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, as_operands, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.samples import make
 from eagerflow.primitives.convolution import filter_gradient, forward, input_gradient
@@ -228,7 +228,6 @@ def _conv_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
     found = [ErrorSample((x, w), more, ShapeError, words) for more, words in bad]
     return [
-        *refused_objects(rng, w),
         *found,
         ErrorSample((x, w[:, :, :3]), {}, ShapeError, "x has 4 channels, the weights take 3"),
         ErrorSample((x[0, 0], w), {}, ShapeError, "too few"),

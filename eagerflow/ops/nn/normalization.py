@@ -21,7 +21,6 @@ from eagerflow.ops.family import (
     batch_first,
     define,
     elements,
-    refused_objects,
 )
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
@@ -184,7 +183,6 @@ def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
 def _norm_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        *refused_objects(rng),
         ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((x, np.ones(2)), {}, ShapeError, "the sizes of the normalized axes"),
         ErrorSample((x,), {"epsilon": -1.0}, ShapeError, "is not a small number"),

@@ -21,7 +21,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
-from eagerflow.ops.family import Batch, define, refused_objects
+from eagerflow.ops.family import Batch, define
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -154,7 +154,6 @@ def _errors(rng: np.random.Generator, arrays: int, numbers: int) -> list[ErrorSa
     x = rng.standard_normal((2, 3))
     rest = (x,) * (arrays - 1) + (0.1,) * numbers
     return [
-        *refused_objects(rng, *rest),
         ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, "not that of the parameter"),
         ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),

@@ -19,7 +19,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define, refused_objects
+from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.convolution import windows_of
 from eagerflow.ops.samples import distinct, make
@@ -223,7 +223,6 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         ({"window": 2, "padding": 2}, "beside the input"),
     ]
     return [
-        *refused_objects(rng, window=2),
         *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
         ErrorSample((x[0, 0],), {"window": 2}, ShapeError, "too few"),
     ]

@@ -24,7 +24,6 @@ from eagerflow.ops.family import (
     as_operand,
     batch_along_axis,
     define,
-    refused_objects,
     split_others,
 )
 from eagerflow.ops.reductions.accumulation import (
@@ -143,7 +142,6 @@ def _scan_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def _scan_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        *refused_objects(rng),
         ErrorSample((x,), {}, ShapeError, "axis is needed"),
         ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
         ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
