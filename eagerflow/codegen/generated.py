@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.dtypes import dtype_name
 from eagerflow.extras import switched_off
 from eagerflow.guard import ScopeGuard
 from eagerflow.runtime.buffers import empty
@@ -144,7 +145,7 @@ def row_views(axis: int, arrays: Sequence[Any]) -> tuple[str, list[tuple[str, st
     operands, views = [], []
     for a in arrays:
         whole = a.ndim == len(shape)
-        operands.append((a.dtype.name, axes if whole else outer))
+        operands.append((dtype_name(a.dtype), axes if whole else outer))
         if inner == 1:
             views.append(a.reshape((-1, length) if whole else -1))
         else:
@@ -196,7 +197,7 @@ def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
     x = arrays[0]
     order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
     flat = [a.ravel(order) if a.shape == x.shape else a for a in arrays]
-    operands = tuple([(a.dtype.name, "n" if a.ndim else "") for a in flat])
+    operands = tuple([(dtype_name(a.dtype), "n" if a.ndim else "") for a in flat])
     found = region(body, "n", operands, tuple(attributes.items()))
     outs = [out.reshape(x.shape, order=order) for out in _machinery().run(found, flat)]
     return outs[0] if len(outs) == 1 else tuple(outs)

@@ -13,6 +13,7 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
+from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
 from eagerflow.runtime import buffers
@@ -99,7 +100,7 @@ def _lanes_of(x: Any, at: int) -> int:
     """Elements of the vectors that channels are made of; 0 where they are not."""
     if at != x.ndim - 1 or x.dtype.char not in "fd" or x.shape[-1] > MAX_CHANNELS:
         return 0
-    lanes, _ = processor(x.dtype.name)
+    lanes, _ = processor(dtype_name(x.dtype))
     fits = [n for n in (lanes, lanes // 2) if n > 1 and x.shape[-1] % n == 0]
     return fits[0] if fits else 0
 
@@ -125,7 +126,12 @@ def _program(
     given = {k: np.ascontiguousarray(v, x.dtype) for k, v in given.items() if v is not None}
     kernel = _kernel(
         BatchNormConfig(
-            x.dtype.name, channels, lanes, scale is not None, offset is not None, g is not None
+            dtype_name(x.dtype),
+            channels,
+            lanes,
+            scale is not None,
+            offset is not None,
+            g is not None,
         )
     )
     rows = x.size // channels
@@ -176,7 +182,7 @@ class _Planes:
     def moments(self) -> _Moments:
         """Those of all planes, joined (Chan, Golub and LeVeque 1983)."""
         dtype = self.matrices[0].dtype
-        operands = ((dtype.name, "a m n"),) * len(self.matrices)
+        operands = ((dtype_name(dtype), "a m n"),) * len(self.matrices)
         found = generated.run(generated.region(_plane_body, "a m n", operands), *self.matrices)
         means, squares, *sums = (v.astype(np.float64) for v in found)
         mean = add_up(means, 0) / len(means)
@@ -200,7 +206,7 @@ def _region(
     body: generated.Body = _affine_body
     if weight is not None:
         body, lines = _affine_sum_body, [*lines, weight]
-    name = dtype.name
+    name = dtype_name(dtype)
     operands = ((name, axes),) * len(matrices) + ((name, along),) * len(lines)
     region = generated.region(body, axes, operands)
     return region, [line.astype(dtype, copy=False) for line in lines]
@@ -253,7 +259,7 @@ class _Lines:
         near = self._near(self.matrices[0])
         (groups, rest), *more = (self.cut(v, LINES_PER_SUM) for v in self.matrices)
         lines = [v[:, i] for v in (groups, *(m[0] for m in more)) for i in range(LINES_PER_SUM)]
-        name = near.dtype.name
+        name = dtype_name(near.dtype)
         operands = ((name, "n"), *((name, "m n") for _ in lines))
         found = generated.run(
             generated.region(_line_body, "m n", operands), self.wide(near), *lines

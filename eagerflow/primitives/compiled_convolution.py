@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.dtypes import dtype_name
 from eagerflow.primitives import winograd
 from eagerflow.primitives.blocks import Block, ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig, ConvolutionWriter
@@ -143,7 +144,9 @@ def forward(
     tile of Winograd's, infinity and NaN spread to neighbours that do not see them.
     """
     channels, filters = w.shape[-1:-3:-1] if turned else w.shape[-2:]
-    kernel = _kernel(method, method.forward, x.dtype.name, windows, channels, filters, turned)
+    kernel = _kernel(
+        method, method.forward, dtype_name(x.dtype), windows, channels, filters, turned
+    )
     config = kernel.writer.config
     images, rows = len(x), -(-config.high.out // method.tile)
     y = buffers.empty((images, *(a.out for a in windows), filters), x.dtype)
@@ -172,7 +175,9 @@ def forward(
 def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Array:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
     channels, filters = x.shape[-1], g.shape[-1]
-    kernel = _kernel(method, method.filter_gradient, x.dtype.name, windows, channels, filters)
+    kernel = _kernel(
+        method, method.filter_gradient, dtype_name(x.dtype), windows, channels, filters
+    )
     config = kernel.writer.config
     images, rows = len(x), -(-config.high.out // method.tile)
     found = np.empty((*(a.kernel for a in windows), channels, filters), x.dtype)

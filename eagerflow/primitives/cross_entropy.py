@@ -8,12 +8,13 @@ is the axis of the classes, counted from the front, everywhere.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.numpy.rows import RowKernel
+from eagerflow.codegen.numpy.rows import RowKernel, add_up
 from eagerflow.primitives.softmax import softmax_body
 
 # Probabilities as labels -------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def dense(logits: Any, labels: Any, at: int) -> Any:
     loss, weight, given = _DENSE(at, logits, labels, certain=certain)
     np.multiply(np.log(loss, loss), weight, loss)
     np.subtract(loss, given, loss)
-    if not certain and np.isnan(loss).any():
+    if not certain and math.isnan(add_up(loss, None)):
         powers, weight, given = _DENSE(at, logits, labels, certain=True)
         return np.log(powers) * weight - given
     return loss
@@ -98,9 +99,9 @@ def _compares(logits: Any, at: int) -> bool:
     return generated.takes(logits) and logits.shape[at] <= MIN_GATHERED_CLASSES
 
 
-def _indices(labels: Any, at: int) -> Any:
-    """Labels as NumPy wants indices, with an axis for the classes."""
-    return np.expand_dims(labels.astype(np.intp, copy=False), at)
+def _wide(numbers: Any, at: int) -> Any:
+    """A number for each example with an axis for the classes."""
+    return numbers.reshape(*numbers.shape[:at], 1, *numbers.shape[at:])
 
 
 def sparse(logits: Any, labels: Any, at: int) -> Any:
@@ -110,7 +111,8 @@ def sparse(logits: Any, labels: Any, at: int) -> Any:
         loss, chosen = generated.rows(sparse_body, at, logits, numbers)
     else:
         loss, top = _POWERS(at, logits)
-        chosen = np.take_along_axis(logits, _indices(labels, at), at).reshape(top.shape)
+        indices = _wide(labels.astype(np.intp, copy=False), at)
+        chosen = np.take_along_axis(logits, indices, at).reshape(top.shape)
         np.subtract(chosen, top, chosen)
     return np.subtract(np.log(loss, loss), chosen, loss)
 
@@ -121,7 +123,7 @@ def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
         numbers = labels.astype(np.int64, copy=False)
         return generated.rows(sparse_gradient_body, at, logits, numbers, g)
     out = _SHARES_OF_GRADIENT(at, logits, g)
-    indices = _indices(labels, at)
-    right = np.take_along_axis(out, indices, at) - np.expand_dims(g, at)
+    indices = _wide(labels.astype(np.intp, copy=False), at)
+    right = np.take_along_axis(out, indices, at) - _wide(g, at)
     np.put_along_axis(out, indices, right, at)
     return out

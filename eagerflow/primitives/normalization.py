@@ -92,13 +92,13 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
     if large:
         out = buffers.empty(rows.shape, x.dtype)
         arrays = rows.matrix(x), np.array(epsilon, x.dtype), *lines
-        region = _region(norm_body, x.dtype.name, 1, rows.axes, len(lines), **flags)
+        region = _region(norm_body, x.dtype, 1, rows.axes, len(lines), **flags)
         generated.compute(region, arrays, (rows.view(out),))
         return rows.back(out)
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
     tiled = x.size >= MIN_TILED_ELEMENTS
-    fill = _program(norm_body, x.dtype.name, 1, len(lines), tiled, **flags)
+    fill = _program(norm_body, x.dtype, 1, len(lines), tiled, **flags)
 
     def work(i: int, s: slice) -> None:
         fill(1, matrix[s], epsilon, *lines, out[s])
@@ -109,16 +109,17 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
 @cache
 def _region(
-    body: generated.Body, kind: str, arrays: int, axes: str, lines: int, **flags: Any
+    body: generated.Body, kind: Any, arrays: int, axes: str, lines: int, **flags: Any
 ) -> Any:
     """The region of a body of matrices, epsilon, and lines along their rows."""
-    operands = ((kind, axes),) * arrays + ((kind, ""),) + ((kind, "n"),) * lines
+    name = kind.name
+    operands = ((name, axes),) * arrays + ((name, ""),) + ((name, "n"),) * lines
     return generated.region(body, axes, operands, tuple(flags.items()))
 
 
 @cache
 def _program(
-    body: generated.Body, kind: str, arrays: int, lines: int, tiled: bool, **flags: Any
+    body: generated.Body, kind: Any, arrays: int, lines: int, tiled: bool, **flags: Any
 ) -> Any:
     """``fill(1, *matrices, epsilon, *lines, *outputs)``."""
     return generated.program(_region(body, kind, arrays, "m n", lines, **flags), tiled)
@@ -146,7 +147,7 @@ def norm_gradient(
     lines = [] if scale is None else [rows.line(scale)]
     arrays = rows.matrix(x), rows.matrix(g)
     if generated.takes(x, MIN_COMPILED_ELEMENTS):
-        region = _region(gradient_body, x.dtype.name, 2, "m n", len(lines), center=center)
+        region = _region(gradient_body, x.dtype, 2, "m n", len(lines), center=center)
         of_x, *of_parameters = generated.run(region, *arrays, np.array(epsilon, x.dtype), *lines)
     else:
         of_x, *of_parameters = _gradient_in_tiles(*arrays, epsilon, lines, center)
@@ -174,7 +175,7 @@ def _gradient_in_tiles(x: Any, g: Any, epsilon: float, lines: list[Any], center:
     count, width = x.shape
     sums = np.zeros((2, -(-count // tile_height(width)), 1, width), x.dtype)
     tiled = x.size >= MIN_TILED_ELEMENTS
-    fill = _program(gradient_body, x.dtype.name, 2, len(lines), tiled, center=center)
+    fill = _program(gradient_body, x.dtype, 2, len(lines), tiled, center=center)
 
     def work(i: int, s: slice) -> None:
         fill(1, x[s], g[s], epsilon, *lines, out[s], sums[0, i], sums[1, i])

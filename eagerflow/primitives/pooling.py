@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
@@ -118,7 +119,7 @@ def _run_kernel(x: Array, windows: Windows, result: Array, g: Array = None) -> A
     """``result``, filled by machine code with the largest elements, or with g in their places."""
     high, wide = windows
     config = MaxPoolConfig(
-        x.dtype.name,
+        dtype_name(x.dtype),
         high.size,
         wide.size,
         x.shape[-1],

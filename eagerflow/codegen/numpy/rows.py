@@ -46,13 +46,13 @@ def whole_rows(body: generated.Body, xp: Any, axis: int, *arrays: Any, **attribu
 
 
 class _Program(NamedTuple):
-    """``fill(axis, *arrays, *outputs)``, and which outputs are reduced.
+    """``fill(axis, *arrays, *outputs)``, and how many outputs there are, all of them ``reduced``.
 
-    It ``is_plain`` where the only output has the shape of all arrays.
+    Else there is one, like the first array; it ``is_plain`` where all arrays are like that.
     """
 
     fill: Callable[..., None]
-    reduced: tuple[bool, ...]
+    reduced: int
     is_plain: bool
 
 
@@ -60,7 +60,8 @@ class RowKernel:
     """Computes a body of rows "n" on NumPy arrays.
 
     Arrays are of one shape, or lack the axis along which the rows lie and have one number for
-    each of them; so do outputs that the body reduces.
+    each of them. The body gives one value for each element, or reduces all that it gives: then
+    outputs have one number for each row.
     """
 
     def __init__(self, body: generated.Body) -> None:
@@ -87,20 +88,23 @@ class RowKernel:
         before, behind = x.shape[:axis], x.shape[axis + 1 :]
         one = (*before, 1, *behind)
         wide = [a if a.ndim == x.ndim else a.reshape(one) for a in arrays]
-        outs = [make(one if less else x.shape, x.dtype) for less in program.reduced]
-        along_rows(program.fill, axis, wide, outs)
-        found = [
-            out.reshape(before + behind) if less else out
-            for out, less in zip(outs, program.reduced, strict=True)
-        ]
-        return found[0] if len(found) == 1 else tuple(found)
+        if not program.reduced:
+            out = make(x.shape, x.dtype)
+            along_rows(program.fill, axis, wide, (out,))
+            return out
+        outs = np.empty((program.reduced, *one), x.dtype)
+        along_rows(program.fill, axis, wide, tuple(outs))
+        numbers = outs.reshape(program.reduced, *before, *behind)
+        found = tuple([numbers[i, ...] for i in range(program.reduced)])  # arrays, also of one row
+        return found[0] if len(found) == 1 else found
 
     def _program(self, arrays: Sequence[Any], attributes: dict[str, Any]) -> _Program:
         x = arrays[0]
         operands = [(a.dtype.name, "m n" if a.ndim == x.ndim else "m") for a in arrays]
         region = generated.region(self.body, "m n", tuple(operands), tuple(attributes.items()))
-        reduced = tuple(out.axes != region.axes for out in region.outputs)
-        is_plain = reduced == (False,) and all(a.ndim == x.ndim for a in arrays)
+        reduced = sum(out.axes != region.axes for out in region.outputs)
+        assert reduced == len(region.outputs) or (not reduced and len(region.outputs) == 1)
+        is_plain = not reduced and all(a.ndim == x.ndim for a in arrays)
         fill = generated.program(region, x.size >= MIN_TILED_ELEMENTS)
         return _Program(fill, reduced, is_plain)
 

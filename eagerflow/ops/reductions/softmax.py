@@ -95,16 +95,14 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
 def _row_op(body: generated.Body, count: int, **facts: Any) -> Any:
     """An op of ``count`` arrays and an axis, whose formula for each row is ``body``."""
     kernel = RowKernel(body)
-
-    def on_numpy(x: Any, *more: Any, axis: int = -1) -> Any:
-        return kernel(normalize_axis(axis, x.ndim), x, *more)
-
     own: dict[str, Any] = {
         "scalar": body,
         "dtypes": FLOATS,
         "infer": row_spec,
         "trusted": count == 1,
-        "overrides": {"numpy": lambda xp, *arrays, axis: on_numpy(*arrays, axis=axis)},
+        "overrides": {
+            "numpy": lambda xp, x, *more, axis: kernel(normalize_axis(axis, x.ndim), x, *more)
+        },
         "batch": batch_along_axis,
         "split": split_others,
         "cost": exponentials,
