@@ -289,7 +289,9 @@ def elementwise(
     """
 
     def infer(*specs: Any, **attributes: Any) -> TensorSpec:
-        like = next(s for s in specs if isinstance(s, TensorSpec))
+        like = specs[0]
+        if not isinstance(like, TensorSpec):
+            like = next(s for s in specs if isinstance(s, TensorSpec))
         return like.like(broadcast(*shapes_of(specs)), result_dtype(result, like.dtype))
 
     def decorate(kernel: Call) -> Call:

@@ -8,8 +8,7 @@ region is a group of its own. All other nodes stand alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from graphlib import TopologicalSorter
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.cost_model import CostModel, Work, work_of
@@ -124,16 +123,22 @@ def _peeled(part: list[Node]) -> list[list[Node]]:
 def _ordered(groups: list[Group]) -> list[Group]:
     """Groups in an order in which they can run, as near to that of their first nodes as can be."""
     makers = {v: i for i, group in enumerate(groups) for v in group.made}
-    waiting = TopologicalSorter(
-        {i: {makers[x] for x in g.given if x in makers} for i, g in enumerate(groups)}
-    )
-    waiting.prepare()
-    ready: list[tuple[int, int]] = []
+    waits = [0] * len(groups)
+    readers: list[list[int]] = [[] for _ in groups]
+    for i, group in enumerate(groups):
+        before = {makers[x] for x in group.given if x in makers}
+        waits[i] = len(before)
+        for k in before:
+            readers[k].append(i)
+    ready = [(group.nodes[0], i) for i, group in enumerate(groups) if not waits[i]]
+    heapify(ready)
     found = []
-    while waiting:
-        for i in waiting.get_ready():
-            heappush(ready, (groups[i].nodes[0], i))
+    while ready:
         _, i = heappop(ready)
         found.append(groups[i])
-        waiting.done(i)
+        for k in readers[i]:
+            waits[k] -= 1
+            if not waits[k]:
+                heappush(ready, (groups[k].nodes[0], k))
+    assert len(found) == len(groups), "groups wait for each other in a circle"
     return found

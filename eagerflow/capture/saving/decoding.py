@@ -457,8 +457,12 @@ class _Reading:
         node = Node(op, inputs, attributes, name, decoder.source(row.source), row.device)
         _few_results(node, len(made))
         decoder.spend(len(made) * (1 + len(name) // 8))
-        usual = [f"{name}:{i}" for i in range(len(made))] if len(made) != 1 else [name]
-        node.outputs = tuple([self._made(item, usual[i], node, i) for i, item in enumerate(made)])
+        if len(made) == 1:
+            node.outputs = (self._made(made[0], name, node, 0),)
+        else:
+            node.outputs = tuple(
+                [self._made(item, f"{name}:{i}", node, i) for i, item in enumerate(made)]
+            )
         return node, bodies
 
     def _made(self, item: Any, name: str, node: Node, index: int) -> Value:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.numpy.rows import whole_rows
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, Split
@@ -158,10 +159,7 @@ def softmax_cross_entropy(xp: Namespace, logits: Array, labels: Array, /, axis: 
     Tensor([0.6931], float32, cpu:0)
     """
     at = normalize_axis(axis, logits.ndim)
-    shifted = logits - xp.max(logits, axis=at, keepdims=True)
-    lost = xp.log(xp.sum(xp.exp(shifted), axis=at, keepdims=True)) - shifted
-    products = xp.where(labels == 0, xp.zeros_like(lost), lost * labels)
-    return xp.sum(products, axis=at)
+    return xp.squeeze(whole_rows(_dense_body, xp, at, logits, labels), axis=at)
 
 
 def _gradient_spec(loss: Any) -> Any:
@@ -227,10 +225,7 @@ def softmax_cross_entropy_gradient(
     Tensor([-0.5,  0.5], float32, cpu:0)
     """
     at = normalize_axis(axis, logits.ndim)
-    powers = xp.exp(logits - xp.max(logits, axis=at, keepdims=True))
-    p = powers / xp.sum(powers, axis=at, keepdims=True)
-    difference = p * xp.sum(labels, axis=at, keepdims=True) - labels
-    return difference * xp.expand_dims(g, axis=at)
+    return whole_rows(cross_entropy.dense_gradient_body, xp, at, logits, labels, g)
 
 
 # Numbers of classes as labels --------------------------------------------------------------------
@@ -385,14 +380,8 @@ def sparse_softmax_cross_entropy_gradient(
     Tensor([-0.5,  0.5], float32, cpu:0)
     """
     at = normalize_axis(axis, logits.ndim)
-    classes = logits.shape[at]
-    _check_labels(xp, labels, classes)
-    powers = xp.exp(logits - xp.max(logits, axis=at, keepdims=True))
-    p = powers / xp.sum(powers, axis=at, keepdims=True)
-    shape = tuple(classes if i == at else 1 for i in range(logits.ndim))
-    numbers = xp.reshape(xp.arange(classes, dtype=labels.dtype), shape)
-    difference = xp.where(xp.expand_dims(labels, axis=at) == numbers, p - 1, p)
-    return difference * xp.expand_dims(g, axis=at)
+    _check_labels(xp, labels, logits.shape[at])
+    return whole_rows(_sparse_gradient_body, xp, at, logits, labels, g)
 
 
 # Independent classes -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
@@ -263,12 +264,10 @@ def _norm(
     xp: Namespace, x: Any, scale: Any, offset: Any, axis: Any, epsilon: float, center: bool
 ) -> Any:
     axes = normalize_axes(axis, x.ndim)
-    if center:
-        x = x - xp.mean(x, axis=axes, keepdims=True)
-    y = x / xp.sqrt(xp.mean(x * x, axis=axes, keepdims=True) + epsilon)
-    if scale is not None:
-        y = y * _placed(xp, scale, x, axes)
-    return y if offset is None else y + _placed(xp, offset, x, axes)
+    given = [_placed(xp, p, x, axes) for p in (scale, offset) if p is not None]
+    flags = {"scaled": scale is not None, "shifted": offset is not None}
+    s = RowInstructions(xp, x, axes)
+    return norm_body(s, x, float(epsilon), *given, center=center, **flags)
 
 
 def _placed(xp: Namespace, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -509,14 +508,9 @@ def norm_gradient(
     Tensor([ 0.1768, -0.1768], float32, cpu:0)
     """
     axes = normalize_axes(axis, x.ndim)
-    moved = x - xp.mean(x, axis=axes, keepdims=True) if center else x
-    factor = 1 / xp.sqrt(xp.mean(moved * moved, axis=axes, keepdims=True) + epsilon)
-    h = moved * factor
-    u = g if scale is None else g * _placed(xp, scale, x, axes)
-    of_x = u - h * xp.mean(u * h, axis=axes, keepdims=True)
-    if center:
-        of_x = of_x - xp.mean(u, axis=axes, keepdims=True)
+    given = () if scale is None else (_placed(xp, scale, x, axes),)
+    s = RowInstructions(xp, x, axes)
+    of_x, *sums = gradient_body(s, x, g, float(epsilon), *given, center=center)
     kept = tuple(i for i in range(x.ndim) if i not in axes)
     order = tuple(sorted(axes).index(i) for i in axes)
-    of_scale, of_offset = (xp.permute_dims(xp.sum(v, axis=kept), order) for v in (g * h, g))
-    return of_x * factor, of_scale, of_offset
+    return of_x, *(xp.permute_dims(xp.squeeze(v, axis=kept), order) for v in sums)
