@@ -58,6 +58,7 @@ class Untracked:
 
 
 Init = TypeVar("Init", bound=Callable[..., None])
+_VAR_KEYWORD, _VAR_POSITIONAL = Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL
 
 
 def arguments(init: Init) -> Init:
@@ -100,7 +101,7 @@ class _Decorated:
 def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
     """What ``arguments`` makes of the ``__init__`` that ``cls`` writes."""
     written = inspect.signature(init)
-    stated = {p.name: p for p in written.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    stated = {p.name: p for p in written.parameters.values() if p.kind is not _VAR_KEYWORD}
     inherited = inspect.signature(super(cls, cls).__init__).parameters
     takes_options = len(stated) < len(written.parameters)
     options = [p for name, p in _others(inherited) if takes_options and name not in stated]
@@ -152,11 +153,13 @@ def _by_name(signature: Signature, made: Any, /, *args: Any, **kwargs: Any) -> d
     """What a constructor is given, defaults included; TypeError where it does not fit."""
     bound = signature.bind(made, *args, **kwargs)
     bound.apply_defaults()
-    given = dict(list(bound.arguments.items())[1:])
+    given = bound.arguments
+    del given[next(iter(given))]  # the object itself
     for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
+        kind = parameter.kind
+        if kind is _VAR_KEYWORD:
             given |= given.pop(name, {})
-        elif parameter.kind is parameter.VAR_POSITIONAL:
+        elif kind is _VAR_POSITIONAL:
             given.pop(name, None)
     return given
 
