@@ -13,7 +13,11 @@ from eagerflow.nn import (
     schedules,
 )
 from eagerflow.nn.layer import Layer
-from eagerflow.nn.layers import *
+
+# Of each module, as checkers of types do not know an __all__ that is computed.
+from eagerflow.nn.layers.convolution import *
+from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.sequential import Sequential
 from eagerflow.ops.other_names import members

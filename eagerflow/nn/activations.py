@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from eagerflow import ops
 from eagerflow.nn.arguments import TensorLike
@@ -70,3 +71,7 @@ def get(identifier: Any) -> Any:
     return (
         linear if identifier is None else from_config("activation", identifier, _table(), callable)
     )
+
+
+ActivationLike = Annotated[str | Callable[..., Any] | None, get]
+"""A function of a tensor, or its name; None is ``linear``."""

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from numbers import Real
 from operator import index
-from typing import Any
+from typing import Annotated, Any
 
 from eagerflow.errors import ArgumentError
 
-__all__ = ["Nest", "TensorLike", "choice", "count", "is_count", "number", "optional", "require"]
+__all__ = [
+    "Count",
+    "Float",
+    "Nest",
+    "TensorLike",
+    "choice",
+    "count",
+    "is_count",
+    "number",
+    "require",
+]
 
 Check = Callable[[Any], Any]
 """What makes an attribute of an argument's value, or raises ArgumentError."""
@@ -52,6 +62,12 @@ def count(value: Any) -> int:
     return int(value)
 
 
+Count = Annotated[int, count]
+"""An integer from 1 on, of Python's or NumPy's."""
+Float = Annotated[float, float]
+"""A number, which becomes a float."""
+
+
 def number(accepts: Callable[[Any], bool], wrong: str, expected: str | None = None) -> Check:
     """The check of a number in a range, which gives it as a float."""
 
@@ -72,8 +88,3 @@ def choice(wrong: str, *choices: Any, expected: str | None = None) -> Check:
         return value
 
     return check
-
-
-def optional(check: Check) -> Check:
-    """The check of a value that may be None, which stays None."""
-    return lambda value: None if value is None else check(value)

@@ -1,13 +1,13 @@
 """Objects that are made from arguments, can say what these were, and can be made again from that.
 
-A class states each argument of its constructor once, with its type, default and check:
+A class writes the signature of its constructor, and ``arguments`` supplies the body:
 
     class Dropout(Layer):
-        rate: float = argument(check=number(...))
-        seed: int | None = argument(None)
+        @arguments
+        def __init__(self, rate: Rate, **options: Unpack[LayerOptions]) -> None: ...
 
-The constructor, its signature, the attributes and the configuration follow from it. A class with
-a constructor of its own has the same configuration: the arguments that it was called with.
+The attributes, the configuration and the call of the base's constructor follow from it. A class
+with an ordinary constructor has the same configuration: the arguments that it was called with.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, wraps
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import NoneType
+from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from eagerflow.errors import ArgumentError
 
 __all__ = [
     "Untracked",
     "Configured",
-    "argument",
+    "arguments",
     "find",
     "from_config",
-    "inherited",
     "named_classes",
     "snake_case",
 ]
@@ -56,78 +57,109 @@ class Untracked:
 # Arguments of constructors --------------------------------------------------------------------
 
 
-class _Argument(NamedTuple):
-    """An argument of a constructor, as a class states it."""
-
-    default: Any
-    check: Callable[[Any], Any] | None
+Init = TypeVar("Init", bound=Callable[..., None])
+_VAR_KEYWORD, _VAR_POSITIONAL = Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL
 
 
-def argument(default: Any = Parameter.empty, check: Callable[[Any], Any] | None = None) -> Any:
-    """An argument of the constructor, which becomes the attribute of this name.
+def arguments(init: Init) -> Init:
+    """Decorator of ``__init__``: the arguments become attributes, checked by their types.
 
-    Without a ``default`` it is required. ``check`` is given the value and returns the attribute,
-    or raises ArgumentError, which then names the object and the argument. The arguments of a
-    class come before those of its base; one that the base has too changes its place and default.
+    First the constructor of the base is called with the arguments that it takes; ``**options``
+    are all of these that are not written here. Each of the others becomes the attribute of its
+    name. Its type may carry a check, as ``Annotated[int, count]`` does: a function of the value
+    that returns the attribute, or raises ArgumentError, which then names the object and the
+    argument; None is not checked where the type is ``Count | None``. At last the body runs,
+    with the arguments as they were given.
 
-    >>> from eagerflow.nn.configured import argument
+    >>> from typing import Annotated, Unpack
+    >>> from eagerflow.nn.configured import arguments
+    >>> from eagerflow.nn.layer import LayerOptions
     >>> class Power(ef.nn.Layer):
-    ...     exponent: float = argument(2.0, float)
+    ...     @arguments
+    ...     def __init__(
+    ...         self, exponent: Annotated[float, float] = 2.0, **options: Unpack[LayerOptions]
+    ...     ) -> None: ...
     ...     def call(self, inputs):
     ...         return inputs**self.exponent
     >>> Power(3, name="cube").get_config()["exponent"], Power(3).exponent
     (3, 3.0)
     """
-    return _Argument(default, check)
+    decorated: Any = _Decorated(init)
+    return decorated
 
 
-_INHERITED = object()
-inherited: Any = _Argument(_INHERITED, None)
-"""An argument of the base, with the base's default, which comes at this place."""
+class _Decorated:
+    """A constructor between its definition and that of its class, which gives it the base."""
+
+    def __init__(self, init: Callable[..., None]) -> None:
+        self.init = init
+
+    def __set_name__(self, cls: type, name: str) -> None:
+        setattr(cls, name, _constructor(cls, self.init))
 
 
-def _constructor(cls: Any, own: dict[str, _Argument]) -> Any:
-    """``__init__`` for the arguments that a class states and those of its base."""
-    base = inspect.signature(super(cls, cls).__init__)
-    receiver, *others = base.parameters.values()
-    known = {parameter.name: parameter for parameter in others}
-    hints = {name: parameter.annotation for name, parameter in known.items()} | cls.__annotations__
-    stated = {
-        name: known[name]
-        if default is _INHERITED
-        else receiver.replace(name=name, default=default, annotation=hints.get(name, Any))
-        for name, (default, _) in own.items()
-    }
-    checks = {name: check for name, (_, check) in own.items() if name not in known}
-    signature = base.replace(parameters=[receiver, *(stated | known | stated).values()])
-    finish = vars(cls).get("__post_init__")
+def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
+    """What ``arguments`` makes of the ``__init__`` that ``cls`` writes."""
+    written = inspect.signature(init)
+    stated = {p.name: p for p in written.parameters.values() if p.kind is not _VAR_KEYWORD}
+    inherited = inspect.signature(super(cls, cls).__init__).parameters
+    takes_options = len(stated) < len(written.parameters)
+    options = [p for name, p in _others(inherited) if takes_options and name not in stated]
+    parameters = sorted([*stated.values(), *options], key=lambda p: p.kind)  # by position first
+    signature = written.replace(parameters=parameters)
+    own = [name for name, _ in _others(stated) if name not in inherited]
+    checks = cache(lambda: _checks(init, own))  # when first used: types may be defined later
 
+    @wraps(init)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             given = _by_name(signature, self, *args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}() {error}") from None
-        values = {name: given.pop(name) for name in checks}
-        super(cls, self).__init__(**given)
-        for name, check in checks.items():
-            setattr(self, name, self._checked(name, values[name], check))
-        if finish is not None:
-            finish(self)
+        super(cls, self).__init__(**{key: given[key] for key in given if key not in own})
+        for name, check in checks().items():
+            try:
+                setattr(self, name, given[name] if check is None else check(given[name]))
+            except ArgumentError as error:
+                if error.op is None:
+                    error.op, error.argument = self._label, name
+                raise
+        init(self, **given)
 
-    construct.__name__, construct.__qualname__ = "__init__", f"{cls.__qualname__}.__init__"
     construct.__signature__ = signature  # type: ignore[attr-defined]
     return construct
+
+
+def _others(parameters: Mapping[str, Parameter]) -> Iterable[tuple[str, Parameter]]:
+    """Parameters of a method and their names, without the first, which is the object."""
+    return list(parameters.items())[1:]
+
+
+def _checks(init: Callable[..., None], names: Iterable[str]) -> dict[str, Any]:
+    """The check of each argument of these names, or None, from the type hints."""
+    hints = get_type_hints(init, include_extras=True)
+    return {name: _check_in(hints.get(name)) for name in names}
+
+
+def _check_in(hint: Any) -> Callable[[Any], Any] | None:
+    if get_origin(hint) is Annotated:
+        return next(filter(callable, hint.__metadata__), None)
+    parts = get_args(hint)
+    check = next(filter(None, map(_check_in, parts)), None) if NoneType in parts else None
+    return check and (lambda value: None if value is None else check(value))
 
 
 def _by_name(signature: Signature, made: Any, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """What a constructor is given, defaults included; TypeError where it does not fit."""
     bound = signature.bind(made, *args, **kwargs)
     bound.apply_defaults()
-    given = dict(list(bound.arguments.items())[1:])
+    given = bound.arguments
+    del given[next(iter(given))]  # the object itself
     for name, parameter in signature.parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
+        kind = parameter.kind
+        if kind is _VAR_KEYWORD:
             given |= given.pop(name, {})
-        elif parameter.kind is parameter.VAR_POSITIONAL:
+        elif kind is _VAR_POSITIONAL:
             given.pop(name, None)
     return given
 
@@ -146,23 +178,12 @@ class Configured:
     """Base of objects that can say how they were made, and be made again from that.
 
     The arguments of the constructor are the configuration; nothing has to be written twice.
-    A class that states its arguments may have a ``__post_init__``, called when they are set.
     """
 
     __signature__ = _ClassSignature()
     _config: Untracked
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        own = {key: value for key, value in vars(cls).items() if isinstance(value, _Argument)}
-        for name in own:
-            delattr(cls, name)
-        if own and "__init__" in vars(cls):
-            raise TypeError(f"{cls.__name__} states arguments: __post_init__ instead of __init__")
-        if own:
-            cls.__init__ = _constructor(cls, own)  # type: ignore[method-assign]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
         try:
             config = _by_name(inspect.signature(cls.__init__), made, *args, **kwargs)
@@ -171,37 +192,23 @@ class Configured:
         object.__setattr__(made, "_config", Untracked(config))
         return made
 
-    if TYPE_CHECKING:  # a constructor is made together with its class
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    else:
-
-        def __init__(self) -> None: ...
+    def __init__(self) -> None:
+        """No arguments, unless a class has some."""
 
     @property
     def _label(self) -> str:
         """The object as errors name it."""
         return getattr(self, "name", None) or type(self).__name__
 
-    def _checked(self, name: str, value: Any, check: Callable[[Any], Any] | None) -> Any:
-        if check is None:
-            return value
-        try:
-            return check(value)
-        except ArgumentError as error:
-            if error.op is None:
-                error.op, error.argument = self._label, name
-            raise
-
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
         return {name: _plain(value) for name, value in self._config.held.items()}
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Any:
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
         """A new object made with the arguments in ``config``."""
-        return cls(**config)
+        make: Callable[..., Self] = cls
+        return make(**config)
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import choice, number
-from eagerflow.nn.configured import Configured, argument, from_config, named_classes
+from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.creation.filled import full, ones, zeros
@@ -77,7 +78,10 @@ class Constant(Initializer):
     Tensor([0.5, 0.5], float32, cpu:0)
     """
 
-    value: float = argument(0.0)
+    value: float
+
+    @arguments
+    def __init__(self, value: float = 0.0) -> None: ...
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return full(shape, self.value, dtype=dtype)
@@ -86,7 +90,10 @@ class Constant(Initializer):
 class _Random(Initializer):
     """Base of random initializers: with a ``seed``, every call gives the same numbers."""
 
-    seed: int | None = argument(None)
+    seed: int | None
+
+    @arguments
+    def __init__(self, seed: int | None = None) -> None: ...
 
     def _generator(self) -> random.Generator:
         return random.default_generator if self.seed is None else random.Generator(self.seed)
@@ -99,8 +106,13 @@ class RandomNormal(_Random):
     Tensor([0.1508, 0.092 ], float32, cpu:0)
     """
 
-    mean: float = argument(0.0)
-    stddev: float = argument(0.05)
+    mean: float
+    stddev: float
+
+    @arguments
+    def __init__(
+        self, mean: float = 0.0, stddev: float = 0.05, seed: int | None = None
+    ) -> None: ...
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().normal(shape, self.mean, self.stddev, dtype)
@@ -124,8 +136,13 @@ class RandomUniform(_Random):
     Tensor([0.7899, 0.0872], float32, cpu:0)
     """
 
-    minval: float = argument(-0.05)
-    maxval: float = argument(0.05)
+    minval: float
+    maxval: float
+
+    @arguments
+    def __init__(
+        self, minval: float = -0.05, maxval: float = 0.05, seed: int | None = None
+    ) -> None: ...
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         return self._generator().uniform(shape, self.minval, self.maxval, dtype)
@@ -133,6 +150,12 @@ class RandomUniform(_Random):
 
 _TRUNCATED_STDDEV = 0.87962566103423978
 """Standard deviation of the standard normal distribution cut off at -2 and 2."""
+
+Scale = Annotated[float, number(lambda x: x > 0, "not positive")]
+FanMode = Annotated[str, choice("not a choice", "fan_in", "fan_out", "fan_avg")]
+Distribution = Annotated[
+    str, choice("not a choice", "truncated_normal", "untruncated_normal", "uniform")
+]
 
 
 class VarianceScaling(_Random):
@@ -147,12 +170,18 @@ class VarianceScaling(_Random):
     (3, 2)
     """
 
-    scale: float = argument(1.0, number(lambda x: x > 0, "not positive"))
-    mode: str = argument("fan_in", choice("not a choice", "fan_in", "fan_out", "fan_avg"))
-    distribution: str = argument(
-        "truncated_normal",
-        choice("not a choice", "truncated_normal", "untruncated_normal", "uniform"),
-    )
+    scale: float
+    mode: str
+    distribution: str
+
+    @arguments
+    def __init__(
+        self,
+        scale: Scale = 1.0,
+        mode: FanMode = "fan_in",
+        distribution: Distribution = "truncated_normal",
+        seed: int | None = None,
+    ) -> None: ...
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         fan_in, fan_out = _fans(tuple(shape))
@@ -177,7 +206,16 @@ def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
     return float(field * shape[-2]), float(field * shape[-1])
 
 
-class GlorotUniform(VarianceScaling):
+class _NamedScaling(VarianceScaling):
+    """Base of the scalings that have a name: ``scale``, ``mode`` and ``distribution`` are known."""
+
+    _scaling: tuple[float, str, str]
+
+    def __init__(self, seed: int | None = None) -> None:
+        super().__init__(*self._scaling, seed)
+
+
+class GlorotUniform(_NamedScaling):
     """Uniform numbers up to ``sqrt(6 / (fan_in + fan_out))``; Glorot and Bengio, 2010.
 
     >>> ef.nn.initializers.GlorotUniform(seed=0)((2, 1))
@@ -185,63 +223,57 @@ class GlorotUniform(VarianceScaling):
             [-1.1675]], shape=(2, 1), float32, cpu:0)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "uniform", seed)
+    _scaling = 1.0, "fan_avg", "uniform"
 
 
-class GlorotNormal(VarianceScaling):
+class GlorotNormal(_NamedScaling):
     """Truncated normal numbers of variance ``2 / (fan_in + fan_out)``; Glorot and Bengio, 2010.
 
     >>> ef.nn.initializers.GlorotNormal(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_avg", "truncated_normal", seed)
+    _scaling = 1.0, "fan_avg", "truncated_normal"
 
 
-class HeNormal(VarianceScaling):
+class HeNormal(_NamedScaling):
     """Truncated normal numbers of variance ``2 / fan_in``; He and others, 2015.
 
     >>> ef.nn.initializers.HeNormal(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "truncated_normal", seed)
+    _scaling = 2.0, "fan_in", "truncated_normal"
 
 
-class HeUniform(VarianceScaling):
+class HeUniform(_NamedScaling):
     """Uniform numbers up to ``sqrt(6 / fan_in)``; He and others, 2015.
 
     >>> ef.nn.initializers.HeUniform(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(2.0, "fan_in", "uniform", seed)
+    _scaling = 2.0, "fan_in", "uniform"
 
 
-class LecunNormal(VarianceScaling):
+class LecunNormal(_NamedScaling):
     """Truncated normal numbers of variance ``1 / fan_in``; LeCun and others, 1998.
 
     >>> ef.nn.initializers.LecunNormal(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "truncated_normal", seed)
+    _scaling = 1.0, "fan_in", "truncated_normal"
 
 
-class LecunUniform(VarianceScaling):
+class LecunUniform(_NamedScaling):
     """Uniform numbers up to ``sqrt(3 / fan_in)``; LeCun and others, 1998.
 
     >>> ef.nn.initializers.LecunUniform(seed=0)((2, 3)).shape
     (2, 3)
     """
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(1.0, "fan_in", "uniform", seed)
+    _scaling = 1.0, "fan_in", "uniform"
 
 
 _TABLE = named_classes(Initializer)
@@ -254,3 +286,7 @@ def get(identifier: Any) -> Any:
     Tensor([0., 0.], float32, cpu:0)
     """
     return from_config("initializer", identifier, _TABLE, callable)
+
+
+InitializerLike = Annotated[str | Mapping[str, Any] | Callable[..., Any], get]
+"""An initializer or another function of a shape and a dtype, its name, or its configuration."""

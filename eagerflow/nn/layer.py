@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Layer", "layer_classes", "only_numbers"]
+__all__ = ["Layer", "LayerOptions", "layer_classes", "only_numbers"]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
@@ -48,6 +48,14 @@ def _unique(name: str) -> str:
 def _is_nest(shapes: Any) -> bool:
     """Whether these are shapes of several tensors."""
     return not isinstance(shapes, tuple) or not all(isinstance(size, int) for size in shapes)
+
+
+class LayerOptions(TypedDict, total=False):
+    """The arguments that every layer takes, for the signatures of its subclasses."""
+
+    name: str | None
+    dtype: DTypeLike
+    trainable: bool
 
 
 class Layer(Configured):

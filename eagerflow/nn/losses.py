@@ -6,7 +6,7 @@ function ``(y_true, y_pred)`` that gives the numbers of the examples.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
@@ -14,7 +14,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.nn.arguments import TensorLike, require
-from eagerflow.nn.configured import Configured, argument, from_config, named_classes, snake_case
+from eagerflow.nn.configured import Configured, arguments, from_config, named_classes, snake_case
 from eagerflow.ops.family import as_operand
 from eagerflow.tensor import Tensor
 
@@ -200,6 +200,13 @@ def sparse_categorical_crossentropy(
 _REDUCTIONS = ("sum_over_batch_size", "mean", "sum", "none", None)
 
 
+class LossOptions(TypedDict, total=False):
+    """The arguments that every loss takes, for the signatures of its subclasses."""
+
+    reduction: str | None
+    name: str | None
+
+
 class Loss(Configured):
     """Base of losses: a subclass gives ``call(y_true, y_pred)``, one number per example.
 
@@ -291,48 +298,63 @@ class Huber(Loss):
     Tensor(1.5, float32, cpu:0)
     """
 
-    delta: float = argument(1.0)
+    delta: float
+
+    @arguments
+    def __init__(self, delta: float = 1.0, **options: Unpack[LossOptions]) -> None: ...
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return huber(y_true, y_pred, self.delta)
 
 
-class BinaryCrossentropy(Loss):
+class _Crossentropy(Loss):
+    """Base of losses of probabilities, or of logits with ``from_logits``."""
+
+    from_logits: bool
+
+    @arguments
+    def __init__(self, from_logits: bool = False, **options: Unpack[LossOptions]) -> None: ...
+
+
+class BinaryCrossentropy(_Crossentropy):
     """Cross-entropy of yes-or-no predictions: probabilities, or logits with ``from_logits``.
 
     >>> ef.nn.losses.BinaryCrossentropy(from_logits=True)([[1.0], [0.0]], [[0.0], [0.0]])
     Tensor(0.6931, float32, cpu:0)
     """
 
-    from_logits: bool = argument(False)
-
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return binary_crossentropy(y_true, y_pred, self.from_logits)
 
 
-class CategoricalCrossentropy(Loss):
+class CategoricalCrossentropy(_Crossentropy):
     """Cross-entropy of predicted classes with one-hot targets.
 
     >>> ef.nn.losses.CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]])
     Tensor(0.6931, float32, cpu:0)
     """
 
-    from_logits: bool = argument(False)
-    label_smoothing: float = argument(0.0)
+    label_smoothing: float
+
+    @arguments
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        **options: Unpack[LossOptions],
+    ) -> None: ...
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return categorical_crossentropy(y_true, y_pred, self.from_logits, self.label_smoothing)
 
 
-class SparseCategoricalCrossentropy(Loss):
+class SparseCategoricalCrossentropy(_Crossentropy):
     """Cross-entropy of predicted classes with class numbers as targets.
 
     >>> loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
     >>> loss([1, 0], ef.zeros((2, 2)))
     Tensor(0.6931, float32, cpu:0)
     """
-
-    from_logits: bool = argument(False)
 
     def call(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         return sparse_categorical_crossentropy(y_true, y_pred, self.from_logits)

@@ -10,14 +10,7 @@ from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
 from eagerflow.nn.arguments import TensorLike
-from eagerflow.nn.configured import (
-    Configured,
-    argument,
-    from_config,
-    inherited,
-    named_classes,
-    snake_case,
-)
+from eagerflow.nn.configured import Configured, arguments, from_config, named_classes, snake_case
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
@@ -176,7 +169,10 @@ class SparseTopKCategoricalAccuracy(_MeanMetric):
     Tensor(0.5, float32, cpu:0)
     """
 
-    k: int = argument(5)
+    k: int
+
+    @arguments
+    def __init__(self, k: int = 5, name: str | None = None) -> None: ...
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
@@ -213,8 +209,10 @@ class BinaryAccuracy(_MeanMetric):
     Tensor(0.5, float32, cpu:0)
     """
 
-    name = inherited
-    threshold: float = argument(0.5)
+    threshold: float
+
+    @arguments
+    def __init__(self, name: str | None = None, threshold: float = 0.5) -> None: ...
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
         y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)

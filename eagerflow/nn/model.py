@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.configured import Untracked
-from eagerflow.nn.layer import Layer
+from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
@@ -49,7 +49,7 @@ class Model(Layer):
     True
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self.optimizer: Any = None
         self.loss: Any = None

@@ -6,7 +6,7 @@ So a training step can be captured, saved and resumed like everything else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
@@ -14,15 +14,8 @@ from eagerflow.devices import Kind
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, GradientError, ShapeError
 from eagerflow.nn import schedules
-from eagerflow.nn.arguments import number, require
-from eagerflow.nn.configured import (
-    Configured,
-    argument,
-    from_config,
-    inherited,
-    named_classes,
-    snake_case,
-)
+from eagerflow.nn.arguments import Float, number, require
+from eagerflow.nn.configured import Configured, arguments, from_config, named_classes, snake_case
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.nn.optimizer_updates import adam_update, adam_updates, momentum_update
 from eagerflow.recorder import recording, unrecorded
@@ -39,6 +32,24 @@ MIN_SMALL_VARIABLES = 6  # for which that pays
 
 Pair = tuple[Any, Variable]
 """A gradient, a Tensor, and its Variable."""
+
+LearningRate = float | Schedule | Mapping[str, Any]
+"""A number, a schedule, or the configuration of one."""
+
+
+class ClippingOptions(TypedDict, total=False):
+    """The arguments that every optimizer takes last."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    name: str | None
+
+
+class OptimizerOptions(ClippingOptions, total=False):
+    """The arguments that every optimizer takes beside its learning rate."""
+
+    weight_decay: float | None
 
 
 class Optimizer(Configured):
@@ -60,7 +71,7 @@ class Optimizer(Configured):
 
     def __init__(
         self,
-        learning_rate: float | Schedule | Mapping[str, Any] = 0.01,
+        learning_rate: LearningRate = 0.01,
         weight_decay: float | None = None,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
@@ -248,6 +259,9 @@ def _positive(name: str, rate: Any) -> Any:
     return value
 
 
+Momentum = Annotated[float, number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")]
+
+
 class SGD(Optimizer):
     """Gradient descent, perhaps with ``momentum``, perhaps looking ahead (``nesterov``).
 
@@ -261,13 +275,17 @@ class SGD(Optimizer):
     Tensor([0.46], float32, cpu:0)
     """
 
-    learning_rate = inherited
-    momentum: float = argument(
-        0.0, number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")
-    )
-    nesterov: bool = argument(False, bool)
+    momentum: float
+    nesterov: bool
 
-    def __post_init__(self) -> None:
+    @arguments
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.01,
+        momentum: Momentum = 0.0,
+        nesterov: Annotated[bool, bool] = False,
+        **options: Unpack[OptimizerOptions],
+    ) -> None:
         self.slots = ("velocity",) if self.momentum else ()
 
     def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
@@ -286,7 +304,15 @@ class SGD(Optimizer):
         return (value - gradient * rate,)
 
 
-_below_one = number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")
+Beta = Annotated[float, number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")]
+
+
+class AdamOptions(ClippingOptions, total=False):
+    """The arguments of ``Adam`` beside its learning rate and weight decay."""
+
+    beta_1: Beta
+    beta_2: Beta
+    epsilon: Float
 
 
 class Adam(Optimizer):
@@ -304,12 +330,19 @@ class Adam(Optimizer):
 
     slots = ("mean", "square")
 
-    learning_rate = argument(0.001)
-    beta_1: float = argument(0.9, _below_one)
-    beta_2: float = argument(0.999, _below_one)
-    epsilon: float = argument(1e-7, float)
+    beta_1: float
+    beta_2: float
+    epsilon: float
 
-    def __post_init__(self) -> None:
+    @arguments
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        beta_1: Beta = 0.9,
+        beta_2: Beta = 0.999,
+        epsilon: Float = 1e-7,
+        **options: Unpack[OptimizerOptions],
+    ) -> None:
         self._options = {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
@@ -345,8 +378,13 @@ class AdamW(Adam):
     0.004
     """
 
-    learning_rate = inherited
-    weight_decay = argument(0.004)
+    @arguments
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        weight_decay: float | None = 0.004,
+        **options: Unpack[AdamOptions],
+    ) -> None: ...
 
 
 _TABLE = named_classes(Optimizer, adamw=AdamW)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import TensorLike
-from eagerflow.nn.configured import Configured, argument, from_config, named_classes
+from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
 from eagerflow.tensor import Tensor
 
 __all__ = ["CosineDecay", "ExponentialDecay", "PiecewiseConstantDecay", "Schedule", "get"]
@@ -44,10 +44,19 @@ class ExponentialDecay(Schedule):
     Tensor(0.5, float32, cpu:0)
     """
 
-    initial_learning_rate: float = argument()
-    decay_steps: int = argument()
-    decay_rate: float = argument()
-    staircase: bool = argument(False)
+    initial_learning_rate: float
+    decay_steps: int
+    decay_rate: float
+    staircase: bool
+
+    @arguments
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: int,
+        decay_rate: float,
+        staircase: bool = False,
+    ) -> None: ...
 
     def __call__(self, step: TensorLike) -> Tensor:
         part = _number(step) / float(self.decay_steps)
@@ -66,11 +75,21 @@ class CosineDecay(Schedule):
     Tensor(0., float32, cpu:0)
     """
 
-    initial_learning_rate: float = argument()
-    decay_steps: int = argument()
-    alpha: float = argument(0.0)
-    warmup_target: float | None = argument(None)
-    warmup_steps: int = argument(0)
+    initial_learning_rate: float
+    decay_steps: int
+    alpha: float
+    warmup_target: float | None
+    warmup_steps: int
+
+    @arguments
+    def __init__(
+        self,
+        initial_learning_rate: float,
+        decay_steps: int,
+        alpha: float = 0.0,
+        warmup_target: float | None = None,
+        warmup_steps: int = 0,
+    ) -> None: ...
 
     def __call__(self, step: TensorLike) -> Tensor:
         initial, warmup = self.initial_learning_rate, float(self.warmup_steps)
@@ -84,6 +103,9 @@ class CosineDecay(Schedule):
         return ops.where(at < warmup, at / warmup * (target - initial) + initial, rate)
 
 
+Numbers = Annotated[Sequence[float], list]
+
+
 class PiecewiseConstantDecay(Schedule):
     """``values[0]`` up to step ``boundaries[0]``, then ``values[1]``, and so on.
 
@@ -94,10 +116,11 @@ class PiecewiseConstantDecay(Schedule):
     (1.0, 0.5)
     """
 
-    boundaries: Sequence[float] = argument(check=list)
-    values: Sequence[float] = argument(check=list)
+    boundaries: list[float]
+    values: list[float]
 
-    def __post_init__(self) -> None:
+    @arguments
+    def __init__(self, boundaries: Numbers, values: Numbers) -> None:
         if len(self.values) != len(self.boundaries) + 1:
             raise ArgumentError(
                 f"{len(self.values)} values for {len(self.boundaries)} boundaries",

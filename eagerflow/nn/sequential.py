@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.configured import find
-from eagerflow.nn.layer import Layer, layer_classes
+from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
 from eagerflow.nn.layers.core import Input
 from eagerflow.nn.model import Model
 from eagerflow.ops.creation.filled import zeros
@@ -28,7 +28,7 @@ class Sequential(Model):
     ((2, 1), 41)
     """
 
-    def __init__(self, layers: Iterable[Any] = (), **options: Any) -> None:
+    def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
         self.layers: list[Any] = []
         for layer in layers:

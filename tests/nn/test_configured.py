@@ -1,30 +1,47 @@
-"""Arguments that classes state: constructors, signatures, attributes, configurations, errors."""
+"""Constructors whose bodies are derived: signatures, attributes, configurations, types, errors."""
 
 import copy
 import inspect
 import pickle
+from typing import Annotated, Unpack, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.nn import initializers, losses, metrics, optimizers, schedules
-from eagerflow.nn.arguments import choice, count, number, optional
-from eagerflow.nn.configured import argument, inherited, named_classes
+from eagerflow.nn.arguments import Count, choice, count, number
+from eagerflow.nn.configured import Configured, arguments, named_classes
+from eagerflow.nn.layers.core import KernelOptions
+
+Factor = Annotated[float, number(lambda x: x > 0, "not a factor", "a positive number")]
 
 
 class Scaled(ef.nn.Dense):
     """A layer of a user's, with arguments beside those of its base."""
 
-    units = inherited
-    factor: float = argument(2.0, number(lambda x: x > 0, "not a factor", "a positive number"))
-    activation = argument("relu")
-
-    def __post_init__(self):
+    @arguments
+    def __init__(
+        self,
+        units: Count,
+        factor: Factor = 2.0,
+        activation: str = "relu",
+        **options: Unpack[KernelOptions],
+    ) -> None:
+        assert isinstance(self.factor, float)
         self.square = self.factor**2
+        self.given = factor
 
     def call(self, inputs):
         return super().call(inputs) * self.square
+
+
+class Window(Configured):
+    """An object of a user's, with an argument that may be None."""
+
+    @arguments
+    def __init__(self, width: Count | None = None, *, label: Annotated[str, "as shown"] = "w"):
+        self.area = None if self.width is None else self.width**2
 
 
 def names(cls):
@@ -61,6 +78,7 @@ def test_a_class_changes_places_and_defaults_of_its_base():
     assert names(Scaled)[:4] == ["units", "factor", "activation", "use_bias"]
     layer = Scaled(2, 3.0, kernel_initializer="ones", name="s")
     assert (layer.square, layer.units, layer.activation) == (9.0, 2, ef.relu)
+    assert (Scaled(2, 3).factor, type(Scaled(2, 3).given)) == (3.0, int)
     assert layer(ef.ones((1, 4))).tolist() == [[36.0, 36.0]]
     again = Scaled.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
@@ -79,14 +97,101 @@ def test_a_constructor_of_a_users_own_calls_that_of_its_base():
     assert Wide.from_config(layer.get_config()).units == 4
 
 
-def test_a_class_states_arguments_or_has_a_constructor():
-    with pytest.raises(TypeError, match="Both states arguments: __post_init__ instead"):
+def test_what_a_base_takes_is_left_out_without_options():
+    class Narrow(ef.nn.Dense):
+        @arguments
+        def __init__(self, units: Count, label: str = "n"):
+            pass
 
-        class Both(ef.nn.Layer):
-            size: int = argument(1)
+    assert names(Narrow) == ["units", "label"]
+    layer = Narrow(2)
+    assert (layer.units, layer.label, layer.use_bias) == (2, "n", True)
+    assert layer.get_config() == {"name": layer.name, "units": 2, "label": "n"}
 
-            def __init__(self):
-                super().__init__()
+
+def test_options_of_a_base_with_any_keywords_are_passed_on():
+    class Wide(ef.nn.Dense):
+        def __init__(self, width=3, **options):
+            super().__init__(width * 2, **options)
+
+    class Wider(Wide):
+        @arguments
+        def __init__(self, extra: Count = 1, **options: Unpack[KernelOptions]):
+            self.total = self.units + self.extra
+
+    assert names(Wider) == ["extra", "width", "options"]
+    layer = Wider(4, 2, use_bias=False)
+    assert (layer.total, layer.use_bias) == (8, False)
+
+
+def test_what_may_be_none_is_checked_otherwise():
+    assert (Window().area, Window(3).area, Window(label="x").label) == (None, 9, "x")
+    with pytest.raises(ef.errors.ArgumentError, match="Window: width: 0 is out of range"):
+        Window(0)
+    with pytest.raises(TypeError, match="Window\\(\\) too many positional arguments"):
+        Window(1, "x")
+
+
+def all_classes(base=Configured):
+    """The classes of the package, whose help lists their arguments."""
+    for cls in base.__subclasses__():
+        kinds = {parameter.kind for parameter in inspect.signature(cls).parameters.values()}
+        if cls.__module__.startswith("eagerflow.") and inspect.Parameter.VAR_KEYWORD not in kinds:
+            yield cls
+        yield from all_classes(cls)
+
+
+def written(cls):
+    """The arguments that the source of a class shows: parameters, and the keys of its options."""
+    init = getattr(cls.__init__, "__wrapped__", cls.__init__)
+    found = names(init)[1:]
+    hints = get_type_hints(init, include_extras=True)
+    for parameter in inspect.signature(init).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found.remove(parameter.name)
+            found += get_type_hints(get_args(hints[parameter.name])[0])
+    return found
+
+
+@pytest.mark.parametrize("cls", sorted(set(all_classes()), key=str), ids=lambda cls: cls.__name__)
+def test_the_source_shows_every_argument(cls):
+    assert sorted(written(cls)) == sorted(names(cls))
+
+
+TYPED = """
+from eagerflow.nn import Conv2D, Dense
+from eagerflow.nn.initializers import TruncatedNormal
+from eagerflow.nn.optimizers import AdamW
+
+reveal_type(Dense(2, "relu", name="d", bias_initializer="ones").units)
+Conv2D(2, (3, 3), padding="same", groups=2)
+TruncatedNormal(0.0, 0.1, 3)
+AdamW(0.01, beta_1=0.8, clipnorm=1.0)
+Dense()
+Dense("two")
+Conv2D(2, 3, colour=1)
+AdamW(clipnorm="x")
+"""
+
+
+@pytest.mark.slow
+def test_a_checker_of_types_knows_the_constructors(tmp_path):
+    """What is right passes, and each line after these has its error."""
+    api = pytest.importorskip("mypy.api", reason="mypy is not installed")
+    cache = ["--cache-dir", str(tmp_path), "--config-file", ""]
+    shown, _, _ = api.run(
+        [*cache, "--follow-imports=silent", "--ignore-missing-imports", "-c", TYPED]
+    )
+    lines = [line.partition(":")[2] for line in shown.splitlines()[:-1]]
+    found = [line for line in lines if " defined in " not in line]
+    assert found == [
+        '6: note: Revealed type is "int"',
+        '10: error: Missing positional argument "units" in call to "Dense"  [call-arg]',
+        '11: error: Argument 1 to "Dense" has incompatible type "str"; expected "int"  [arg-type]',
+        '12: error: Unexpected keyword argument "colour" for "Conv2D"  [call-arg]',
+        '13: error: Argument "clipnorm" to "AdamW" has incompatible type "str"; '
+        'expected "float | None"  [arg-type]',
+    ]
 
 
 def test_copies_keep_the_configuration():
@@ -110,7 +215,6 @@ def test_names_of_classes_are_in_snake_case():
 
 def test_checks():
     assert (count(np.int64(3)), type(count(np.int64(3)))) == (3, int)
-    assert optional(count)(None) is None
     assert choice("not a mode", "a", "b")("b") == "b"
     assert number(lambda x: x < 1, "large")(np.float32(0.5)) == 0.5
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.arguments import choice, count, optional, require
-from eagerflow.nn.configured import argument
-from eagerflow.nn.layer import Layer
-from eagerflow.nn.layers.core import KernelLayer
-from eagerflow.ops.attributes import Sizes
+from eagerflow.nn.activations import ActivationLike
+from eagerflow.nn.arguments import Count, choice, count, require
+from eagerflow.nn.configured import arguments
+from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.layers.core import KernelLayer, KernelOptions
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -31,7 +31,9 @@ def _pair(value: Any) -> tuple[int, int]:
     return count(items[0]), count(items[1])
 
 
-_padding = choice("not a padding", "valid", "same", expected="'valid' or 'same'")
+Pair = Annotated[int | Sequence[int], _pair]
+"""An integer, or one for rows and one for columns."""
+Padding = Annotated[str, choice("not a padding", "valid", "same", expected="'valid' or 'same'")]
 
 
 class Conv2D(KernelLayer):
@@ -48,14 +50,26 @@ class Conv2D(KernelLayer):
     (2, 3, 3, 8)
     """
 
-    filters: int = argument(check=count)
-    kernel_size: Sizes = argument(check=_pair)
-    strides: Sizes = argument(1, _pair)
-    padding: str = argument("valid", _padding)
-    dilation_rate: Sizes = argument(1, _pair)
-    groups: int = argument(1, count)
+    filters: int
+    kernel_size: tuple[int, int]
+    strides: tuple[int, int]
+    padding: str
+    dilation_rate: tuple[int, int]
+    groups: int
 
-    def __post_init__(self) -> None:
+    @arguments
+    def __init__(
+        self,
+        filters: Count,
+        kernel_size: Pair,
+        strides: Pair = 1,
+        padding: Padding = "valid",
+        dilation_rate: Pair = 1,
+        groups: Count = 1,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        **options: Unpack[KernelOptions],
+    ) -> None:
         if self.filters % self.groups:
             raise ArgumentError(
                 f"{self.filters} filters cannot be cut into {self.groups} groups",
@@ -94,12 +108,19 @@ class Conv2D(KernelLayer):
 class _Pooling2D(Layer):
     """Base of poolings: a window that moves over rows and columns."""
 
-    pool_size: Sizes = argument((2, 2), _pair)
-    strides: Sizes = argument(None, optional(_pair))
-    padding: str = argument("valid", _padding)
+    pool_size: tuple[int, int]
+    strides: tuple[int, int]
+    padding: str
     _pool: Callable[..., Tensor]
 
-    def __post_init__(self) -> None:
+    @arguments
+    def __init__(
+        self,
+        pool_size: Pair = (2, 2),
+        strides: Pair | None = None,
+        padding: Padding = "valid",
+        **options: Unpack[LayerOptions],
+    ) -> None:
         self.strides = self.strides or self.pool_size
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -135,8 +156,11 @@ class AveragePooling2D(_Pooling2D):
 class _GlobalPooling2D(Layer):
     """Base of poolings over all rows and columns."""
 
-    keepdims: bool = argument(False)
+    keepdims: bool
     _reduce: Callable[..., Tensor]
+
+    @arguments
+    def __init__(self, keepdims: bool = False, **options: Unpack[LayerOptions]) -> None: ...
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=4)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
-from eagerflow.nn import activations, initializers
-from eagerflow.nn.arguments import count, number
-from eagerflow.nn.configured import argument
-from eagerflow.nn.layer import Layer
+from eagerflow.nn.activations import ActivationLike
+from eagerflow.nn.arguments import Count, number
+from eagerflow.nn.configured import arguments
+from eagerflow.nn.initializers import Initializer, InitializerLike
+from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.ops import random
 from eagerflow.ops.attributes import Sizes
 from eagerflow.ops.nn.regularization import dropout
@@ -20,15 +22,39 @@ from eagerflow.variable import Variable
 __all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape"]
 
 
+ShapeLike = Annotated[Sequence[DimLike | None], tuple]
+"""The sizes of one example, without the batch axis."""
+Rate = Annotated[
+    float, number(lambda x: 0 <= x < 1, "not a rate", "a number from 0 up to, not including, 1")
+]
+
+
+class KernelOptions(LayerOptions, total=False):
+    """The arguments that layers with a kernel share, beside ``activation`` and ``use_bias``."""
+
+    kernel_initializer: InitializerLike
+    bias_initializer: InitializerLike
+
+
 class KernelLayer(Layer):
     """Base of layers that multiply by a kernel: what they share are bias and activation."""
 
-    activation: Any = argument(None, activations.get)
-    use_bias: bool = argument(True)
-    kernel_initializer: Any = argument("glorot_uniform", initializers.get)
-    bias_initializer: Any = argument("zeros", initializers.get)
+    activation: Callable[..., Tensor]
+    use_bias: bool
+    kernel_initializer: Initializer
+    bias_initializer: Initializer
     kernel: Variable
     bias: Variable | None
+
+    @arguments
+    def __init__(
+        self,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
 
     def make_kernel(self, *shape: DimLike) -> None:
         """Make the kernel, whose last axis holds the outputs, and the bias where there is one."""
@@ -51,7 +77,16 @@ class Dense(KernelLayer):
             [4., 4., 4.]], shape=(2, 3), float32, cpu:0)
     """
 
-    units: int = argument(check=count)
+    units: int
+
+    @arguments
+    def __init__(
+        self,
+        units: Count,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        **options: Unpack[KernelOptions],
+    ) -> None: ...
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
@@ -88,7 +123,10 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
-    target_shape: Sizes = argument(check=tuple)
+    target_shape: tuple[int, ...]
+
+    @arguments
+    def __init__(self, target_shape: ShapeLike, **options: Unpack[LayerOptions]) -> None: ...
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
@@ -110,7 +148,10 @@ class Activation(Layer):
     Tensor([[1., 0.]], shape=(1, 2), float32, cpu:0)
     """
 
-    activation: Any = argument(check=activations.get)
+    activation: Callable[..., Tensor]
+
+    @arguments
+    def __init__(self, activation: ActivationLike, **options: Unpack[LayerOptions]) -> None: ...
 
     def call(self, inputs: Tensor) -> Tensor:
         return self.activation(inputs)
@@ -128,14 +169,18 @@ class Dropout(Layer):
     Tensor([[1., 1., 1., 1.]], shape=(1, 4), float32, cpu:0)
     """
 
-    rate: float = argument(
-        check=number(lambda x: 0 <= x < 1, "not a rate", "a number from 0 up to, not including, 1")
-    )
-    noise_shape: Sizes = argument(None)
-    seed: int | None = argument(None)
+    rate: float
+    noise_shape: Sizes
 
-    def __post_init__(self) -> None:
-        self.generator = None if self.seed is None else random.Generator(self.seed)
+    @arguments
+    def __init__(
+        self,
+        rate: Rate,
+        noise_shape: Sizes = None,
+        seed: int | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        self.generator = None if seed is None else random.Generator(seed)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
@@ -153,7 +198,10 @@ class Input(Layer):
     10
     """
 
-    shape: Sizes = argument(check=tuple)
+    shape: tuple[DimLike | None, ...]
+
+    @arguments
+    def __init__(self, shape: ShapeLike, **options: Unpack[LayerOptions]) -> None: ...
 
     def call(self, inputs: Tensor) -> Tensor:
         if tuple(inputs.shape[1:]) != self.shape:

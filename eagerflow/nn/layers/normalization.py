@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
-from eagerflow.nn import initializers
-from eagerflow.nn.configured import argument, inherited
-from eagerflow.nn.layer import Layer
+from eagerflow.nn.arguments import Float
+from eagerflow.nn.configured import arguments
+from eagerflow.nn.initializers import Initializer, InitializerLike
+from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.ops.attributes import Axes
 from eagerflow.spec import normalize_axes, normalize_axis
 from eagerflow.tensor import Tensor
@@ -20,11 +21,24 @@ __all__ = ["BatchNormalization", "LayerNormalization"]
 class _Normalization(Layer):
     """Base of layers whose outputs are scaled by ``gamma`` and shifted by ``beta``."""
 
-    epsilon: float = argument(1e-3, float)
-    center: bool = argument(True)
-    scale: bool = argument(True)
-    beta_initializer: Any = argument("zeros", initializers.get)
-    gamma_initializer: Any = argument("ones", initializers.get)
+    axis: Axes
+    epsilon: float
+    center: bool
+    scale: bool
+    beta_initializer: Initializer
+    gamma_initializer: Initializer
+
+    @arguments
+    def __init__(
+        self,
+        axis: Axes = -1,
+        epsilon: Float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
 
     def _make_scale(self, *shape: DimLike) -> None:
         self.gamma = self.beta = None
@@ -50,11 +64,24 @@ class BatchNormalization(_Normalization):
     Tensor([0.02], float32, cpu:0)
     """
 
-    axis: int = argument(-1)
-    momentum: float = argument(0.99, float)
-    epsilon = center = scale = beta_initializer = gamma_initializer = inherited
-    moving_mean_initializer: Any = argument("zeros", initializers.get)
-    moving_variance_initializer: Any = argument("ones", initializers.get)
+    momentum: float
+    moving_mean_initializer: Initializer
+    moving_variance_initializer: Initializer
+
+    @arguments
+    def __init__(
+        self,
+        axis: int = -1,
+        momentum: Float = 0.99,
+        epsilon: Float = 1e-3,
+        center: bool = True,
+        scale: bool = True,
+        beta_initializer: InitializerLike = "zeros",
+        gamma_initializer: InitializerLike = "ones",
+        moving_mean_initializer: InitializerLike = "zeros",
+        moving_variance_initializer: InitializerLike = "ones",
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
 
     def build(self, input_shape: Shape) -> None:
         if len(input_shape) < 2:
@@ -101,8 +128,6 @@ class LayerNormalization(_Normalization):
     >>> ef.nn.LayerNormalization(epsilon=0.0)(ef.tensor([[1.0, 3.0]]))
     Tensor([[-1.,  1.]], shape=(1, 2), float32, cpu:0)
     """
-
-    axis: Axes = argument(-1)
 
     def build(self, input_shape: Shape) -> None:
         self.rank = len(input_shape)
