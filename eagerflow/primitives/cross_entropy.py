@@ -20,32 +20,34 @@ from eagerflow.primitives.softmax import softmax_body
 # Probabilities as labels -------------------------------------------------------------------------
 
 
-def dense_body(s: Any, logits: Any, labels: Any, *, certain: bool = True) -> Any:
-    """What the loss of each example is made of: sums of powers, of labels, and of products.
-
-    A class of probability 0 adds nothing; ``certain`` that it does not where its logit is -inf.
-    """
+def dense_body(s: Any, logits: Any, labels: Any) -> Any:
+    """What the loss of each example is made of: sums of powers, of labels, and of products."""
     shifted = s.subtract(logits, s.max(logits, "n"))
-    products = s.multiply(labels, shifted)
-    if certain:
-        products = s.select(s.equal(labels, 0), 0, products)
+    # A class of probability 0 adds nothing, also where its logit is -inf.
+    products = s.select(s.equal(labels, 0), 0, s.multiply(labels, shifted))
     return s.sum(s.exp(shifted), "n"), s.sum(labels, "n"), s.sum(products, "n")
 
 
-_DENSE = RowKernel(dense_body)
+def _loss_body(s: Any, logits: Any, labels: Any, *, certain: bool) -> Any:
+    """The loss of each example, ``certain`` that a class of probability 0 adds nothing."""
+    shifted = s.subtract(logits, s.max(logits, "n"))
+    lost = s.subtract(s.log(s.sum(s.exp(shifted), "n")), shifted)
+    products = s.multiply(lost, labels)
+    return s.sum(s.select(s.equal(labels, 0), 0, products) if certain else products, "n")
+
+
+_LOSS = RowKernel(_loss_body)
 
 
 def dense(logits: Any, labels: Any, at: int) -> Any:
     """The loss of each example, where ``labels`` holds a probability for each logit."""
+    if generated.takes(logits):
+        loss, weight, given = generated.rows(dense_body, at, logits, labels)
+        np.multiply(np.log(loss, loss), weight, loss)
+        return np.subtract(loss, given, loss)
     # NumPy takes as long to select as for all else, and hardly ever finds what it looks for.
-    certain = generated.pays(logits.size)
-    loss, weight, given = _DENSE(at, logits, labels, certain=certain)
-    np.multiply(np.log(loss, loss), weight, loss)
-    np.subtract(loss, given, loss)
-    if not certain and math.isnan(add_up(loss, None)):
-        powers, weight, given = _DENSE(at, logits, labels, certain=True)
-        return np.log(powers) * weight - given
-    return loss
+    loss = _LOSS(at, logits, labels, certain=False)
+    return _LOSS(at, logits, labels, certain=True) if math.isnan(add_up(loss, None)) else loss
 
 
 def dense_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
@@ -91,7 +93,7 @@ def _shares_of_gradient_body(s: Any, logits: Any, g: Any) -> Any:
 
 
 _POWERS = RowKernel(_powers_body)
-_SHARES_OF_GRADIENT = RowKernel(_shares_of_gradient_body)
+_SOFTMAX = RowKernel(softmax_body)
 
 
 def _compares(logits: Any, at: int) -> bool:
@@ -122,8 +124,11 @@ def sparse_gradient(logits: Any, labels: Any, g: Any, at: int) -> Any:
     if _compares(logits, at):
         numbers = labels.astype(np.int64, copy=False)
         return generated.rows(sparse_gradient_body, at, logits, numbers, g)
-    out = _SHARES_OF_GRADIENT(at, logits, g)
-    indices = _wide(labels.astype(np.intp, copy=False), at)
-    right = np.take_along_axis(out, indices, at) - _wide(g, at)
-    np.put_along_axis(out, indices, right, at)
-    return out
+    indices, wide = _wide(labels.astype(np.intp, copy=False), at), _wide(g, at)
+    if generated.takes(logits):
+        out = generated.rows(_shares_of_gradient_body, at, logits, g)
+        np.put_along_axis(out, indices, np.take_along_axis(out, indices, at) - wide, at)
+        return out
+    out = _SOFTMAX(at, logits)
+    np.put_along_axis(out, indices, np.take_along_axis(out, indices, at) - 1, at)
+    return np.multiply(out, wide, out)

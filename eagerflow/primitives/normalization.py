@@ -155,18 +155,27 @@ def norm_gradient(
     return rows.back(of_x), of_scale, of_offset
 
 
-def gradient_body(s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool) -> Any:
-    """Gradients by x, scale and offset, in scalar instructions."""
+def gradient_body(
+    s: Any, x: Any, g: Any, epsilon: Any, *scale: Any, center: bool, early: bool = True
+) -> Any:
+    """Gradients by x, scale and offset, in scalar instructions.
+
+    ``early`` sums up what needs the factor of a row before that is known, so that all sums take
+    one pass.
+    """
     middle = s.subtract(x, s.mean(x, "n")) if center else x
     u = s.multiply(g, scale[0]) if scale else g
     factor = s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon))
     h = s.multiply(middle, factor)
-    # The mean of u h, from what one pass can sum while it still looks for the factor.
-    along = s.multiply(s.mean(s.multiply(u, middle), "n"), factor)
+    of_scale = s.multiply(g, h)
+    if early:
+        along = s.multiply(s.mean(s.multiply(u, middle), "n"), factor)
+    else:
+        along = s.mean(s.multiply(of_scale, scale[0]) if scale else of_scale, "n")
     rest = s.subtract(u, s.multiply(h, along))
     if center:
         rest = s.subtract(rest, s.mean(u, "n"))
-    return s.multiply(rest, factor), s.sum(s.multiply(g, h), "m"), s.sum(g, "m")
+    return s.multiply(rest, factor), s.sum(of_scale, "m"), s.sum(g, "m")
 
 
 def _gradient_in_tiles(x: Any, g: Any, epsilon: float, lines: list[Any], center: bool) -> Any:
@@ -175,7 +184,7 @@ def _gradient_in_tiles(x: Any, g: Any, epsilon: float, lines: list[Any], center:
     count, width = x.shape
     sums = np.zeros((2, -(-count // tile_height(width)), 1, width), x.dtype)
     tiled = x.size >= MIN_TILED_ELEMENTS
-    fill = _program(gradient_body, x.dtype, 2, len(lines), tiled, center=center)
+    fill = _program(gradient_body, x.dtype, 2, len(lines), tiled, center=center, early=False)
 
     def work(i: int, s: slice) -> None:
         fill(1, x[s], g[s], epsilon, *lines, out[s], sums[0, i], sums[1, i])

@@ -340,21 +340,21 @@ def steps_of(region: Region, quick: bool = False) -> dict[str, Step]:
             clamp = _clamp(region, part) if part.instruction == "select" else []
             steps += clamp or _instruction(part, value_type(source.dtype), quick)
     found = {s.name: s for s in steps}
-    return _with_divisions(found) if quick else found
+    return _with_divisions(region, found) if quick else found
 
 
-def _with_divisions(steps: dict[str, Step]) -> dict[str, Step]:
-    """The steps, with divisions for products by reciprocals that nothing else needs."""
+def _with_divisions(region: Region, steps: dict[str, Step]) -> dict[str, Step]:
+    """The steps, with divisions for products by reciprocals of rows that nothing else needs."""
     uses = Counter(o for s in steps.values() for o in s.operands)
     found = dict(steps)
-    for step in steps.values():
-        if step.call is np.multiply:
-            for x, y in (step.operands, step.operands[::-1]):
-                inverse = steps.get(str(y))
-                if inverse is not None and inverse.call is np.reciprocal and uses[y] == 1:
-                    found[step.name] = replace(
-                        step, call=np.divide, operands=(x, *inverse.operands)
-                    )
+    for part in region.body:
+        inverse = steps[part.name]
+        if part.instruction == "reciprocal" and uses[part.name] == 1 and part.axes != region.axes:
+            step = next((s for s in steps.values() if part.name in s.operands), inverse)
+            if step.call is np.multiply and step.axes != part.axes:
+                (x,) = (o for o in step.operands if o != part.name)
+                operands = x, *inverse.operands
+                found[step.name] = replace(step, call=np.divide, operands=operands)
     return found
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.instructions import NUMPY
 from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS, UpdateKernel, whole
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
@@ -59,23 +57,24 @@ class _Formula:
 
     ``body(s, *arrays, length, left, decays=..., **attributes)`` gives the new values in scalar
     instructions, that of the parameter first. ``length(s, rate, ...)`` is the length of the step
-    that comes of the numbers of a call, the learning rate first; ``left`` is what is left of a
-    parameter that ``decays``.
+    that comes of the numbers of a call, the learning rate first, and ``of_numbers(rate, ...)`` the
+    same in Python's numbers; ``left`` is what is left of a parameter that ``decays``.
     """
 
     def __init__(
-        self, body: generated.Body, arrays: str, results: int, length: generated.Body
+        self,
+        body: generated.Body,
+        arrays: str,
+        results: int,
+        length: generated.Body,
+        of_numbers: Callable[..., float],
     ) -> None:
         self.body = body
         self.arrays = tuple(arrays.split())
         self.results = results
         self._length = length
-        self._length_of_numbers = lru_cache(64)(self._on_numbers)
+        self._length_of_numbers = of_numbers
         self._kernel = UpdateKernel(body)
-
-    def _on_numbers(self, *numbers: float, **attributes: Any) -> float:
-        with np.errstate(all="ignore"):
-            return float(self._length(NUMPY, *numbers, **attributes))
 
     def scalar(self, s: Any, *values: Any, weight_decay: float, **attributes: Any) -> Any:
         """The step in scalar instructions."""
@@ -198,7 +197,11 @@ def _momentum(
 
 
 _MOMENTUM = _Formula(
-    _momentum, "parameter gradient velocity", 2, length=lambda s, rate, **attributes: rate
+    _momentum,
+    "parameter gradient velocity",
+    2,
+    length=lambda s, rate, **attributes: rate,
+    of_numbers=lambda rate, **attributes: rate,
 )
 
 
@@ -296,7 +299,13 @@ def _corrected(s: Any, rate: Any, t: Any, *, beta_1: float, beta_2: float, **mor
     return s.divide(s.multiply(rate, s.sqrt(s.negative(second))), s.negative(first))
 
 
-_ADAM = _Formula(_adam, "parameter gradient mean square", 3, length=_corrected)
+def _corrected_number(rate: float, t: float, *, beta_1: float, beta_2: float, **more: Any) -> float:
+    return rate * math.sqrt(1 - beta_2**t) / (1 - beta_1**t) if t > 0 else math.nan
+
+
+_ADAM = _Formula(
+    _adam, "parameter gradient mean square", 3, length=_corrected, of_numbers=_corrected_number
+)
 
 
 def _adam_reference(
