@@ -72,7 +72,8 @@ def _positions(size: Any, kernel: int, stride: int, dilation: int, pad: Any) -> 
 
 
 def _of_input(x: TensorSpec, **where: Any) -> Operands:
-    return Operands(x, x.like((x.shape[0], *_along_axes(_positions, x, **where), x.shape[-1])))
+    spatial = _along_axes(_positions, x, **where)
+    return Operands(x, x.like((*x.shape[:1], *spatial, *x.shape[-1:])))
 
 
 def _check_result(g: TensorSpec, y: TensorSpec) -> None:
