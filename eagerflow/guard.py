@@ -17,15 +17,12 @@ from __future__ import annotations
 import gc
 import operator
 import os
-import sys
 import weakref
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar, copy_context
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
-
-_COLLECTS_IN_CALLS = sys.version_info < (3, 12)
 
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
@@ -45,12 +42,12 @@ def without_collections(f: Callable[[], Any]) -> Any:
     """``f()``, a function in C, while no garbage is collected.
 
     Finalizers and the collector's callbacks are Python code. Before Python 3.12 they may run
-    wherever an object is made, later ones only between bytecodes.
+    wherever an object is made, later ones also where C code asks for signals.
 
     >>> without_collections(partial(sum, (1, 2)))
     3
     """
-    if not (_COLLECTS_IN_CALLS and gc.isenabled()):
+    if not gc.isenabled():
         return f()
     try:
         return list(map(operator.call, (gc.disable, f, gc.enable)))[1]
