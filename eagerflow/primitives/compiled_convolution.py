@@ -163,7 +163,7 @@ def forward(
         flags=flags,
     )
     again: list[Block] = []
-    if method is WINOGRAD and flags.any():
+    if flags.any():
         for piece in np.flatnonzero(flags).tolist():
             first, start = piece // blocks * height, 2 * (piece % blocks * config.band)
             stop = min(start + 2 * config.band, config.high.out)
@@ -193,7 +193,7 @@ def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Arr
         flags=flags,
         weights=aligned("weights", count * kernel.writer.sums),
     )
-    return None if method is WINOGRAD and flags.any() else found
+    return None if flags.any() else found
 
 
 # Strides: elements of the images that see the same elements of the window ------------------------

@@ -104,17 +104,18 @@ class UpdateKernel:
     def __call__(self, arrays: Any, numbers: Any, **attributes: Any) -> tuple[Any, ...]:
         """The results, in new arrays."""
         x = arrays[0]
-        fixed = tuple([np.array(n, x.dtype) for n in numbers])
         if generated.takes(x):
-            found: tuple[Any, ...] = generated.elementwise(self.body, *arrays, *fixed, **attributes)
-            return found
+            operands = (*arrays, *(np.array(n, x.dtype) for n in numbers))
+            made: tuple[Any, ...] = generated.elementwise(self.body, *operands, **attributes)
+            return made
         fill, results = self._program(x.dtype, len(arrays), len(numbers), attributes)
         if x.size <= UPDATE_TILE_ELEMENTS:
             outs = tuple([np.empty(x.shape, x.dtype) for _ in range(results)])
             fill(*arrays, *numbers, *outs)
         else:
+            operands = (*arrays, *(np.array(n, x.dtype) for n in numbers))
             outs = tuple([buffers.empty(x.shape, x.dtype) for _ in range(results)])
-            tiled_together(fill, (*arrays, *fixed), outs, UPDATE_TILE_ELEMENTS)
+            tiled_together(fill, operands, outs, UPDATE_TILE_ELEMENTS)
         return outs
 
     def _program(
