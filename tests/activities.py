@@ -42,7 +42,7 @@ def nothing_is_held():
     assert not BLAS or BLAS[1]() == BLAS_THREADS
     assert not writing.thread
     assert _training.get() is False
-    assert gc.get_threshold() == THRESHOLD and gc.isenabled()
+    assert (gc.get_threshold(), gc.isenabled()) == (THRESHOLD, True)
     assert not any(isinstance(signal.getsignal(s), partial) for s in signal.valid_signals())
     watch = events.current()
     assert not watch.stack and not watch.hooks

@@ -32,7 +32,7 @@ class young(ScopeGuard):  # noqa: N801 (it is used like a function)
         global _threshold
         self._thread = threading.get_ident()
         before = gc.get_threshold()
-        if not _young:
+        if before[0] != NEVER:  # else it is ours, set by a thread that may have left since
             _threshold = before
         in_one_call((partial(_young.add, self), partial(gc.set_threshold, NEVER, *before[1:])))
 

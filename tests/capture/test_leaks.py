@@ -5,8 +5,11 @@ makes every capture search for leaks, and may make it find one that is none.
 """
 
 import gc
+import sys
+import threading
 
 import eagerflow as ef
+from eagerflow.capture.leaks import young
 
 
 def test_training_steps_need_no_search_for_leaks(monkeypatch):
@@ -32,3 +35,28 @@ def test_training_steps_need_no_search_for_leaks(monkeypatch):
     finally:
         if enabled:
             gc.enable()
+
+
+def test_the_collector_runs_as_before_after_traces_in_many_threads():
+    stop = threading.Event()
+
+    def come_and_go():
+        while not stop.is_set():
+            with young():
+                pass
+
+    before, interval = gc.get_threshold(), sys.getswitchinterval()
+    comers = [threading.Thread(target=come_and_go) for _ in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for comer in comers:
+            comer.start()
+        stop.wait(0.5)
+    finally:
+        stop.set()
+        for comer in comers:
+            comer.join()
+        sys.setswitchinterval(interval)
+        after = gc.get_threshold()
+        gc.set_threshold(*before)
+    assert after == before
