@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 
 import eagerflow
@@ -105,8 +106,18 @@ def _counted(call, at, act, within):
     counter = _Counter(at, act, within)
     run = _by_monitoring if hasattr(sys, "monitoring") else _by_trace
     with contextlib.suppress(Interrupted):
-        run(counter, call)
+        next(_handling_apart(partial(run, counter, call)))
     return counter
+
+
+def _handling_apart(call):
+    """Call within a generator, which has a stack of its own of exceptions that are handled.
+
+    Python looks for signals at the ends of calls, at backward jumps and at the starts of functions.
+    Where it ends an ``except`` block nothing can raise but what counts bytecodes here, and the
+    handled exception, with all that its frames hold, would stay with this thread for ever.
+    """
+    yield call()
 
 
 def at_every_bytecode(call, check, step=1, most=100_000, act=interrupt, within=PACKAGE):

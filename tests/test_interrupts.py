@@ -1,6 +1,7 @@
 """What is held is given back, at whatever bytecode an exception comes."""
 
 import contextlib
+import sys
 import threading
 
 import numpy as np
@@ -49,6 +50,13 @@ def shared_calls():
 
 def vmapped():
     return ef.vmap(lambda row: ef.sin(row) @ row)(ef.ones((2, 3)))
+
+
+def test_no_exception_stays_behind():
+    """Else whatever is raised later in this process would tell of it, and hold its frames."""
+    variable = ef.Variable(1.0)
+    assert at_every_bytecode(lambda: variable * 1.0, lambda: None) > 100
+    assert sys.exc_info() == (None, None, None)
 
 
 @pytest.mark.parametrize(
