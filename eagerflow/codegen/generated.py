@@ -77,8 +77,9 @@ class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
 
 def text_of(call: Any, code: str) -> str:
     """The code of a call that was listed."""
-    text: str = _machinery().text_of(*call, code)
-    return text
+    from eagerflow.codegen import texts
+
+    return texts.text_of(*call, code)
 
 
 @cache

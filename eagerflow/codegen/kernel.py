@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.cuda import launch as cuda
-from eagerflow.codegen.cuda.binding import Memory
 from eagerflow.codegen.layout import contiguous_strides
 from eagerflow.codegen.llvm import fixed, launch
 from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
@@ -216,24 +214,6 @@ def watch(calls: list[Any] | None) -> None:
     """Append what is run to a list from now on; None ends it."""
     global _watched
     _watched = calls
-
-
-def text_of(
-    region: Region,
-    inputs: Sequence[Array],
-    outputs: Sequence[Array],
-    sizes: dict[str, int],
-    code: str,
-) -> str:
-    """A region, or the code made of it for such arrays: "llvm", "assembly" or "cuda"."""
-    if code == "region":
-        return str(region)
-    if code == "cuda":
-        places = [Memory(0, a.strides) for a in (*inputs, *outputs)]
-        return cuda.prepare(region, places, sizes).text
-    call = launch.KernelCall(region, inputs, outputs, sizes)
-    text = launch.intermediate if code == "llvm" else launch.assembly
-    return text(region, call.launch.binding.layout, call.launch.variant)
 
 
 # Checks ------------------------------------------------------------------------------------------
