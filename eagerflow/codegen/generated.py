@@ -79,7 +79,7 @@ def text_of(call: Any, code: str) -> str:
     """The code of a call that was listed."""
     from eagerflow.codegen import texts
 
-    return texts.text_of(*call, code)
+    return texts.text_of(code, *call)
 
 
 @cache

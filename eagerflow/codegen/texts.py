@@ -12,11 +12,11 @@ from eagerflow.codegen.region import Region
 
 
 def text_of(
+    code: str,
     region: Region,
     inputs: Sequence[Any],
     outputs: Sequence[Any],
     sizes: dict[str, int],
-    code: str,
 ) -> str:
     """A region, or the code made of it for such arrays: "llvm", "assembly" or "cuda"."""
     if code == "region":
