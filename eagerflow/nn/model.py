@@ -10,7 +10,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.function import Function
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
@@ -94,12 +93,12 @@ class Model(Layer):
         step: Callable[..., Any] = getattr(self, name)
         if self.run_eagerly:
             return step
-        captured: dict[str, Function] = self._captured.held
+        captured: dict[str, Callable[..., Any]] = self._captured.held
         if name not in captured:
-            captured[name] = Function(step)
+            captured[name] = _captured(step)
         return partial(self._run_captured, captured[name])
 
-    def _run_captured(self, step: Function, *args: Any) -> Any:
+    def _run_captured(self, step: Callable[..., Any], *args: Any) -> Any:
         try:
             return step(*args)
         except CaptureError as error:
@@ -388,6 +387,13 @@ class Model(Layer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+
+def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that captures a step; layers that run op by op load nothing for it."""
+    from eagerflow.capture.function import Function
+
+    return Function(step)
 
 
 def _as_callbacks(callbacks: Any) -> list[Any]:
