@@ -113,10 +113,16 @@ def as_long_as_it_takes(request):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_heap():
-    """Keep what came before a module out of each walk of the collector, which took a second."""
+def the_collector():
+    """Keep what came before a module out of each walk of the collector, which took a second.
+
+    What a module leaves otherwise than it was would fail in another one.
+    """
     gc.collect()
     gc.freeze()
+    before = gc.get_threshold(), gc.isenabled()
+    yield
+    assert (gc.get_threshold(), gc.isenabled()) == before
 
 
 LOCAL = ("127.0.0.1", "::1", "localhost", "")
