@@ -14,7 +14,7 @@ importlib.import_module("tests.capture.wrong_replays")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def seen_by_the_collector(small_heap):
+def seen_by_the_collector(the_collector):
     """It tells who keeps a value, but for what is frozen."""
     gc.unfreeze()
 
