@@ -1,1 +1,15 @@
-"""Kernels on arrays that are algorithms of their own: convolution, pooling, normalization."""
+"""Kernels on arrays that are algorithms of their own: convolution, pooling, normalization.
+
+As attributes of this package, modules are loaded when an op first asks for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("batch_normalization", "convolution", "pooling"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow import primitives
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
@@ -24,7 +25,6 @@ from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.primitives import batch_normalization as kernels
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["batch_norm"]
@@ -221,8 +221,10 @@ def _batched(whole: int) -> Batch:
     infer=_training_spec,
     outputs=3,
     overrides={
-        "numpy": lambda xp, x, scale, offset, axis, epsilon: kernels.training(
-            x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+        "numpy": lambda xp, x, scale, offset, axis, epsilon: (
+            primitives.batch_normalization.training(
+                x, scale, offset, normalize_axis(axis, x.ndim), epsilon
+            )
         )
     },
     vjp=_training_rules,
@@ -346,7 +348,7 @@ def _gradient_reference(
     infer=_gradient_spec,
     outputs=3,
     overrides={
-        "numpy": lambda xp, *arrays, axis, epsilon: kernels.gradient(
+        "numpy": lambda xp, *arrays, axis, epsilon: primitives.batch_normalization.gradient(
             *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
         )
     },

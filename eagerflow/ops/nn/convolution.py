@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow import primitives
 from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
@@ -24,7 +25,6 @@ from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.samples import make
-from eagerflow.primitives.convolution import filter_gradient, forward, input_gradient
 from eagerflow.primitives.windows import (
     Windows,
     along_axes,
@@ -371,10 +371,28 @@ def _cost(operands: Operands, groups: int) -> Cost:
 def _op(
     operands: Callable[..., Operands],
     given: str,
-    kernel: Callable[..., Any],
+    kernel: str,
     **facts: Any,
 ) -> Any:
-    """The decorator of the op that computes the third of x, w and y from the two ``given``."""
+    """The decorator of the op that computes the third of x, w and y from the two ``given``.
+
+    ``kernel`` names NumPy's in ``primitives.convolution``.
+    """
+
+    def on_numpy(
+        xp: Any,
+        a: Any,
+        b: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        size: Any = None,
+    ) -> Any:
+        more = strides, padding, dilation, groups, size
+        windows = windows_for(operands, a.shape, b.shape, *more)
+        return getattr(primitives.convolution, kernel)(a, b, windows, groups)
+
     (result,) = set("xwy") - set(given)
     own: dict[str, Any] = {
         "dtypes": FLOATS,
@@ -386,14 +404,7 @@ def _op(
         "onnx": Missing("ONNX's Conv has its channels first, so it takes transposes as well"),
         "samples": _samples(given, result),
         "reference": _reference(given, result),
-        "overrides": {
-            "numpy": lambda xp, a, b, strides, padding, dilation, groups, size=None: kernel(
-                a,
-                b,
-                windows_for(operands, a.shape, b.shape, strides, padding, dilation, groups, size),
-                groups,
-            )
-        },
+        "overrides": {"numpy": on_numpy},
         "ulp": 64,  # sums of many products, in an order of the kernel's own
         "trusted": True,  # the kernels look at the shapes themselves
     } | facts
@@ -416,7 +427,7 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
 @_op(
     of_conv,
     "xw",
-    forward,
+    "forward",
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
@@ -470,7 +481,7 @@ def conv(
 @_op(
     _of_input_gradient,
     "yw",
-    input_gradient,
+    "input_gradient",
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
@@ -520,7 +531,7 @@ def conv_input_gradient(
 @_op(
     _of_filter_gradient,
     "xy",
-    filter_gradient,
+    "filter_gradient",
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
         lambda t, y, x, g, size, **more: conv(x, t, **more),

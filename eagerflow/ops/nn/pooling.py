@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow import primitives
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
@@ -23,7 +24,6 @@ from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.convolution import windows_of
 from eagerflow.ops.samples import distinct, make
-from eagerflow.primitives import pooling as kernels
 from eagerflow.primitives.windows import (
     Window,
     Windows,
@@ -150,9 +150,17 @@ def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any
 
 
 def _op(
-    operands: Callable[..., Operands], given: str, result: str, kernel: Any = None, **facts: Any
+    operands: Callable[..., Operands], given: str, result: str, kernel: str = "", **facts: Any
 ) -> Any:
-    """The decorator of an op that computes the arrays ``result`` from those ``given``."""
+    """The decorator of an op that computes the arrays ``result`` from those ``given``.
+
+    ``kernel`` names NumPy's in ``primitives.pooling``, if it has one of its own.
+    """
+
+    def on_numpy(xp: Any, *arrays: Any, window: Any, strides: Any, padding: Any) -> Any:
+        windows = _windows(operands, window, strides, padding, *map(_shape, arrays))
+        return getattr(primitives.pooling, kernel)(*arrays, windows)
+
     own: dict[str, Any] = {
         "dtypes": FLOATS,
         "infer": lambda *specs, **where: getattr(operands(*specs, **where), result),
@@ -164,12 +172,8 @@ def _op(
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
     } | facts
-    if kernel is not None:
-        own["overrides"] = {
-            "numpy": lambda xp, *arrays, window, strides, padding: kernel(
-                *arrays, _windows(operands, window, strides, padding, *map(_shape, arrays))
-            )
-        }
+    if kernel:
+        own["overrides"] = {"numpy": on_numpy}
     return define("contraction", **own)
 
 
@@ -317,7 +321,7 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     _of_input,
     "x",
     "y",
-    kernels.max_pool,
+    "max_pool",
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
     saves="x",
@@ -340,14 +344,14 @@ def max_pool(
     Tensor([5., 4.], float32, cpu:0)
     """
     windows = _windows(_of_input, window, strides, padding, x.shape)
-    return kernels.portable_max_pool(xp, x, windows)
+    return primitives.pooling.portable_max_pool(xp, x, windows)
 
 
 @_op(
     _of_gradient,
     "xg",
     "x",
-    kernels.max_pool_gradient,
+    "max_pool_gradient",
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
         None if tangents[1] is None else max_pool_gradient(x, tangents[1], **more)
@@ -376,14 +380,14 @@ def max_pool_gradient(
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
     windows = _windows(_of_gradient, window, strides, padding, x.shape, g.shape)
-    return kernels.portable_max_pool_gradient(xp, x, g, windows)
+    return primitives.pooling.portable_max_pool_gradient(xp, x, g, windows)
 
 
 @_op(
     _of_tangent,
     "xt",
     "y",
-    kernels.max_pool_gather,
+    "max_pool_gather",
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
         None if tangents[1] is None else max_pool_gather(x, tangents[1], **more)
@@ -412,14 +416,14 @@ def max_pool_gather(
     Tensor([1., 3.], float32, cpu:0)
     """
     windows = _windows(_of_tangent, window, strides, padding, x.shape, t.shape)
-    return kernels.portable_max_pool_gather(xp, x, t, windows)
+    return primitives.pooling.portable_max_pool_gather(xp, x, t, windows)
 
 
 @_op(
     _of_input,
     "x",
     "y",
-    kernels.avg_pool,
+    "avg_pool",
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
     errors=_errors,
@@ -441,7 +445,7 @@ def avg_pool(
     Tensor([3., 3., 7.], float32, cpu:0)
     """
     windows = _windows(_of_input, window, strides, padding, x.shape)
-    return kernels.portable_avg_pool(xp, x, windows)
+    return primitives.pooling.portable_avg_pool(xp, x, windows)
 
 
 @_op(
@@ -473,4 +477,4 @@ def avg_pool_gradient(
     Tensor([1., 1., 4.], float32, cpu:0)
     """
     windows = _windows(_of_result, window, strides, padding, g.shape, size=size)
-    return kernels.portable_avg_pool_gradient(xp, g, windows)
+    return primitives.pooling.portable_avg_pool_gradient(xp, g, windows)
