@@ -52,6 +52,16 @@ class Kind:
         return f"{self.dtype.name} on {self.device}"
 
 
+class SymbolicKind(Kind):
+    """The kind of tensors without values, whose calls all go to a ``recorder`` of their own."""
+
+    __slots__ = ("recorder",)
+
+    def __init__(self, device: Device, dtype: DType, recorder: Any) -> None:
+        super().__init__(device, dtype)
+        self.recorder = recorder
+
+
 class Device:
     """A named place where tensors live, such as ``cpu:0``; one object for each place.
 

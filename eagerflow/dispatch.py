@@ -24,7 +24,7 @@ from eagerflow.convert import (
     own_dtype,
     plain_number,
 )
-from eagerflow.devices import Device, Kind, as_device, current_device
+from eagerflow.devices import Device, Kind, SymbolicKind, as_device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
@@ -260,12 +260,23 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     append, recorder, _ = recorder_state()
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
-    data, attributes = op.bind(args, attributes)
-    data = canonical(op, data)
+    data, bound = op.bind(args, attributes)
+    own = _own_recorder(data)
+    if own is not None:
+        return with_recorder(own, op.call, *args, **attributes)
+    data, attributes = canonical(op, data), bound
     out = compute(op, data, attributes)
     if append is not None:
         record(append, op, data, attributes, out)
     return out
+
+
+def _own_recorder(args: Iterable[Any]) -> Any:
+    """The recorder of tensors without values, if one of the arguments is such a tensor."""
+    for x in args:
+        if type(x) is Tensor and type(x._kind) is SymbolicKind:
+            return x._kind.recorder
+    return None
 
 
 def user_frame(frame: Any) -> Any:
@@ -297,6 +308,9 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
+    own = _own_recorder(args)
+    if own is not None:
+        return with_recorder(own, op.call, *args, **attributes)
     try:
         data = canonical(op, op._complete(args))
     except EagerflowError as error:

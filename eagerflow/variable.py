@@ -36,7 +36,7 @@ class Variable(Operators):
     8.0
     """
 
-    __slots__ = ("__weakref__", "_current", "is_random_state", "name", "trainable")
+    __slots__ = ("__weakref__", "_current", "constraint", "is_random_state", "name", "trainable")
 
     _current: Tensor
 
@@ -55,6 +55,7 @@ class Variable(Operators):
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
         self.is_random_state = False  # a generator says so of its own
+        self.constraint: Any = None  # what optimizers make of a new value before they assign it
         self.current = tensor
         if recorder is not None:
             recorder.created(f"Variable {self.name!r}")

@@ -12,7 +12,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import Nest, is_count, require
-from eagerflow.nn.layer import only_numbers
+from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 

@@ -1,15 +1,11 @@
-"""Layer: a named tree of Variables with a ``call``.
-
-Sublayers and weights are found by walking the attributes (also through lists, tuples and
-dicts) when they are asked for, so nothing has to be registered and plain attributes stay plain.
-"""
+"""Layer: a Module with a ``call``."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterator
+from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, TypedDict
 
@@ -19,18 +15,30 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.dims import DimLike
 from eagerflow.display import summary
-from eagerflow.dtypes import as_dtype, is_floating
+from eagerflow.dtypes import DType, as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
-from eagerflow.guard import call_with
-from eagerflow.nn import initializers
-from eagerflow.nn.arguments import Nest, TensorLike, require
-from eagerflow.nn.configured import Configured, snake_case
+from eagerflow.guard import ScopeGuard, call_with
+from eagerflow.nn import constraints, initializers, policy, regularizers
+from eagerflow.nn.arguments import Nest, require
+from eagerflow.nn.configured import Untracked, snake_case
+from eagerflow.nn.functional import call_layer, infer
+from eagerflow.nn.masks import give_masks, has_masks, masks_of
+from eagerflow.nn.module import Module
+from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.variable import Variable, assign_together
+from eagerflow.variable import Variable
 
-__all__ = ["Layer", "LayerOptions", "layer_classes", "only_numbers"]
+__all__ = [
+    "Layer",
+    "LayerOptions",
+    "added_losses",
+    "layer_classes",
+    "only_numbers",
+    "shapes_of",
+    "unique",
+]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
@@ -38,33 +46,39 @@ layer_classes: dict[str, type[Layer]] = {}
 _counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
+_added: ContextVar[list[Any] | None] = ContextVar("eagerflow_losses", default=None)
 
 
-def _unique(name: str) -> str:
+def unique(name: str) -> str:
+    """``name``, ``name_1``, ``name_2`` ... in turn."""
     number = next(_counters[name])
     return f"{name}_{number}" if number else name
 
 
-def _is_nest(shapes: Any) -> bool:
-    """Whether these are shapes of several tensors."""
-    return not isinstance(shapes, tuple) or not all(isinstance(size, int) for size in shapes)
+def _names(function: Any) -> tuple[str, ...]:
+    """The names of a method's arguments, without the first."""
+    code = getattr(function, "__code__", None)
+    return () if code is None else code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
 
 
 class LayerOptions(TypedDict, total=False):
     """The arguments that every layer takes, for the signatures of its subclasses."""
 
     name: str | None
-    dtype: DTypeLike
+    dtype: Any
     trainable: bool
+    activity_regularizer: Any
 
 
-class Layer(Configured):
+class Layer(Module):
     """A piece of a network: weights, made when the first input shows its shape, and a ``call``.
 
     A subclass gives ``call(self, inputs)`` and, if it has weights, ``build(self, input_shape)``
     with ``add_weight``. A ``call`` that takes ``training`` is told whether the model is being
-    trained. ``name`` defaults to the class's, numbered; ``dtype`` is that of weights and
-    computation; ``trainable=False`` freezes the weights.
+    trained, one that takes ``mask`` gets the mask of its inputs. ``name`` defaults to the class's,
+    numbered; ``dtype`` is that of weights and computation, or a policy such as
+    ``"mixed_bfloat16"``; ``trainable=False`` freezes the weights; ``activity_regularizer`` adds to
+    the loss what it makes of the outputs.
 
     >>> class Scale(ef.nn.Layer):
     ...     def build(self, input_shape):
@@ -76,29 +90,47 @@ class Layer(Configured):
     ((2, 3), ['scale/factor'])
     """
 
-    _takes_training = False
+    supports_masking = True
+    _takes: frozenset[str] = frozenset()
+    _call_names: tuple[str, ...] = ()
+    _build_names: tuple[str, ...] = ()
 
     def __init__(
-        self, *, name: str | None = None, dtype: DTypeLike = "float32", trainable: bool = True
+        self,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        activity_regularizer: Any = None,
     ) -> None:
         known = name is None or isinstance(name, str)
         require(known, name, "not a name", type(self).__name__, "name", "a string")
-        self.name = name or _unique(snake_case(type(self).__name__))
-        self.dtype = as_dtype(dtype)
+        self.name = name or unique(snake_case(type(self).__name__))
+        self.dtype_policy = policy.get(dtype)
+        self.activity_regularizer = regularizers.get(activity_regularizer)
         self.built = False
         self.output_shape: Any = None
         self._trainable = bool(trainable)
         self._weights: list[Variable] = []
-        self._frozen: list[Variable] = []
+        self._regularized = Untracked([])  # pairs of a Variable and what it costs
+        self._ends = Untracked(())  # inputs and outputs of the last call on symbolic tensors
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = cls.__module__.startswith("eagerflow.")
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
-        code = getattr(cls.call, "__code__", None)
-        if code is not None:
-            arguments = code.co_argcount + code.co_kwonlyargcount
-            cls._takes_training = "training" in code.co_varnames[:arguments]
+        cls._call_names, cls._build_names = _names(cls.call), _names(cls.build)
+        cls._takes = frozenset(cls._call_names)
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the weights."""
+        return self.dtype_policy.variable_dtype
+
+    @property
+    def compute_dtype(self) -> DType:
+        """The dtype that inputs get, and that is computed in."""
+        return self.dtype_policy.compute_dtype
 
     # Computing ---------------------------------------------------------------------------
 
@@ -111,16 +143,37 @@ class Layer(Configured):
             "the class has no call", op=type(self).__name__, hint="def call(self, inputs): ..."
         )
 
+    def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:
+        """The mask of the outputs, from those of the inputs: one mask is passed on."""
+        return previous_mask if isinstance(previous_mask, Operators) else None
+
     def __call__(
         self, inputs: Nest, *args: Any, training: bool | None = None, **kwargs: Any
     ) -> Any:
+        if has_masks():
+            kwargs = self._with_masks(inputs, args, kwargs)
+        masks = kwargs.get("mask") if "mask" in self._takes else masks_of(inputs)
         inputs = self._as_input(inputs)
+        if args or kwargs:
+            args = tuple(map(self._as_argument, args))
+            kwargs = {key: self._as_argument(value) for key, value in kwargs.items()}
         first = not self.built
         if first:
-            unrecorded(f"weights of {self.name!r}", self._build_for, _shapes(inputs))
+            unrecorded(f"weights of {self.name!r}", self._build_for, inputs, args, kwargs)
+        if any_symbolic(inputs, *args, *kwargs.values()):
+            outputs = self._call_on_symbols(inputs, args, kwargs, training)
+        else:
+            outputs = self._compute(inputs, args, kwargs, training)
+            if masks is not None and self.supports_masking:
+                give_masks(outputs, self.compute_mask(inputs, masks))
+        if first:
+            self.output_shape = shapes_of(outputs)
+        return outputs
+
+    def _compute(self, inputs: Any, args: Any, kwargs: Any, training: bool | None) -> Any:
         before = _training.get()
         now = before if training is None else bool(training)
-        if self._takes_training:
+        if "training" in self._takes:
             kwargs["training"] = now
         call = self.call if now is before else partial(call_with, _training, now, self.call)
         try:
@@ -133,28 +186,86 @@ class Layer(Configured):
             if not getattr(error, "__notes__", None):
                 error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
             raise
-        if first:
-            self.output_shape = _shapes(outputs)
+        if self.activity_regularizer is not None:
+            for leaf in tree.flatten(outputs)[0]:
+                self.add_loss(self.activity_regularizer(leaf) / max(leaf.shape[0], 1))
+        return outputs
+
+    def _call_on_symbols(self, inputs: Any, args: Any, kwargs: Any, training: bool | None) -> Any:
+        if training is not None:
+            kwargs["training"] = bool(training)
+        outputs = call_layer(self, (inputs, *args), kwargs)
+        self._ends = Untracked((inputs, outputs))
         return outputs
 
     def _as_input(self, inputs: Nest) -> Any:
         """Tensors of the layer's dtype; integers and bools stay what they are."""
         if type(inputs) is Tensor:
-            if inputs._kind.dtype is self.dtype or not is_floating(inputs.dtype):
+            wanted = self.dtype_policy.compute_dtype
+            if inputs._kind.dtype is wanted or not is_floating(inputs.dtype):
                 return inputs
-            return inputs if inputs.dtype == self.dtype else inputs.astype(self.dtype)
+            return inputs if inputs.dtype == wanted else inputs.astype(wanted)
         if isinstance(inputs, Operators | np.ndarray | int | float) or only_numbers(inputs):
             return self._as_input(as_tensor(inputs))
         if isinstance(inputs, list | tuple | dict):
             return tree.map_leaves(self._as_input, inputs)
         return inputs if inputs is None else self._as_input(as_tensor(inputs))
 
-    def _build_for(self, shapes: Any) -> None:
+    def _as_argument(self, value: Any) -> Any:
+        """What stands beside the inputs: tensors, also in nests, get the layer's dtype."""
+        if isinstance(value, Operators | np.ndarray):
+            return self._as_input(value)
+        if isinstance(value, list | tuple | dict):
+            return tree.map_leaves(self._as_argument, value)
+        return value
+
+    def value(self, weight: Variable | None) -> Any:
+        """The value of a weight in the dtype that is computed in; None stays None."""
+        if weight is None:
+            return None
+        found = weight.value
+        wanted = self.dtype_policy.compute_dtype
+        floating = found.dtype != wanted and is_floating(found.dtype)
+        return found.astype(wanted) if floating else found
+
+    def compute_output_shape(self, *input_shape: Any) -> Any:
+        """The shape of the outputs for inputs of this shape, in which None is any size.
+
+        >>> ef.nn.Dense(3).compute_output_shape((None, 4))
+        (None, 3)
+        """
+        given = [symbols_of(shape, self.compute_dtype) for shape in input_shape]
+        return shapes_of(self.compute_output_spec(*given))
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Symbolic tensors like the outputs for such inputs; weights are made, nothing computed."""
+        if not self.built:
+            unrecorded(f"weights of {self.name!r}", self._build_for, args[0], args[1:], kwargs)
+        return infer(self.call, args, kwargs)
+
+    def _with_masks(self, inputs: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The named arguments, with the masks of inputs that nobody has given."""
+        names = self._call_names
+        found = dict(zip(names, (inputs, *args), strict=False)) | kwargs
+        labels = {"mask": names[0]} if names else {}
+        labels |= {f"{name}_mask": name for name in names}
+        for label, name in labels.items():
+            if label in self._takes and found.get(label) is None:
+                masks = masks_of(found.get(name))
+                if masks is not None:
+                    kwargs = kwargs | {label: masks}
+        return kwargs
+
+    def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
+        shapes = shapes_of(inputs)
         try:
-            self.build(shapes)
+            if len(self._build_names) > 1:
+                self.build(**self._named_shapes(inputs, args, kwargs))
+            else:
+                self.build(shapes)
         except (AttributeError, IndexError, KeyError, TypeError, ShapeError) as error:
             ours = type(self).build.__module__.startswith(f"{__package__}.")
-            if not ours or not _is_nest(shapes):
+            if not ours or not is_nest(shapes):
                 raise
             raise self._misfit(
                 "the layer takes one tensor",
@@ -166,19 +277,30 @@ class Layer(Configured):
         if not self._trainable:
             self.trainable = False
 
+    def _named_shapes(self, inputs: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+        """The shapes that ``build`` asks for: ``query_shape`` is that of the argument ``query``."""
+        given = dict(zip(self._call_names, (inputs, *args), strict=False)) | kwargs
+        named = {f"{name}_shape": shapes_of(value) for name, value in given.items()}
+        return {name: named[name] for name in self._build_names if named.get(name) is not None}
+
+    # Weights and losses --------------------------------------------------------------------
+
     def add_weight(
         self,
-        shape: Sizes,
+        shape: Sizes = (),
         initializer: Any = "glorot_uniform",
         name: str | None = None,
         trainable: bool = True,
         dtype: DTypeLike = None,
+        regularizer: Any = None,
+        constraint: Any = None,
     ) -> Variable:
         """A new Variable of this layer.
 
         ``shape`` is a tuple of sizes, ``initializer`` a name or an object of
-        ``ef.nn.initializers``. Raises ArgumentError for an unknown initializer, ShapeError
-        for sizes that are not known.
+        ``ef.nn.initializers``; ``regularizer`` makes of it a part of the loss, and ``constraint``
+        is applied to it after each step of an optimizer. Raises ArgumentError for an unknown
+        initializer, ShapeError for sizes that are not known.
         """
         if any(not isinstance(size, int) for size in shape):
             raise ShapeError(
@@ -191,7 +313,35 @@ class Layer(Configured):
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
         variable = Variable(values, label, trainable=trainable)
         self._weights.append(variable)
+        found = regularizers.get(regularizer)
+        if found is not None:
+            self._regularized.held.append((variable, found))
+        variable.constraint = constraints.get(constraint)
         return variable
+
+    def add_loss(self, loss: Any) -> None:
+        """Add a number to the loss that training makes small, from within ``call``."""
+        collected = _added.get()
+        if collected is not None:
+            collected.append(loss)
+
+    @property
+    def losses(self) -> list[Any]:
+        """What the regularizers of all weights give now, and what the call under way has added.
+
+        ``Model.fit`` adds these to the loss; a step of one's own does so within
+        ``ef.nn.added_losses``.
+        """
+        own = [
+            regularizer(variable)
+            for layer in self.walk()
+            if isinstance(layer, Layer)
+            for variable, regularizer in layer._regularized.held
+            if variable.trainable
+        ]
+        return own + (_added.get() or [])
+
+    # Errors --------------------------------------------------------------------------------
 
     def expect(
         self,
@@ -238,97 +388,29 @@ class Layer(Configured):
 
     # The tree ------------------------------------------------------------------------------
 
-    def _parts(self) -> list[Any]:
-        """The Variables and layers that this layer holds itself, each once."""
-        return tree.instances(vars(self), (Layer, Variable))
-
     @property
     def sublayers(self) -> list[Layer]:
         """The layers that are attributes of this one, or in lists, tuples or dicts of it."""
         return [part for part in self._parts() if isinstance(part, Layer)]
 
-    def _below(self) -> tuple[dict[int, Layer], dict[int, Variable]]:
-        """This layer and those below it, parents first, and their Variables; each once."""
-        layers: dict[int, Layer] = {}
-        variables: dict[int, Variable] = {}
-        waiting = [self]
-        while waiting:
-            layer = waiting.pop()
-            if id(layer) not in layers:
-                layers[id(layer)] = layer
-                parts = layer._parts()
-                variables |= {id(part): part for part in parts if isinstance(part, Variable)}
-                waiting += [part for part in reversed(parts) if isinstance(part, Layer)]
-        return layers, variables
-
-    def walk(self) -> Iterator[Layer]:
-        """This layer and all below it, parents first, each once."""
-        return iter(self._below()[0].values())
+    @property
+    def input(self) -> Any:
+        """The symbolic tensors that the layer was last called on."""
+        return self._end(0)
 
     @property
-    def weights(self) -> list[Variable]:
-        """All Variables of this layer and of those below it."""
-        return list(self._below()[1].values())
+    def output(self) -> Any:
+        """The symbolic tensors that the layer last made, to go on from in another model."""
+        return self._end(1)
 
-    @property
-    def trainable_weights(self) -> list[Variable]:
-        """The Variables that training changes."""
-        return [w for w in self.weights if w.trainable]
-
-    @property
-    def non_trainable_weights(self) -> list[Variable]:
-        """The Variables that training leaves to the layers: running means, frozen weights."""
-        return [w for w in self.weights if not w.trainable]
-
-    @property
-    def trainable(self) -> bool:
-        """Whether training changes the weights; setting it freezes or frees all layers below."""
-        return self._trainable
-
-    @trainable.setter
-    def trainable(self, value: bool) -> None:
-        for layer in self.walk():
-            layer._trainable = bool(value)
-            if value:
-                for variable in layer._frozen:
-                    variable.trainable = True
-                layer._frozen = []
-            else:
-                own = [p for p in layer._parts() if isinstance(p, Variable) and p.trainable]
-                layer._frozen += own
-                for variable in own:
-                    variable.trainable = False
-
-    def count_params(self) -> int:
-        """Number of elements of all weights."""
-        return sum(w.size for w in self.weights)
-
-    def get_weights(self) -> list[np.ndarray[Any, Any]]:
-        """The values of all weights as NumPy arrays of their own."""
-        return [np.array(w.numpy()) for w in self.weights]
-
-    def set_weights(self, values: Iterable[TensorLike]) -> None:
-        """Give all weights new values, in the order of ``weights``; ShapeError if they misfit."""
-        values = list(values)
-        own = self.weights
-        if len(values) != len(own):
-            raise ShapeError(
-                f"{len(values)} arrays for {len(own)} weights",
-                op=self.name,
-                argument="values",
-                expected=", ".join(f"{w.name}{w.shape}" for w in own) or "none: build it first",
+    def _end(self, which: int) -> Any:
+        if not self._ends.held:
+            raise ArgumentError(
+                "the layer is in no model of symbolic tensors",
+                op=self._label,
+                hint="x = ef.nn.Input(shape), y = layer(x)",
             )
-        for variable, value in zip(own, values, strict=True):
-            array = as_tensor(value, copy=True)
-            if array.shape != variable.shape:
-                raise ShapeError(
-                    "the value has another shape than the weight",
-                    op=self.name,
-                    argument=variable.name,
-                    received=summary(array),
-                    expected=summary(variable),
-                )
-        assign_together(dict(zip(own, values, strict=True)))
+        return self._ends.held[which]
 
     # Configuration ----------------------------------------------------------------------------
 
@@ -347,14 +429,28 @@ class Layer(Configured):
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
 
 
-def only_numbers(inputs: Nest) -> bool:
-    """Whether a nest holds nothing but Python numbers, which makes it one array."""
-    if isinstance(inputs, list | tuple):
-        return bool(inputs) and all(only_numbers(item) for item in inputs)
-    return isinstance(inputs, int | float)
+class added_losses(ScopeGuard):  # noqa: N801 (it is used like a function)
+    """A context that gives the list of what layers add to the loss meanwhile.
 
+    >>> layer = ef.nn.Dense(1, activity_regularizer="l2", kernel_initializer="ones")
+    >>> with ef.nn.added_losses() as losses:
+    ...     outputs = layer(ef.ones((2, 3)))
+    >>> losses
+    [Tensor(0.09, float32, cpu:0)]
+    """
 
-def _shapes(nest: Nest) -> Any:
-    if isinstance(nest, Operators):
-        return nest.shape
-    return tree.map_leaves(lambda x: getattr(x, "shape", None), nest)
+    _before: Token[list[Any] | None] | None = None
+
+    def acquire(self) -> None:
+        """Begin to collect."""
+        self._before = _added.set([])
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        return _added.get()
+
+    def release(self) -> None:
+        """Let calls add to what collected before, if anything did."""
+        before, self._before = self._before, None
+        if before is not None:
+            _added.reset(before)

@@ -11,13 +11,16 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
+from eagerflow.graph.graph import Graph
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.configured import Untracked
+from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, metric_for
+from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
 from eagerflow.tape import GradientTape
@@ -29,9 +32,11 @@ MAX_SHOWN_NAMES = 4  # in a warning
 
 
 class Model(Layer):
-    """A network to train: a subclass makes layers in ``__init__`` and uses them in ``call``.
+    """A network to train: what leads from ``inputs`` to ``outputs``, or a subclass with a ``call``.
 
-    ``compile`` says how it is trained, ``fit`` trains it, ``evaluate`` measures it, and
+    ``inputs`` and ``outputs`` are symbolic tensors, or nests of them: what ``ef.nn.Input`` gives,
+    and what layers and ops make of that. A subclass makes layers in ``__init__`` and uses them in
+    ``call``. ``compile`` says how it is trained, ``fit`` trains it, ``evaluate`` measures it, and
     ``predict`` asks it; the names and arguments are those of Keras.
 
     >>> class Line(ef.nn.Model):
@@ -46,10 +51,18 @@ class Model(Layer):
     >>> history = model.fit(x, 3 * x + 1, epochs=20, verbose=0)
     >>> history.history["loss"][-1] < 1e-3
     True
+    >>> x = ef.nn.Input((4,))
+    >>> ef.nn.Model(x, ef.nn.Dense(2)(x) + 1.0)(ef.zeros((3, 4))).shape
+    (3, 2)
     """
 
-    def __init__(self, **options: Unpack[LayerOptions]) -> None:
+    def __init__(
+        self, inputs: Nest = None, outputs: Nest = None, **options: Unpack[LayerOptions]
+    ) -> None:
         super().__init__(**options)
+        self._graph = Untracked(None)
+        if inputs is not None:
+            self._join(inputs, outputs)
         self.optimizer: Any = None
         self.loss: Any = None
         self.metrics: list[Any] = []
@@ -58,6 +71,58 @@ class Model(Layer):
         self._loss_mean: Any = None
         self._warned = False
         self._captured = Untracked({})  # steps, by their names
+
+    # A graph of layers ---------------------------------------------------------------------
+
+    def _join(self, inputs: Nest, outputs: Nest) -> None:
+        """Be the model that leads from these symbolic tensors to those."""
+        graph = graph_between(inputs, outputs, self.name)
+        self._graph = Untracked(graph)
+        self._ends = Untracked((inputs, outputs))
+        self._layers = list(dict.fromkeys(filter(None, map(layer_of, graph.nodes))))
+        self._read = list(graph.variables.values())
+        self.built = True
+        self.output_shape = shapes_of(outputs)
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph of layers and ops of a model from symbolic tensors; None for others."""
+        found: Graph | None = self._graph.held
+        return found
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers that the model is made of, in the order of a graph or of attributes."""
+        return self.sublayers if self.graph is None else list(self._layers)
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """The layer of this name, or at this place among ``layers``; ArgumentError if none."""
+        layers = self.layers
+        if index is not None and -len(layers) <= index < len(layers):
+            return layers[index]
+        found = next((layer for layer in layers if index is None and layer.name == name), None)
+        if found is None:
+            raise ArgumentError(
+                f"there is no layer {name if index is None else index!r}",
+                op=self._label,
+                expected="one of " + ", ".join(layer.name for layer in layers),
+            )
+        return found
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The symbolic tensors that the model takes."""
+        return tree.flatten(self.input)[0]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The symbolic tensors that the model makes of them."""
+        return tree.flatten(self.output)[0]
+
+    def call(self, inputs: Nest) -> Any:
+        if self.graph is None:
+            return super().call(inputs)
+        return run(self.graph, inputs)
 
     # How it is trained -------------------------------------------------------------------
 

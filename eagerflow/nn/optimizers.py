@@ -168,6 +168,9 @@ class Optimizer(Configured):
         for kind, members in kinds.items():
             numbers = (as_tensor(n, kind.dtype, kind.device) for n in (rate, step))
             new.update(self._changed(members, *numbers))
+        for _, variable in pairs:
+            if variable.constraint is not None:
+                new[variable] = variable.constraint(new[variable])
         assign_together(new)
 
     def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> dict[Variable, Tensor]:

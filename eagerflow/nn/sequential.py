@@ -7,11 +7,12 @@ from typing import Any, Unpack
 
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Nest
-from eagerflow.nn.configured import find
+from eagerflow.nn.configured import Untracked, find
+from eagerflow.nn.functional import is_symbolic
 from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
-from eagerflow.nn.layers.core import Input
+from eagerflow.nn.layers.core import InputLayer
 from eagerflow.nn.model import Model
-from eagerflow.ops.creation.filled import zeros
+from eagerflow.nn.nests import shapes_of
 
 __all__ = ["Sequential"]
 
@@ -30,10 +31,15 @@ class Sequential(Model):
 
     def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self.layers: list[Any] = []
+        self._chain: list[Any] = []
         for layer in layers:
             self._add(layer)
         self._build_if_known()
+
+    @property
+    def layers(self) -> list[Any]:
+        """The layers, in their order; an ``Input`` is none of them."""
+        return [layer for layer in self._chain if not isinstance(layer, InputLayer)]
 
     def add(self, layer: Any) -> None:
         """Put another layer at the end."""
@@ -41,6 +47,8 @@ class Sequential(Model):
         self._build_if_known()
 
     def _add(self, layer: Any) -> None:
+        if is_symbolic(layer):
+            layer = InputLayer(layer.shape[1:], dtype=layer.dtype, name=layer._array.name)
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",
@@ -48,27 +56,31 @@ class Sequential(Model):
                 argument="layers",
                 hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
             )
-        self.layers.append(layer)
+        self._chain.append(layer)
 
     def pop(self) -> Any:
         """Take the last layer away and return it."""
-        if not self.layers:
+        if not self._chain:
             raise ArgumentError("there is no layer", op=f"{self._label}.pop")
-        return self.layers.pop()
+        return self._chain.pop()
 
     def _build_if_known(self) -> None:
-        first = self.layers[0] if self.layers else None
-        if isinstance(first, Input) and all(isinstance(n, int) for n in first.shape):
-            # One example of zeros shows every layer its shape.
-            self(zeros((1, *first.shape), self.dtype), training=False)
+        first = self._chain[0] if self._chain else None
+        if isinstance(first, InputLayer):
+            outputs = first.output
+            for layer in self.layers:
+                outputs = layer(outputs)
+            self._ends = Untracked((first.output, outputs))
+            self.built = True
+            self.output_shape = shapes_of(outputs)
 
     def call(self, inputs: Nest) -> Any:
-        for layer in self.layers:
+        for layer in self._chain:
             inputs = layer(inputs)
         return inputs
 
     def get_config(self) -> dict[str, Any]:
-        for layer in self.layers:
+        for layer in self._chain:
             if not isinstance(layer, Layer):
                 raise ArgumentError(
                     f"{layer!r} is a function, which no configuration can hold",
@@ -79,7 +91,7 @@ class Sequential(Model):
             "name": self.name,
             "layers": [
                 {"class_name": _registered(layer), "config": layer.get_config()}
-                for layer in self.layers
+                for layer in self._chain
             ],
         }
 

@@ -51,8 +51,9 @@ def names(cls):
 
 
 def test_signatures_list_every_argument_in_keras_order():
-    common = ["name", "dtype", "trainable"]
+    common = ["name", "dtype", "trainable", "activity_regularizer"]
     weighted = ["activation", "use_bias", "kernel_initializer", "bias_initializer"]
+    weighted += ["kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint"]
     assert names(ef.nn.Dense) == ["units", *weighted, *common]
     assert names(ef.nn.Conv2D)[:6] == [
         "filters",

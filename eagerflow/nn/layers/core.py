@@ -10,16 +10,19 @@ from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
 from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, number
-from eagerflow.nn.configured import arguments
+from eagerflow.nn.configured import Untracked, arguments
+from eagerflow.nn.constraints import ConstraintLike
+from eagerflow.nn.functional import symbol
 from eagerflow.nn.initializers import Initializer, InitializerLike
-from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.layer import Layer, LayerOptions, unique
+from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops import random
-from eagerflow.ops.attributes import Sizes
+from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.nn.regularization import dropout
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "Reshape"]
+__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "InputLayer", "Reshape"]
 
 
 ShapeLike = Annotated[Sequence[DimLike | None], tuple]
@@ -34,6 +37,10 @@ class KernelOptions(LayerOptions, total=False):
 
     kernel_initializer: InitializerLike
     bias_initializer: InitializerLike
+    kernel_regularizer: RegularizerLike
+    bias_regularizer: RegularizerLike
+    kernel_constraint: ConstraintLike
+    bias_constraint: ConstraintLike
 
 
 class KernelLayer(Layer):
@@ -43,6 +50,10 @@ class KernelLayer(Layer):
     use_bias: bool
     kernel_initializer: Initializer
     bias_initializer: Initializer
+    kernel_regularizer: Callable[..., Any] | None
+    bias_regularizer: Callable[..., Any] | None
+    kernel_constraint: Callable[..., Any] | None
+    bias_constraint: Callable[..., Any] | None
     kernel: Variable
     bias: Variable | None
 
@@ -53,15 +64,40 @@ class KernelLayer(Layer):
         use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
         **options: Unpack[LayerOptions],
     ) -> None: ...
 
-    def make_kernel(self, *shape: DimLike) -> None:
-        """Make the kernel, whose last axis holds the outputs, and the bias where there is one."""
-        self.kernel = self.add_weight(shape, self.kernel_initializer, "kernel")
+    def make_kernel(self, *shape: DimLike, outputs: DimLike | None = None) -> None:
+        """Make the kernel, and the bias where there is one, with a number for each output.
+
+        The outputs lie along the kernel's last axis where ``outputs`` does not say how many.
+        """
+        self.kernel = self.add_weight(
+            shape,
+            self.kernel_initializer,
+            "kernel",
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
         self.bias = None
         if self.use_bias:
-            self.bias = self.add_weight(shape[-1:], self.bias_initializer, "bias")
+            self.bias = self.add_weight(
+                shape[-1:] if outputs is None else (outputs,),
+                self.bias_initializer,
+                "bias",
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def finish(self, outputs: Tensor) -> Tensor:
+        """What has been multiplied by the kernel, with the bias added, activated."""
+        if self.bias is not None:
+            outputs = ops.add(outputs, self.value(self.bias))
+        return self.activation(outputs)
 
 
 class Dense(KernelLayer):
@@ -98,10 +134,7 @@ class Dense(KernelLayer):
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=2, last=self.width)
-        outputs = ops.matmul(inputs, self.kernel.value)
-        if self.bias is not None:
-            outputs = ops.add(outputs, self.bias.value)
-        return self.activation(outputs)
+        return self.finish(ops.matmul(inputs, self.value(self.kernel)))
 
 
 class Flatten(Layer):
@@ -188,23 +221,34 @@ class Dropout(Layer):
         return dropout(inputs, self.rate, noise_shape=self.noise_shape, generator=self.generator)
 
 
-class Input(Layer):
-    """Says at the head of a ``Sequential`` what shape one example has, so that it is built.
+class InputLayer(Layer):
+    """Says at the head of a model what shape one example has; ``Input`` gives its ``output``.
 
-    ``shape`` is that of one example, without the batch axis.
+    ``shape`` is that of one example, without the batch axis; None is any size. ``batch_size`` may
+    be fixed.
 
-    >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2)])
-    >>> model.count_params()
-    10
+    >>> ef.nn.InputLayer((4,)).output.shape
+    (batch, 4)
     """
 
     shape: tuple[DimLike | None, ...]
 
     @arguments
-    def __init__(self, shape: ShapeLike, **options: Unpack[LayerOptions]) -> None: ...
+    def __init__(
+        self, shape: ShapeLike, batch_size: int | None = None, **options: Unpack[LayerOptions]
+    ) -> None:
+        self.built = True
+        self.symbol = Untracked(symbol((batch_size, *self.shape), self.dtype, self.name))
+
+    @property
+    def output(self) -> Tensor:
+        """The symbolic tensor that stands for inputs."""
+        return self.symbol.held
 
     def call(self, inputs: Tensor) -> Tensor:
-        if tuple(inputs.shape[1:]) != self.shape:
+        sizes = tuple(inputs.shape[1:])
+        unlike = [a for a, b in zip(sizes, self.shape, strict=False) if b is not None and a != b]
+        if len(sizes) != len(self.shape) or unlike:
             self.expect(inputs, rank=len(self.shape) + 1)
             raise self._misfit(
                 "the input has another shape than the model was made for",
@@ -212,3 +256,21 @@ class Input(Layer):
                 f"(batch, {', '.join(map(str, self.shape))})",
             )
         return inputs
+
+
+def Input(
+    shape: ShapeLike,
+    batch_size: int | None = None,
+    dtype: DTypeLike = None,
+    name: str | None = None,
+) -> Tensor:
+    """A symbolic tensor that stands for the inputs of a model, to be given to layers and ops.
+
+    ``shape`` is that of one example, without the batch axis; None is any size.
+
+    >>> x = ef.nn.Input((4,))
+    >>> model = ef.nn.Model(x, ef.nn.Dense(2)(x))
+    >>> model.count_params()
+    10
+    """
+    return InputLayer(shape, batch_size, name=name or unique("input"), dtype=dtype).output

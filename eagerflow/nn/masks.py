@@ -1,0 +1,61 @@
+"""Masks: which steps of sequences count, kept beside the tensors that layers hand on.
+
+A layer such as ``Embedding(mask_zero=True)`` gives its output a mask, the layers behind it pass it
+on, and those that work along the steps obey it. A tensor that an op makes has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from eagerflow import tree
+from eagerflow.tensor import Tensor
+
+__all__ = ["give_masks", "has_masks", "mask_of", "masks_of", "set_mask"]
+
+_masks: dict[int, tuple[ref[Tensor], Any]] = {}
+
+
+def has_masks() -> bool:
+    """Whether any tensor has a mask."""
+    return bool(_masks)
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Give a tensor this mask, bools of its first axes; None takes its own away."""
+    if mask is None:
+        _masks.pop(id(tensor), None)
+    elif isinstance(tensor, Tensor):
+        key = id(tensor)
+        _masks[key] = ref(tensor, lambda _: _masks.pop(key, None)), mask
+
+
+def mask_of(tensor: Any) -> Any:
+    """The mask of a tensor, or None.
+
+    >>> from eagerflow.nn.masks import mask_of
+    >>> mask_of(ef.nn.Embedding(3, 1, mask_zero=True)([[1, 0]]))
+    Tensor([[ True, False]], shape=(1, 2), bool, cpu:0)
+    """
+    found = _masks.get(id(tensor)) if _masks else None
+    return found[1] if found is not None and found[0]() is tensor else None
+
+
+def masks_of(nest: Any) -> Any:
+    """The masks of the tensors of a nest, or None where no tensor has one."""
+    if not _masks:
+        return None
+    if isinstance(nest, Tensor):
+        return mask_of(nest)
+    found = tree.map_leaves(mask_of, nest)
+    return found if any(mask is not None for mask in tree.flatten(found)[0]) else None
+
+
+def give_masks(outputs: Any, masks: Any) -> None:
+    """Give each tensor of ``outputs`` its mask; one mask for several is that of the first."""
+    if masks is None:
+        return
+    leaves = tree.flatten(outputs)[0]
+    for leaf, mask in zip(leaves, tree.flatten(masks)[0], strict=False):
+        set_mask(leaf, mask)

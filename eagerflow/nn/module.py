@@ -1,0 +1,125 @@
+"""Module: a named tree of Variables.
+
+Parts are found by walking the attributes (also through lists, tuples and dicts) when they are
+asked for, so nothing has to be registered and plain attributes stay plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.errors import ShapeError
+from eagerflow.nn.arguments import TensorLike
+from eagerflow.nn.configured import Configured
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["Module"]
+
+
+class Module(Configured):
+    """Base of what holds Variables, in itself and in further Modules that it holds.
+
+    >>> class Pair(ef.nn.Module):
+    ...     def __init__(self):
+    ...         self.parts = [ef.Variable(1.0), ef.Variable([2.0, 3.0], trainable=False)]
+    >>> pair = Pair()
+    >>> pair.count_params(), len(pair.trainable_weights)
+    (3, 1)
+    """
+
+    name = "module"
+    _trainable = True
+    _frozen: list[Variable]
+
+    def _parts(self) -> list[Any]:
+        """The Variables and Modules that this one holds itself, each once."""
+        return tree.instances(vars(self), (Module, Variable))
+
+    def _below(self) -> tuple[dict[int, Module], dict[int, Variable]]:
+        """This Module and those below it, parents first, and their Variables; each once."""
+        modules: dict[int, Module] = {}
+        variables: dict[int, Variable] = {}
+        waiting = [self]
+        while waiting:
+            module = waiting.pop()
+            if id(module) not in modules:
+                modules[id(module)] = module
+                parts = module._parts()
+                variables |= {id(part): part for part in parts if isinstance(part, Variable)}
+                waiting += [part for part in reversed(parts) if isinstance(part, Module)]
+        return modules, variables
+
+    def walk(self) -> Iterator[Any]:
+        """This Module and all below it, parents first, each once."""
+        return iter(self._below()[0].values())
+
+    @property
+    def weights(self) -> list[Variable]:
+        """All Variables of this Module and of those below it."""
+        return list(self._below()[1].values())
+
+    @property
+    def trainable_weights(self) -> list[Variable]:
+        """The Variables that training changes."""
+        return [w for w in self.weights if w.trainable]
+
+    @property
+    def non_trainable_weights(self) -> list[Variable]:
+        """The Variables that training leaves to the layers: running means, frozen weights."""
+        return [w for w in self.weights if not w.trainable]
+
+    @property
+    def trainable(self) -> bool:
+        """Whether training changes the weights; setting it freezes or frees all below."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for module in self.walk():
+            module._trainable = bool(value)
+            if value:
+                for variable in getattr(module, "_frozen", ()):
+                    variable.trainable = True
+                module._frozen = []
+            else:
+                own = [p for p in module._parts() if isinstance(p, Variable) and p.trainable]
+                module._frozen = [*getattr(module, "_frozen", ()), *own]
+                for variable in own:
+                    variable.trainable = False
+
+    def count_params(self) -> int:
+        """Number of elements of all weights."""
+        return sum(w.size for w in self.weights)
+
+    def get_weights(self) -> list[np.ndarray[Any, Any]]:
+        """The values of all weights as NumPy arrays of their own."""
+        return [np.array(w.numpy()) for w in self.weights]
+
+    def set_weights(self, values: Iterable[TensorLike]) -> None:
+        """Give all weights new values, in the order of ``weights``; ShapeError if they misfit."""
+        values = list(values)
+        own = self.weights
+        if len(values) != len(own):
+            raise ShapeError(
+                f"{len(values)} arrays for {len(own)} weights",
+                op=self.name,
+                argument="values",
+                expected=", ".join(f"{w.name}{w.shape}" for w in own) or "none: build it first",
+            )
+        for variable, value in zip(own, values, strict=True):
+            array = as_tensor(value, copy=True)
+            if array.shape != variable.shape:
+                raise ShapeError(
+                    "the value has another shape than the weight",
+                    op=self.name,
+                    argument=variable.name,
+                    received=summary(array),
+                    expected=summary(variable),
+                )
+        assign_together(dict(zip(own, values, strict=True)))

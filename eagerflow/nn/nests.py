@@ -1,0 +1,56 @@
+"""Nests of tensors and of shapes, as layers take and give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.dtypes import DType
+from eagerflow.nn.arguments import Nest
+from eagerflow.nn.functional import is_symbolic, symbol
+from eagerflow.tensor import Operators
+
+__all__ = ["any_symbolic", "is_nest", "only_numbers", "shapes_of", "symbols_of"]
+
+
+def is_nest(shapes: Any) -> bool:
+    """Whether these are shapes of several tensors."""
+    return not isinstance(shapes, tuple) or not all(
+        size is None or isinstance(size, int) for size in shapes
+    )
+
+
+def only_numbers(inputs: Nest) -> bool:
+    """Whether a nest holds nothing but Python numbers, which makes it one array."""
+    if isinstance(inputs, list | tuple):
+        return bool(inputs) and all(only_numbers(item) for item in inputs)
+    return isinstance(inputs, int | float)
+
+
+def shapes_of(nest: Nest) -> Any:
+    """The shapes of the tensors of a nest; sizes that are not known are None."""
+    if isinstance(nest, Operators):
+        return tuple([size if isinstance(size, int) else None for size in nest.shape])
+    return tree.map_leaves(lambda x: shapes_of(x) if hasattr(x, "shape") else None, nest)
+
+
+def symbols_of(shape: Any, dtype: DType) -> Any:
+    """Symbolic tensors of a shape, or of each shape of a nest."""
+    if isinstance(shape, tuple) and all(size is None or isinstance(size, int) for size in shape):
+        return symbol(shape, dtype, "inputs")
+    items = {
+        key: symbols_of(item, dtype)
+        for key, item in dict(shape if isinstance(shape, dict) else enumerate(shape)).items()
+    }
+    return items if isinstance(shape, dict) else type(shape)(items.values())
+
+
+def any_symbolic(*nests: Any) -> bool:
+    """Whether one of the tensors in these nests is symbolic."""
+    for nest in nests:
+        if isinstance(nest, list | tuple | dict):
+            if any(map(is_symbolic, tree.flatten(nest)[0])):
+                return True
+        elif is_symbolic(nest):
+            return True
+    return False

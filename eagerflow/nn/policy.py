@@ -1,0 +1,59 @@
+"""Policies of dtypes: what layers keep their weights in, and what they compute in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.nn.configured import Configured
+
+__all__ = ["DTypePolicy", "dtype_policy", "get", "set_dtype_policy"]
+
+
+class DTypePolicy(Configured):
+    """A dtype for weights and one for computing, by one name.
+
+    ``name`` is a dtype for both, or ``"mixed_bfloat16"`` or ``"mixed_float16"``: weights in
+    float32, and computing in the other. Raises DTypeError for other names.
+
+    >>> policy = ef.nn.DTypePolicy("mixed_bfloat16")
+    >>> policy.variable_dtype, policy.compute_dtype
+    (dtype('float32'), dtype(bfloat16))
+    """
+
+    def __init__(self, name: Any) -> None:
+        mixed = isinstance(name, str) and name.startswith("mixed_")
+        self.compute_dtype: DType = as_dtype(name.removeprefix("mixed_") if mixed else name)
+        self.variable_dtype: DType = as_dtype("float32") if mixed else self.compute_dtype
+        self.name = name if mixed else self.compute_dtype.name
+
+    def __repr__(self) -> str:
+        return f"<DTypePolicy {self.name}>"
+
+
+_default = DTypePolicy("float32")
+
+
+def dtype_policy() -> DTypePolicy:
+    """The policy of layers that are made without a ``dtype``."""
+    return _default
+
+
+def set_dtype_policy(policy: Any) -> None:
+    """Let layers that are made from now on have this policy, a name or a DTypePolicy.
+
+    >>> ef.nn.set_dtype_policy("float32")
+    >>> ef.nn.dtype_policy()
+    <DTypePolicy float32>
+    """
+    global _default
+    _default = get(policy)
+
+
+def get(policy: Any) -> DTypePolicy:
+    """The policy that a name, a dtype, a configuration or a policy stands for; None: the usual."""
+    if policy is None:
+        return _default
+    if isinstance(policy, dict) and set(policy) == {"class_name", "config"}:
+        policy = policy["config"]["name"]
+    return policy if isinstance(policy, DTypePolicy) else DTypePolicy(policy)

@@ -1,0 +1,93 @@
+"""Every row of ``tests/nn/cases``: all ways to run a layer agree; its configuration is whole."""
+
+import json
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from tests.nn.cases import cases
+
+CASES = cases()
+by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
+
+
+def made(row):
+    layer = getattr(ef.nn, row.cls)(*row.args, **row.kwargs)
+    return layer, [ef.tensor(a) for a in row.arrays()]
+
+
+def run(row, layer, inputs, **more):
+    given = (list(inputs),) if row.together else inputs
+    return layer(*given, **row.call, **more)
+
+
+def leaves(nest):
+    return [np.asarray(x) for x in ef.tree.flatten(nest)[0]]
+
+
+def agree(a, b, tolerance):
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+@by_row
+def test_reference(row):
+    if row.reference is None:
+        pytest.skip("compared with Keras alone, or by a test of its own")
+    layer, inputs = made(row)
+    found = run(row, layer, inputs, training=False)
+    agree(found, row.reference(layer.get_weights(), *row.arrays()), row.tolerance)
+
+
+@by_row
+def test_captured_and_symbolic(row):
+    """Eager, captured, with a free batch, and as a model from symbolic tensors: the same."""
+    layer, inputs = made(row)
+    right = run(row, layer, inputs, training=False)
+    captured = ef.function(lambda *x: run(row, layer, x, training=False))
+    agree(captured(*inputs), right, row.tolerance)
+    symbols = [ef.nn.Input(x.shape[1:], dtype=x.dtype.name) for x in inputs]
+    model = ef.nn.Model(symbols, run(row, layer, symbols))
+    agree(model(inputs, training=False), right, row.tolerance)
+    twice = [ef.concat([x, x], axis=0) for x in inputs]
+    agree(model(twice), run(row, layer, twice, training=False), row.tolerance)
+    assert [w.name for w in model.weights] == [w.name for w in layer.weights]
+
+
+@by_row
+def test_training(row):
+    """Captured training does what eager training does, and gradients reach every weight."""
+    layer, inputs = made(row)
+    run(row, layer, inputs)
+    before = layer.get_weights()
+
+    def step(*x):
+        with ef.GradientTape() as tape:
+            outputs = run(row, layer, x, training=True)
+            loss = sum(ef.mean(y * y) for y in ef.tree.flatten(outputs)[0])
+        return outputs, tape.gradient(loss, layer.trainable_weights, unconnected="zero")
+
+    if not row.gradients:
+        return
+    ef.random.seed(3)
+    right = step(*inputs)
+    weights = layer.get_weights()
+    layer.set_weights(before)
+    ef.random.seed(3)
+    agree(ef.function(step)(*inputs), right, max(row.tolerance, 1e-4))
+    for a, b in zip(layer.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+@by_row
+def test_configuration(row):
+    """It can be written as JSON, and a layer made from it is like the first."""
+    layer, inputs = made(row)
+    right = run(row, layer, inputs, training=False)
+    config = json.loads(json.dumps(layer.get_config()))
+    again = type(layer).from_config(config)
+    run(row, again, inputs, training=False)
+    again.set_weights(layer.get_weights())
+    agree(run(row, again, inputs, training=False), right, row.tolerance)
+    assert again.get_config() == layer.get_config()
