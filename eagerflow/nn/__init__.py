@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eagerflow.added import added_losses
 from eagerflow.nn import (
     activations,
     callbacks,
@@ -14,7 +15,7 @@ from eagerflow.nn import (
     regularizers,
     schedules,
 )
-from eagerflow.nn.layer import Layer, added_losses
+from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
 from eagerflow.nn.layers.convolution import *

@@ -16,7 +16,15 @@ from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
 from eagerflow.tensor import Operators
 
-__all__ = ["Batches", "Source", "class_weights", "is_stream", "make_source", "split_validation"]
+__all__ = [
+    "Batches",
+    "Source",
+    "class_weights",
+    "is_stream",
+    "make_source",
+    "split_validation",
+    "validation_source",
+]
 
 Batch = tuple[Nest, Nest, Nest]
 """Inputs, targets (or None) and weights of the examples (or None)."""
@@ -172,6 +180,21 @@ def _is_data(x: Nest) -> bool:
     return isinstance(x, list | tuple | dict | Operators) or any(
         hasattr(x, name) for name in ("shape", "__array__", "__dlpack__")
     )
+
+
+def validation_source(data: Any, batch_size: int) -> Source:
+    """What ``fit`` is given as ``validation_data``: ``(x, y)``, ``(x, y, weight)``, an iterable."""
+    if not isinstance(data, tuple) and (not isinstance(data, list) or is_stream(data)):
+        data = data, None
+    elif not 2 <= len(data) <= 3:
+        raise ArgumentError(
+            f"{len(data)} parts",
+            op="fit",
+            argument="validation_data",
+            expected="(x, y) or (x, y, sample_weight)",
+        )
+    x, y, weight = (*data, None)[:3]
+    return make_source(x, y, weight, batch_size, "fit (validation)")
 
 
 def split_validation(x: Nest, y: Nest, weight: Nest, part: float) -> tuple[Any, Any]:

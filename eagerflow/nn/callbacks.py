@@ -48,6 +48,30 @@ class Callback:
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after each step."""
 
+    def on_test_begin(self, logs: Logs = None) -> None:
+        """Called before an evaluation, also that of validation data."""
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        """Called after an evaluation."""
+
+    def on_test_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before each step of an evaluation."""
+
+    def on_test_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after each step of an evaluation."""
+
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        """Called before predictions."""
+
+    def on_predict_end(self, logs: Logs = None) -> None:
+        """Called after predictions."""
+
+    def on_predict_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        """Called before the predictions of a batch."""
+
+    def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
+        """Called after the predictions of a batch, which are ``logs["outputs"]``."""
+
 
 class History(Callback):
     """What ``fit`` returns: the numbers of each epoch, in ``history`` by name.

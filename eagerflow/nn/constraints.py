@@ -10,7 +10,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn.configured import Configured, from_config, named_classes
 from eagerflow.tensor import Tensor
 
-__all__ = ["Constraint", "NonNeg", "ConstraintLike", "get"]
+__all__ = ["Constraint", "NonNeg", "get"]
 
 
 class Constraint(Configured):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.added import add_loss, losses_so_far
 from eagerflow.convert import as_tensor
 from eagerflow.dims import DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import DType, as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
-from eagerflow.guard import ScopeGuard, call_with
+from eagerflow.guard import call_with
 from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import Nest, require
 from eagerflow.nn.configured import Untracked, snake_case
@@ -30,15 +31,7 @@ from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "Layer",
-    "LayerOptions",
-    "added_losses",
-    "layer_classes",
-    "only_numbers",
-    "shapes_of",
-    "unique",
-]
+__all__ = ["Layer", "LayerOptions", "layer_classes", "unique"]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
@@ -46,7 +39,6 @@ layer_classes: dict[str, type[Layer]] = {}
 _counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
-_added: ContextVar[list[Any] | None] = ContextVar("eagerflow_losses", default=None)
 
 
 def unique(name: str) -> str:
@@ -321,9 +313,7 @@ class Layer(Module):
 
     def add_loss(self, loss: Any) -> None:
         """Add a number to the loss that training makes small, from within ``call``."""
-        collected = _added.get()
-        if collected is not None:
-            collected.append(loss)
+        add_loss(loss)
 
     @property
     def losses(self) -> list[Any]:
@@ -339,7 +329,7 @@ class Layer(Module):
             for variable, regularizer in layer._regularized.held
             if variable.trainable
         ]
-        return own + (_added.get() or [])
+        return own + losses_so_far()
 
     # Errors --------------------------------------------------------------------------------
 
@@ -427,30 +417,3 @@ class Layer(Module):
         state = f", {self.count_params()} parameters" if self.built else ""
         options = ", ".join(shown) or "no options"
         return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")
-
-
-class added_losses(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context that gives the list of what layers add to the loss meanwhile.
-
-    >>> layer = ef.nn.Dense(1, activity_regularizer="l2", kernel_initializer="ones")
-    >>> with ef.nn.added_losses() as losses:
-    ...     outputs = layer(ef.ones((2, 3)))
-    >>> losses
-    [Tensor(0.09, float32, cpu:0)]
-    """
-
-    _before: Token[list[Any] | None] | None = None
-
-    def acquire(self) -> None:
-        """Begin to collect."""
-        self._before = _added.set([])
-
-    def __enter__(self) -> Any:
-        super().__enter__()
-        return _added.get()
-
-    def release(self) -> None:
-        """Let calls add to what collected before, if anything did."""
-        before, self._before = self._before, None
-        if before is not None:
-            _added.reset(before)

@@ -10,7 +10,16 @@ from eagerflow.nn.arguments import Nest
 from eagerflow.nn.functional import is_symbolic, symbol
 from eagerflow.tensor import Operators
 
-__all__ = ["any_symbolic", "is_nest", "only_numbers", "shapes_of", "symbols_of"]
+__all__ = [
+    "any_symbolic",
+    "examples",
+    "is_nest",
+    "only_numbers",
+    "pack_data",
+    "shapes_of",
+    "symbols_of",
+    "unpack_data",
+]
 
 
 def is_nest(shapes: Any) -> bool:
@@ -54,3 +63,26 @@ def any_symbolic(*nests: Any) -> bool:
         elif is_symbolic(nest):
             return True
     return False
+
+
+def examples(nest: Nest) -> float:
+    """The number of examples in a nest of tensors, which lie along their first axes."""
+    size: float = tree.flatten(nest)[0][0].shape[0]
+    return size if not isinstance(size, int) else float(size)
+
+
+def pack_data(x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
+    """A batch as steps of training take it: ``x``, ``(x, y)`` or ``(x, y, sample_weight)``."""
+    if sample_weight is not None:
+        return x, y, sample_weight
+    if y is not None:
+        return x, y
+    return (x,) if isinstance(x, tuple) else x
+
+
+def unpack_data(data: Any) -> tuple[Any, Any, Any]:
+    """Inputs, targets and weights of a batch; None where there are none."""
+    if not isinstance(data, tuple):
+        return data, None, None
+    x, y, sample_weight = (*data, None, None)[:3]
+    return x, y, sample_weight

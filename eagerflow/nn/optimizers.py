@@ -187,6 +187,13 @@ class Optimizer(Configured):
         """The next value and state of one variable, as a tuple; every subclass has its own."""
         raise ArgumentError("the class has no update", op=type(self).__name__)
 
+    def scale_loss(self, loss: Any) -> Any:
+        """What gradients are taken of: the loss, unless a scale keeps them from vanishing."""
+        return loss
+
+    def finalize_variable_values(self, variables: Sequence[Variable]) -> None:
+        """Called at the end of training, for optimizers that keep other values for it."""
+
     def minimize(
         self, loss: Callable[[], Tensor], variables: Sequence[Variable] | None = None
     ) -> Tensor:

@@ -11,7 +11,7 @@ from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
 from eagerflow.tensor import Tensor
 
-__all__ = ["L1", "L1L2", "L2", "Regularizer", "RegularizerLike", "get"]
+__all__ = ["L1", "L1L2", "L2", "Regularizer", "get"]
 
 
 class Regularizer(Configured):

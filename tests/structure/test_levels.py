@@ -20,7 +20,7 @@ LEVELS = {
             ["primitives", "backends"],
             ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["kernels", "ops"],
-            ["batching", "debugging", "forward", "provenance", "tape", "transforms"],
+            ["added", "batching", "debugging", "forward", "provenance", "tape", "transforms"],
             ["graph"],
             ["fusion"],
             ["plan"],
@@ -36,7 +36,7 @@ LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/__init__.py": {"__getattr__"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
-    f"{PACKAGE}/nn/model.py": {"_captured"},
+    f"{PACKAGE}/nn/trainer.py": {"_captured"},
 }
 
 
@@ -222,7 +222,7 @@ def test_imports_down_and_sideways_pass():
 def test_planted_late_import_is_found():
     planted = {
         "eagerflow/tape.py": "class T:\n    def f(self):\n        from eagerflow.tree import g\n",
-        "eagerflow/nn/model.py": "def _captured():\n    from eagerflow import capture\n",
+        "eagerflow/nn/trainer.py": "def _captured():\n    from eagerflow import capture\n",
         "eagerflow/__init__.py": (
             "def __getattr__(name):\n    import eagerflow.nn\n\ndef f():\n    import eagerflow.nn\n"
         ),

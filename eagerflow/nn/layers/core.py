@@ -237,7 +237,7 @@ class InputLayer(Layer):
     def __init__(
         self, shape: ShapeLike, batch_size: int | None = None, **options: Unpack[LayerOptions]
     ) -> None:
-        self.built = True
+        self.built, self.output_shape = True, (batch_size, *self.shape)
         self.symbol = Untracked(symbol((batch_size, *self.shape), self.dtype, self.name))
 
     @property

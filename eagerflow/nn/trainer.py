@@ -1,0 +1,458 @@
+"""Trainer: a layer that can be compiled, trained, evaluated and asked."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from operator import add
+from typing import Any, Unpack
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.added import added_losses
+from eagerflow.dispatch import user_frame
+from eagerflow.errors import ArgumentError, CaptureError, GradientError
+from eagerflow.nn import optimizers, training
+from eagerflow.nn.arguments import Nest, is_count, require
+from eagerflow.nn.batches import class_weights, make_source, split_validation, validation_source
+from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, output_names
+from eagerflow.nn.configured import Untracked
+from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.metrics import Mean, Metric
+from eagerflow.nn.nests import examples, pack_data, unpack_data
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Operators
+
+__all__ = ["Trainer"]
+
+MAX_SHOWN_NAMES = 4  # in a warning
+
+
+class Trainer(Layer):
+    """Base of models: how they are trained, and what one step of it is.
+
+    ``compile`` says how, ``fit`` trains, ``evaluate`` measures, ``predict`` asks; names and
+    arguments are Keras's.
+    """
+
+    stop_training = False
+    run_eagerly = False
+    optimizer: Any = None
+
+    def __init__(self, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._losses: Any = None
+        self._metrics: Any = None
+        self._loss_tracker: Any = None
+        self._warned = False
+        self._captured = Untracked({})  # steps, by their names
+
+    def output_names(self, outputs: Nest) -> list[str]:
+        """A name for each output, by which losses, metrics and targets may be given."""
+        return output_names(outputs)
+
+    # How it is trained -------------------------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        metrics: Any = None,
+        loss_weights: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Say how the model is trained.
+
+        ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
+        ``ef.nn.optimizers``, ``ef.nn.losses`` and ``ef.nn.metrics``; a loss or metric may be a
+        function of ``(y_true, y_pred)``. A model of several outputs has a loss for all, a list of
+        them or a dict by the outputs' names, and likewise ``loss_weights``, ``metrics`` and
+        ``weighted_metrics``, which alone heed the weights of examples. Steps are captured as
+        graphs when they run first; ``run_eagerly=True`` runs them op by op, for looking into them.
+        ``auto_scale_loss`` scales the loss of models that compute in float16. Raises ArgumentError
+        for names that do not exist.
+        """
+        made = optimizers.get(optimizer)
+        if auto_scale_loss and self.compute_dtype == "float16":
+            made = optimizers.LossScaleOptimizer(made)
+        self.optimizer = made
+        self._losses = CompiledLosses(loss, loss_weights)
+        self._metrics = CompiledMetrics(metrics, weighted_metrics, self._losses)
+        self._loss_tracker = Mean("loss")
+        self.run_eagerly = bool(run_eagerly)
+        self._captured = Untracked({})
+        self._warned = False
+
+    @property
+    def loss(self) -> Any:
+        """The loss that ``compile`` was given: an object, or a nest of them."""
+        return None if self._losses is None else self._losses.given
+
+    @property
+    def metrics(self) -> list[Any]:
+        """What ``fit`` tells of: the mean of the loss, of each output's, and all metrics."""
+        if self._losses is None or self._metrics is None:
+            return []
+        listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
+        own = [part for part in self._parts() if isinstance(part, Metric)]
+        return list(dict.fromkeys([*listed, *own]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_captured": Untracked({})}  # a copy captures its own steps
+
+    def _step(self, name: str) -> Callable[..., Any]:
+        """A step by its name: captured, unless the model is run eagerly."""
+        step: Callable[..., Any] = getattr(self, name)
+        if self.run_eagerly:
+            return step
+        captured: dict[str, Callable[..., Any]] = self._captured.held
+        if name not in captured:
+            captured[name] = _captured(step)
+        return partial(self._run_captured, captured[name])
+
+    def _run_captured(self, step: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return step(*args)
+        except CaptureError as error:
+            error.hint = (f"{error.hint}; " if error.hint else "") + (
+                "or model.compile(..., run_eagerly=True), which captures nothing"
+            )
+            raise
+
+    def _check_compiled(self, op: str) -> None:
+        if self._losses is None:
+            raise ArgumentError(
+                "the model does not know how it is trained",
+                op=op,
+                hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
+            )
+
+    # One step ------------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        x: Nest = None,
+        y: Nest = None,
+        y_pred: Nest = None,
+        sample_weight: Nest = None,
+        training: bool = True,
+    ) -> Any:
+        """The loss that training makes small; a subclass may have its own.
+
+        It is the weighted sum of the losses of all outputs, and of what regularizers and layers
+        add.
+        """
+        parts = self.losses
+        if self._losses is not None and self.loss is not None:
+            if y is None:
+                raise ArgumentError(
+                    "there are no targets",
+                    op=self.name,
+                    argument="y",
+                    expected="y, or batches (x, y)",
+                )
+            names = self.output_names(y_pred)
+            parts = [self._losses(y, y_pred, sample_weight, names), *parts]
+        if not parts:
+            raise ArgumentError(
+                "there is no loss", op=self.name, argument="loss", hint="compile(loss='mse')"
+            )
+        return reduce(add, parts)
+
+    def compute_metrics(
+        self, x: Nest, y: Nest, y_pred: Nest, sample_weight: Nest = None
+    ) -> dict[str, Any]:
+        """Take a batch into the metrics, and give their results; a subclass may add its own."""
+        self._update_metrics(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def _update_metrics(self, y: Nest, y_pred: Nest, sample_weight: Nest) -> None:
+        self._metrics.update(y, y_pred, sample_weight, self.output_names(y_pred))
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The results of all metrics by name."""
+        found: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            found |= result if isinstance(result, dict) else {metric.name: result}
+        return found
+
+    def reset_metrics(self) -> None:
+        """Let all metrics begin anew."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step of training on a batch; gives the results of the metrics so far.
+
+        ``data`` is ``x``, ``(x, y)`` or ``(x, y, sample_weight)``. A subclass may have its own,
+        which returns a dict of numbers.
+        """
+        x, y, sample_weight = unpack_data(data)
+        y_pred = self._train_on(x, y, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Measure a batch without training on it; arguments are those of ``train_step``."""
+        x, y, sample_weight = unpack_data(data)
+        y_pred = self._test_on(x, y, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_step(self, data: Any) -> Any:
+        """The outputs for a batch; a subclass may have its own."""
+        return self(unpack_data(data)[0], training=False)
+
+    def _train_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        """Change the weights by one step; gives the predictions."""
+        with GradientTape() as tape, added_losses():
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_weights
+        grads = tape.gradient(scaled, variables, unconnected="none")
+        if variables and all(gradient is None for gradient in grads):
+            raise GradientError(
+                "the loss depends on none of the weights that are trained",
+                op=self.name,
+                received=f"{len(variables)} weights, as {variables[0].name}",
+                hint="tape.why(loss, weight) tells where the path breaks",
+            )
+        self.optimizer.apply(grads, variables)
+        self._loss_tracker.update_state(loss, examples(x))
+        return y_pred
+
+    def _test_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        with added_losses():
+            y_pred = self(x, training=False)
+            loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        self._loss_tracker.update_state(loss, examples(x))
+        return y_pred
+
+    def _is_ours(self, *names: str) -> bool:
+        """Whether the subclass has left these methods as they are."""
+        return all(getattr(type(self), name) is getattr(Trainer, name) for name in names)
+
+    # What is captured. Metrics tell their results when somebody asks, not in each step.
+
+    def _train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        y_pred = self._train_on(x, y, sample_weight)
+        self._update_metrics(y, y_pred, sample_weight)
+        return y_pred
+
+    def _test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        y_pred = self._test_on(x, y, sample_weight)
+        self._update_metrics(y, y_pred, sample_weight)
+        return y_pred
+
+    def _own_train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        return self.train_step(pack_data(x, y, sample_weight))
+
+    def _own_test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        return self.test_step(pack_data(x, y, sample_weight))
+
+    def _predict_batch(self, x: Nest) -> Any:
+        return self.predict_step(x)
+
+    def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
+        """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""
+        own = not self._is_ours(f"{kind}_step", "compute_metrics")
+        return self._step(f"_own_{kind}_batch" if own else f"_{kind}_batch"), own
+
+    def logs(self, own: Any = None, prefix: str = "") -> dict[str, Any]:
+        """The results of all metrics as numbers, or what a step of the subclass gave."""
+        found = self.get_metrics_result() if own is None else own
+        return {f"{prefix}{name}": _plain(value) for name, value in found.items()}
+
+    def check_first(self, y_pred: Nest) -> None:
+        """After the first step: say what would train badly and otherwise say nothing."""
+        self._check_probabilities(y_pred)
+        if self._warned:
+            return
+        self._warned = True
+        unused = [w.name for w in self.trainable_weights if not self.optimizer.has_changed(w)]
+        if unused:
+            more = len(unused) - MAX_SHOWN_NAMES
+            shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+            frame = user_frame(sys._getframe(1))
+            warnings.warn_explicit(
+                f"the loss of {self.name!r} does not depend on {shown}: they are not trained",
+                UserWarning,
+                frame.f_code.co_filename,
+                frame.f_lineno,
+            )
+
+    def _check_probabilities(self, y_pred: Nest) -> None:
+        """Logits given to a loss of probabilities would train badly."""
+        loss = None if self._losses is None else self._losses.single
+        if getattr(loss, "from_logits", True) or not isinstance(y_pred, Operators):
+            return
+        if y_pred.size and float(y_pred.min()) < 0:
+            raise ArgumentError(
+                "the loss expects probabilities, and the model gives negative numbers",
+                op="fit",
+                argument="loss",
+                received=repr(loss),
+                expected="outputs from 0 to 1",
+                hint=f"ef.nn.losses.{type(loss).__name__}(from_logits=True), "
+                "or activation='softmax' in the last layer",
+            )
+
+    # Training ------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        x: Nest = None,
+        y: Nest = None,
+        batch_size: int = 32,
+        epochs: int = 1,
+        validation_data: Any = None,
+        validation_split: float = 0.0,
+        callbacks: Callback | Sequence[Callback] = (),
+        shuffle: bool = True,
+        class_weight: Any = None,
+        sample_weight: Nest = None,
+        verbose: Any = "auto",
+        initial_epoch: int = 0,
+        steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
+        validation_batch_size: int | None = None,
+        validation_freq: int | Sequence[int] = 1,
+    ) -> History:
+        """Train for some epochs, and return their numbers.
+
+        ``x`` and ``y`` are arrays or tensors (or nests of them) with the examples along the
+        first axis, or ``x`` is an iterable of batches ``(x, y)`` or ``(x, y, weight)``.
+        ``validation_data`` is ``(x, y)``, ``(x, y, weight)`` or an iterable;
+        ``validation_split`` takes the last part of the arrays instead; every ``validation_freq``
+        epochs it is looked at, or in the epochs listed, counted from 1. ``class_weight`` maps
+        classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Epochs are
+        numbered from ``initial_epoch``, and have ``steps_per_epoch`` batches where that is given.
+        Weights that the loss does not depend on stay as they are, with one warning. Raises
+        ShapeError where lengths or shapes do not fit, ArgumentError for other values,
+        GradientError where the loss depends on no weight.
+        """
+        self._check_compiled("fit")
+        for name, value, least in (
+            ("epochs", epochs, 0),
+            ("initial_epoch", initial_epoch, 0),
+            ("steps_per_epoch", steps_per_epoch, 1),
+            ("validation_steps", validation_steps, 1),
+        ):
+            fits = value is None or is_count(value, least)
+            require(fits, value, "not a number of " + name, "fit", name, "an integer")
+        if validation_split and validation_data is None:
+            (x, y, sample_weight), validation_data = split_validation(
+                x, y, sample_weight, validation_split
+            )
+        if class_weight is not None:
+            sample_weight = class_weights(y, class_weight, sample_weight, "fit")
+        validation = None
+        if validation_data is not None:
+            validation = validation_source(validation_data, validation_batch_size or batch_size)
+        return training.fit(
+            self,
+            make_source(x, y, sample_weight, batch_size, "fit"),
+            callbacks=callbacks,
+            epochs=range(initial_epoch, epochs),
+            steps=steps_per_epoch,
+            shuffle=shuffle,
+            validation=validation,
+            validation_steps=validation_steps,
+            validation_freq=validation_freq,
+            verbose=verbose,
+        )
+
+    def evaluate(
+        self,
+        x: Nest = None,
+        y: Nest = None,
+        batch_size: int = 32,
+        verbose: Any = "auto",
+        sample_weight: Nest = None,
+        steps: int | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+        return_dict: bool = False,
+    ) -> Any:
+        """The loss and the metrics on these data, as a list, or a dict with ``return_dict``.
+
+        Without metrics it is the loss alone. Arguments are those of ``fit``.
+        """
+        self._check_compiled("evaluate")
+        source = make_source(x, y, sample_weight, batch_size, "evaluate")
+        logs = training.evaluate(self, source, steps, callbacks, verbose)
+        return _in_form(logs, return_dict)
+
+    def predict(
+        self,
+        x: Nest,
+        batch_size: int = 32,
+        verbose: Any = "auto",
+        steps: int | None = None,
+        callbacks: Callback | Sequence[Callback] = (),
+    ) -> Any:
+        """The outputs for all examples of ``x``, batch by batch, as NumPy arrays."""
+        source = make_source(x, None, None, batch_size, "predict")
+        return training.predict(self, source, steps, callbacks, verbose)
+
+    def train_on_batch(
+        self,
+        x: Nest,
+        y: Nest = None,
+        sample_weight: Nest = None,
+        class_weight: Any = None,
+        return_dict: bool = False,
+    ) -> Any:
+        """One step on one batch; gives the loss and the metrics of this batch."""
+        return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
+
+    def test_on_batch(
+        self, x: Nest, y: Nest = None, sample_weight: Nest = None, return_dict: bool = False
+    ) -> Any:
+        """The loss and the metrics of one batch, without training on it."""
+        return self._on_batch("test", x, y, sample_weight, None, return_dict)
+
+    def _on_batch(
+        self, kind: str, x: Nest, y: Nest, weight: Nest, class_weight: Any, return_dict: bool
+    ) -> Any:
+        op = f"{kind}_on_batch"
+        self._check_compiled(op)
+        if class_weight is not None:
+            weight = class_weights(y, class_weight, weight, op)
+        source = make_source(x, y, weight, max(len(tree.flatten(x)[0][0]), 1), op)
+        ((x, y, weight),) = source.epoch()
+        self.reset_metrics()
+        step, own = self.batch_step(kind)
+        found = step(x, y, weight)
+        if kind == "train" and not own:
+            self.check_first(found)
+        return _in_form(self.logs(found if own else None), return_dict)
+
+    def predict_on_batch(self, x: Nest) -> Any:
+        """The outputs for one batch, as NumPy arrays."""
+        return tree.map_leaves(np.asarray, self(x, training=False))
+
+
+def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that captures a step; layers that run op by op load nothing for it."""
+    from eagerflow.capture.function import Function
+
+    return Function(step)
+
+
+def _in_form(logs: dict[str, Any], return_dict: bool) -> Any:
+    if return_dict:
+        return logs
+    values = list(logs.values())
+    return values if len(values) > 1 else values[0]
+
+
+def _plain(value: Any) -> Any:
+    """A number, or an array where a metric gives several."""
+    array = np.asarray(value)
+    return float(array) if not array.ndim else array

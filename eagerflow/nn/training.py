@@ -1,0 +1,172 @@
+"""The loops behind ``fit``, ``evaluate`` and ``predict``: epochs, batches, callbacks, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.nn.batches import Batch, Source
+from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.progress import Progress
+
+__all__ = ["evaluate", "fit", "predict"]
+
+
+class _Listeners:
+    """The callbacks of one run: each is told of what happens, in their order.
+
+    Most have nothing to say about single batches, so those that do are found once.
+    """
+
+    def __init__(self, given: Any, model: Any, op: str, **params: Any) -> None:
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        for item in listed:
+            if not isinstance(item, Callback):
+                raise ArgumentError(
+                    f"{short_repr(item)} is no callback",
+                    op=op,
+                    argument="callbacks",
+                    expected="an object of ef.nn.callbacks.Callback, or a list of such",
+                    hint=f"{item.__name__}()" if isinstance(item, type) else None,
+                )
+            item.model, item.params = model, params
+        self.all = listed
+        self._on_batches = {
+            hook: [c for c in listed if _has_own(c, hook)]
+            for kind in ("train", "test", "predict")
+            for hook in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end")
+        }
+
+    def tell(self, hook: str, *args: Any) -> None:
+        """Call a method of every callback."""
+        for callback in self.all:
+            getattr(callback, hook)(*args)
+
+    def wants(self, hook: str) -> bool:
+        """Whether somebody listens to this of every batch."""
+        return bool(self._on_batches[hook])
+
+    def tell_of_batch(self, hook: str, *args: Any) -> None:
+        """Call a method of the callbacks that have one of their own."""
+        for callback in self._on_batches[hook]:
+            getattr(callback, hook)(*args)
+
+
+def _has_own(callback: Any, hook: str) -> bool:
+    """Whether a callback has a method of its own, also one set on the object."""
+    method = getattr(callback, hook)
+    return getattr(method, "__func__", method) not in (None, getattr(Callback, hook))
+
+
+def _batches(source: Source, steps: int | None, shuffle: bool = False) -> Iterator[Batch]:
+    return source.epoch(shuffle) if steps is None else source.epoch(shuffle, steps)
+
+
+def fit(
+    model: Any,
+    source: Source,
+    *,
+    callbacks: Any,
+    epochs: range,
+    steps: int | None,
+    shuffle: bool,
+    validation: Source | None,
+    validation_steps: int | None,
+    validation_freq: int | Sequence[int],
+    verbose: Any,
+) -> History:
+    """Train a model for some epochs; see ``Model.fit``."""
+    history = History()
+    known = source.steps if steps is None else steps
+    given = [history, *(callbacks if isinstance(callbacks, list | tuple) else [callbacks])]
+    params = {"epochs": epochs.stop, "steps": known, "verbose": verbose}
+    listeners = _Listeners(given, model, "fit", **params)
+    model.stop_training = False
+    logs: dict[str, Any] = {}
+    with Progress(verbose, epochs.stop, "fit") as progress:
+        listeners.tell("on_train_begin", {})
+        for epoch in epochs:
+            listeners.tell("on_epoch_begin", epoch, {})
+            progress.begin(epoch, known)
+            batches = progress.watch(_batches(source, steps, shuffle))
+            own = _run(model, "train", batches, listeners, epoch == epochs.start)
+            logs = model.logs(own)
+            if validation is not None and _is_due(epoch, validation_freq):
+                listeners.tell("on_test_begin", {})
+                found = _run(model, "test", _batches(validation, validation_steps), listeners)
+                logs |= model.logs(found, "val_")
+                listeners.tell("on_test_end", logs)
+            progress.end(logs)
+            listeners.tell("on_epoch_end", epoch, logs)
+            if model.stop_training:
+                break
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+        listeners.tell("on_train_end", logs)
+    return history
+
+
+def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:
+    """Whether an epoch, counted from 0, is one to validate after."""
+    number = epoch + 1
+    return number % frequency == 0 if isinstance(frequency, int) else number in frequency
+
+
+def _run(
+    model: Any, kind: str, batches: Iterable[Batch], listeners: _Listeners, first: bool = False
+) -> Any:
+    """Train or test on batches; the numbers of the last, where the model's own step gives some."""
+    model.reset_metrics()
+    step, own = model.batch_step(kind)
+    begin, end = f"on_{kind}_batch_begin", f"on_{kind}_batch_end"
+    told = listeners.wants(end)
+    found: Any = None
+    for number, (x, y, weight) in enumerate(batches):
+        listeners.tell_of_batch(begin, number, {})
+        found = step(x, y, weight)
+        if first and number == 0 and not own:
+            model.check_first(found)
+        if told:
+            listeners.tell_of_batch(end, number, model.logs(found if own else None))
+        if kind == "train" and model.stop_training:
+            break
+    return found if own else None
+
+
+def evaluate(
+    model: Any, source: Source, steps: int | None, callbacks: Any, verbose: Any
+) -> dict[str, Any]:
+    """The numbers of a model on data; see ``Model.evaluate``."""
+    known = source.steps if steps is None else steps
+    listeners = _Listeners(callbacks, model, "evaluate", steps=known, verbose=verbose)
+    with Progress(verbose, 1, "evaluate") as progress:
+        progress.begin(0, known, "Evaluate")
+        listeners.tell("on_test_begin", {})
+        found = _run(model, "test", progress.watch(_batches(source, steps)), listeners)
+        logs: dict[str, Any] = model.logs(found)
+        listeners.tell("on_test_end", logs)
+        progress.end(logs)
+    return logs
+
+
+def predict(model: Any, source: Source, steps: int | None, callbacks: Any, verbose: Any) -> Any:
+    """The outputs of a model for all batches, joined; see ``Model.predict``."""
+    known = source.steps if steps is None else steps
+    listeners = _Listeners(callbacks, model, "predict", steps=known, verbose=verbose)
+    parts: list[list[Any]] = []
+    structure: Any = None
+    step = model._step("_predict_batch")
+    with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress:
+        progress.begin(0, known, "Predict")
+        listeners.tell("on_predict_begin", {})
+        for number, (batch, _, _) in enumerate(progress.watch(_batches(source, steps))):
+            listeners.tell_of_batch("on_predict_batch_begin", number, {})
+            leaves, structure = tree.flatten(step(batch))
+            parts.append([np.asarray(leaf) for leaf in leaves])
+            listeners.tell_of_batch("on_predict_batch_end", number, {"outputs": parts[-1]})
+        listeners.tell("on_predict_end", {})
+        progress.end({})
+    return tree.unflatten(structure, [np.concatenate(rows) for rows in zip(*parts, strict=True)])
