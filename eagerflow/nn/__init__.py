@@ -23,6 +23,7 @@ from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
+from eagerflow.nn.plotting import plot_model
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy
 from eagerflow.nn.sequential import Sequential
 from eagerflow.ops.other_names import members
@@ -43,6 +44,7 @@ __all__ = sorted(
         "losses",
         "metrics",
         "optimizers",
+        "plot_model",
         "regularizers",
         "schedules",
         "set_dtype_policy",

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, wraps
 from inspect import Parameter, Signature
 from types import NoneType
@@ -31,6 +33,7 @@ __all__ = [
     "from_config",
     "named_classes",
     "snake_case",
+    "unique",
 ]
 
 
@@ -38,6 +41,15 @@ def snake_case(name: str) -> str:
     """``Conv2D`` as ``conv2d``, ``MaxPooling2D`` as ``max_pooling2d``."""
     spaced = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", spaced).lower()
+
+
+_counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+
+
+def unique(name: str) -> str:
+    """``name``, ``name_1``, ``name_2`` ... in turn."""
+    number = next(_counters[name])
+    return f"{name}_{number}" if number else name
 
 
 class Untracked:

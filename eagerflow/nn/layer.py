@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
-from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypedDict
@@ -21,9 +18,9 @@ from eagerflow.errors import ArgumentError, ShapeError, printable
 from eagerflow.guard import call_with
 from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import Nest, require
-from eagerflow.nn.configured import Untracked, snake_case
+from eagerflow.nn.configured import Untracked, snake_case, unique
 from eagerflow.nn.functional import call_layer, infer
-from eagerflow.nn.masks import give_masks, has_masks, masks_of
+from eagerflow.nn.masks import give_masks, has_masks, masks_of, with_masks
 from eagerflow.nn.module import Module
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
 from eagerflow.ops.attributes import DTypeLike, Sizes
@@ -31,20 +28,12 @@ from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Layer", "LayerOptions", "layer_classes", "unique"]
+__all__ = ["Layer", "LayerOptions", "layer_classes"]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
 
-_counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
-
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
-
-
-def unique(name: str) -> str:
-    """``name``, ``name_1``, ``name_2`` ... in turn."""
-    number = next(_counters[name])
-    return f"{name}_{number}" if number else name
 
 
 def _names(function: Any) -> tuple[str, ...]:
@@ -143,7 +132,7 @@ class Layer(Module):
         self, inputs: Nest, *args: Any, training: bool | None = None, **kwargs: Any
     ) -> Any:
         if has_masks():
-            kwargs = self._with_masks(inputs, args, kwargs)
+            kwargs = with_masks(self._call_names, (inputs, *args), kwargs)
         masks = kwargs.get("mask") if "mask" in self._takes else masks_of(inputs)
         inputs = self._as_input(inputs)
         if args or kwargs:
@@ -234,19 +223,6 @@ class Layer(Module):
         if not self.built:
             unrecorded(f"weights of {self.name!r}", self._build_for, args[0], args[1:], kwargs)
         return infer(self.call, args, kwargs)
-
-    def _with_masks(self, inputs: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The named arguments, with the masks of inputs that nobody has given."""
-        names = self._call_names
-        found = dict(zip(names, (inputs, *args), strict=False)) | kwargs
-        labels = {"mask": names[0]} if names else {}
-        labels |= {f"{name}_mask": name for name in names}
-        for label, name in labels.items():
-            if label in self._takes and found.get(label) is None:
-                masks = masks_of(found.get(name))
-                if masks is not None:
-                    kwargs = kwargs | {label: masks}
-        return kwargs
 
     def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
         shapes = shapes_of(inputs)

@@ -6,13 +6,14 @@ on, and those that work along the steps obey it. A tensor that an op makes has n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
 from eagerflow import tree
 from eagerflow.tensor import Tensor
 
-__all__ = ["give_masks", "has_masks", "mask_of", "masks_of", "set_mask"]
+__all__ = ["give_masks", "has_masks", "mask_of", "masks_of", "set_mask", "with_masks"]
 
 _masks: dict[int, tuple[ref[Tensor], Any]] = {}
 
@@ -59,3 +60,19 @@ def give_masks(outputs: Any, masks: Any) -> None:
     leaves = tree.flatten(outputs)[0]
     for leaf, mask in zip(leaves, tree.flatten(masks)[0], strict=False):
         set_mask(leaf, mask)
+
+
+def with_masks(names: Sequence[str], given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """The named arguments of a call, with the masks of tensors for which nobody has given one.
+
+    ``names`` are those of the arguments that are taken, of which ``given`` come first. ``mask`` is
+    that of the first, ``query_mask`` that of ``query``.
+    """
+    found = dict(zip(names, given, strict=False)) | named
+    wanted = {f"{name}_mask": name for name in names} | {"mask": names[0] if names else ""}
+    for label, name in wanted.items():
+        if label in names and found.get(label) is None:
+            masks = masks_of(found.get(name))
+            if masks is not None:
+                named = named | {label: masks}
+    return named

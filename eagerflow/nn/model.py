@@ -77,14 +77,27 @@ class Model(Trainer):
 
     @property
     def graph(self) -> Graph | None:
-        """The graph of layers and ops of a model from symbolic tensors; None for others."""
+        """The graph of layers and ops of a model from symbolic tensors; None for others.
+
+        >>> x = ef.nn.Input((4,), name="x")
+        >>> model = ef.nn.Model(x, ef.nn.Dense(2, name="out")(x) * 2.0, name="double")
+        >>> print(model.graph.text(lines=False))
+        graph double(x: float32[batch, 4]):
+          out:      float32[batch, 2] = Dense(x)
+          multiply: float32[batch, 2] = multiply(out, 2.0)
+        <BLANKLINE>
+          return
+            multiply = multiply
+        """
         found: Graph | None = self._graph.held
-        return found
+        if found is None and self._ends.held:
+            found = graph_between(self.input, self.output, self.name)
+        return found and _with_tools(found)
 
     @property
     def layers(self) -> list[Any]:
         """The layers that the model is made of, in the order of a graph or of attributes."""
-        return self.sublayers if self.graph is None else list(self._layers)
+        return self.sublayers if self._graph.held is None else list(self._layers)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """The layer of this name, or at this place among ``layers``; ArgumentError if none."""
@@ -111,12 +124,12 @@ class Model(Trainer):
         return tree.flatten(self.output)[0]
 
     def call(self, inputs: Nest) -> Any:
-        if self.graph is None:
-            return super().call(inputs)
-        return run(self.graph, inputs)
+        graph = self._graph.held
+        return super().call(inputs) if graph is None else run(graph, inputs)
 
     def output_names(self, outputs: Nest) -> list[str]:
-        return output_names(outputs, () if self.graph is None else self.graph.outputs.names)
+        graph = self._graph.held
+        return output_names(outputs, () if graph is None else graph.outputs.names)
 
     # Showing it ------------------------------------------------------------------------------
 
@@ -130,3 +143,10 @@ class Model(Trainer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+
+def _with_tools(graph: Graph) -> Graph:
+    """The graph, with all that can be done with graphs: ``ef.capture`` brings what draws them."""
+    import eagerflow.capture  # noqa: F401 (whose modules attach the tools)
+
+    return graph

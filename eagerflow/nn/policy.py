@@ -35,7 +35,11 @@ _default = DTypePolicy("float32")
 
 
 def dtype_policy() -> DTypePolicy:
-    """The policy of layers that are made without a ``dtype``."""
+    """The policy of layers that are made without a ``dtype``.
+
+    >>> ef.nn.dtype_policy()
+    <DTypePolicy float32>
+    """
     return _default
 
 

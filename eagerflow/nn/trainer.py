@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from operator import add
@@ -13,7 +11,6 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.added import added_losses
-from eagerflow.dispatch import user_frame
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest, is_count, require
@@ -25,11 +22,8 @@ from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, Metric
 from eagerflow.nn.nests import examples, pack_data, unpack_data
 from eagerflow.tape import GradientTape
-from eagerflow.tensor import Operators
 
 __all__ = ["Trainer"]
-
-MAX_SHOWN_NAMES = 4  # in a warning
 
 
 class Trainer(Layer):
@@ -48,7 +42,7 @@ class Trainer(Layer):
         self._losses: Any = None
         self._metrics: Any = None
         self._loss_tracker: Any = None
-        self._warned = False
+        self.is_checked = False  # whether a first step has been looked at
         self._captured = Untracked({})  # steps, by their names
 
     def output_names(self, outputs: Nest) -> list[str]:
@@ -87,7 +81,7 @@ class Trainer(Layer):
         self._loss_tracker = Mean("loss")
         self.run_eagerly = bool(run_eagerly)
         self._captured = Untracked({})
-        self._warned = False
+        self.is_checked = False
 
     @property
     def loss(self) -> Any:
@@ -234,10 +228,6 @@ class Trainer(Layer):
         self._loss_tracker.update_state(loss, examples(x))
         return y_pred
 
-    def _is_ours(self, *names: str) -> bool:
-        """Whether the subclass has left these methods as they are."""
-        return all(getattr(type(self), name) is getattr(Trainer, name) for name in names)
-
     # What is captured. Metrics tell their results when somebody asks, not in each step.
 
     def _train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
@@ -261,47 +251,14 @@ class Trainer(Layer):
 
     def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
         """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""
-        own = not self._is_ours(f"{kind}_step", "compute_metrics")
+        methods = f"{kind}_step", "compute_metrics"
+        own = any(getattr(type(self), name) is not getattr(Trainer, name) for name in methods)
         return self._step(f"_own_{kind}_batch" if own else f"_{kind}_batch"), own
 
     def logs(self, own: Any = None, prefix: str = "") -> dict[str, Any]:
         """The results of all metrics as numbers, or what a step of the subclass gave."""
         found = self.get_metrics_result() if own is None else own
-        return {f"{prefix}{name}": _plain(value) for name, value in found.items()}
-
-    def check_first(self, y_pred: Nest) -> None:
-        """After the first step: say what would train badly and otherwise say nothing."""
-        self._check_probabilities(y_pred)
-        if self._warned:
-            return
-        self._warned = True
-        unused = [w.name for w in self.trainable_weights if not self.optimizer.has_changed(w)]
-        if unused:
-            more = len(unused) - MAX_SHOWN_NAMES
-            shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-            frame = user_frame(sys._getframe(1))
-            warnings.warn_explicit(
-                f"the loss of {self.name!r} does not depend on {shown}: they are not trained",
-                UserWarning,
-                frame.f_code.co_filename,
-                frame.f_lineno,
-            )
-
-    def _check_probabilities(self, y_pred: Nest) -> None:
-        """Logits given to a loss of probabilities would train badly."""
-        loss = None if self._losses is None else self._losses.single
-        if getattr(loss, "from_logits", True) or not isinstance(y_pred, Operators):
-            return
-        if y_pred.size and float(y_pred.min()) < 0:
-            raise ArgumentError(
-                "the loss expects probabilities, and the model gives negative numbers",
-                op="fit",
-                argument="loss",
-                received=repr(loss),
-                expected="outputs from 0 to 1",
-                hint=f"ef.nn.losses.{type(loss).__name__}(from_logits=True), "
-                "or activation='softmax' in the last layer",
-            )
+        return {f"{prefix}{name}": training.plain(value) for name, value in found.items()}
 
     # Training ------------------------------------------------------------------------------
 
@@ -386,7 +343,7 @@ class Trainer(Layer):
         self._check_compiled("evaluate")
         source = make_source(x, y, sample_weight, batch_size, "evaluate")
         logs = training.evaluate(self, source, steps, callbacks, verbose)
-        return _in_form(logs, return_dict)
+        return training.in_form(logs, return_dict)
 
     def predict(
         self,
@@ -430,8 +387,8 @@ class Trainer(Layer):
         step, own = self.batch_step(kind)
         found = step(x, y, weight)
         if kind == "train" and not own:
-            self.check_first(found)
-        return _in_form(self.logs(found if own else None), return_dict)
+            training.check_first(self, found)
+        return training.in_form(self.logs(found if own else None), return_dict)
 
     def predict_on_batch(self, x: Nest) -> Any:
         """The outputs for one batch, as NumPy arrays."""
@@ -443,16 +400,3 @@ def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
     from eagerflow.capture.function import Function
 
     return Function(step)
-
-
-def _in_form(logs: dict[str, Any], return_dict: bool) -> Any:
-    if return_dict:
-        return logs
-    values = list(logs.values())
-    return values if len(values) > 1 else values[0]
-
-
-def _plain(value: Any) -> Any:
-    """A number, or an array where a metric gives several."""
-    array = np.asarray(value)
-    return float(array) if not array.ndim else array

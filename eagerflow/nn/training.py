@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.dispatch import user_frame
 from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.progress import Progress
+from eagerflow.tensor import Operators
 
-__all__ = ["evaluate", "fit", "predict"]
+__all__ = ["check_first", "evaluate", "fit", "in_form", "plain", "predict"]
+
+MAX_SHOWN_NAMES = 4  # in a warning
 
 
 class _Listeners:
@@ -128,12 +134,47 @@ def _run(
         listeners.tell_of_batch(begin, number, {})
         found = step(x, y, weight)
         if first and number == 0 and not own:
-            model.check_first(found)
+            check_first(model, found)
         if told:
             listeners.tell_of_batch(end, number, model.logs(found if own else None))
         if kind == "train" and model.stop_training:
             break
     return found if own else None
+
+
+def check_first(model: Any, y_pred: Any) -> None:
+    """After the first step: say what would train badly, and otherwise say nothing."""
+    _check_probabilities(model.loss, y_pred)
+    if model.is_checked:
+        return
+    model.is_checked = True
+    unused = [w.name for w in model.trainable_weights if not model.optimizer.has_changed(w)]
+    if unused:
+        more = len(unused) - MAX_SHOWN_NAMES
+        shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+        frame = user_frame(sys._getframe(1))
+        warnings.warn_explicit(
+            f"the loss of {model.name!r} does not depend on {shown}: they are not trained",
+            UserWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+        )
+
+
+def _check_probabilities(loss: Any, y_pred: Any) -> None:
+    """Logits given to a loss of probabilities would train badly."""
+    if getattr(loss, "from_logits", True) or not isinstance(y_pred, Operators):
+        return
+    if y_pred.size and float(y_pred.min()) < 0:
+        raise ArgumentError(
+            "the loss expects probabilities, and the model gives negative numbers",
+            op="fit",
+            argument="loss",
+            received=repr(loss),
+            expected="outputs from 0 to 1",
+            hint=f"ef.nn.losses.{type(loss).__name__}(from_logits=True), "
+            "or activation='softmax' in the last layer",
+        )
 
 
 def evaluate(
@@ -170,3 +211,17 @@ def predict(model: Any, source: Source, steps: int | None, callbacks: Any, verbo
         listeners.tell("on_predict_end", {})
         progress.end({})
     return tree.unflatten(structure, [np.concatenate(rows) for rows in zip(*parts, strict=True)])
+
+
+def in_form(logs: dict[str, Any], return_dict: bool) -> Any:
+    """The numbers as a dict, as a list, or the only one."""
+    if return_dict:
+        return logs
+    values = list(logs.values())
+    return values if len(values) > 1 else values[0]
+
+
+def plain(value: Any) -> Any:
+    """A number, or an array where a metric gives several."""
+    array = np.asarray(value)
+    return float(array) if not array.ndim else array

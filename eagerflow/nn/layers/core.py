@@ -10,11 +10,11 @@ from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
 from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, number
-from eagerflow.nn.configured import Untracked, arguments
+from eagerflow.nn.configured import Untracked, arguments, unique
 from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.functional import symbol
 from eagerflow.nn.initializers import Initializer, InitializerLike
-from eagerflow.nn.layer import Layer, LayerOptions, unique
+from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
