@@ -11,7 +11,7 @@ from typing import Any
 
 from eagerflow import display
 from eagerflow.convert import as_tensor, number_type
-from eagerflow.devices import Device
+from eagerflow.devices import Device, SymbolicKind
 from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.guard import without_collections
@@ -117,6 +117,8 @@ class Variable(Operators):
             )
         if tensor.dtype != current.dtype:
             tensor = self._cast(tensor)
+        if type(tensor._kind) is SymbolicKind:
+            tensor._array.refuse("assign")
         return tensor
 
     def _cast(self, tensor: Tensor) -> Tensor:

@@ -1,148 +1,31 @@
 """Models from symbolic tensors: calls of ops and layers on ``Input`` become nodes of a graph.
 
-A symbolic tensor has a shape and a dtype, and hangs on the node that makes it; the node hangs on
-its inputs. Nothing else keeps them, so what no model uses goes away. ``graph_between`` walks back
+``graph_between`` walks back
 from outputs to inputs and gives a Graph of ``ef.capture``'s kind, in which a call of a layer is a
 node like that of an op; ``run`` computes it.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 from eagerflow import tree
-from eagerflow.devices import SymbolicKind, current_device
-from eagerflow.dims import Dim
-from eagerflow.dispatch import check, user_frame
-from eagerflow.dtypes import as_dtype
-from eagerflow.errors import ArgumentError, CaptureError
+from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.nn.arguments import Nest
+from eagerflow.nn.symbols import VariableRead, infer, is_symbolic, symbols
 from eagerflow.op import Op, custom_op
-from eagerflow.recorder import Recorder, with_recorder
+from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["LayerCall", "graph_between", "infer", "is_symbolic", "layer_of", "run", "symbol"]
-
-
-class _Symbols(Recorder):
-    """Answers calls on symbolic tensors with more of them; nodes hang on what they make."""
-
-    def __init__(self) -> None:
-        self.kinds: dict[Any, SymbolicKind] = {}
-        self._variables: WeakValueDictionary[int, _Read] = WeakValueDictionary()
-
-    def tensor(self, value: Value) -> Tensor:
-        """The Tensor that stands for a value."""
-        key = current_device(), value.dtype
-        kind = self.kinds.get(key)
-        if kind is None:
-            kind = self.kinds.setdefault(key, SymbolicKind(*key, self))
-        return new_tensor(value, kind)
-
-    def value_of(self, x: Any) -> Any:
-        """What a node's input is: the value of a tensor, or a number as it is."""
-        if type(x) is not Tensor:
-            return x
-        if type(x._array) is Value:
-            return x._array
-        return Value("constant", x.shape, x.dtype, self, constant=x)
-
-    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        specs = check(op, args, attributes)
-        found = self.results(op, tuple(map(self.value_of, args)), attributes, specs, op.name)
-        return found if type(specs) is tuple else found[0]
-
-    def results(
-        self, op: Op, inputs: tuple[Any, ...], attributes: dict[str, Any], specs: Any, name: str
-    ) -> tuple[Tensor, ...]:
-        """What a new node makes, of these specs."""
-        frame = user_frame(sys._getframe(1))
-        node = Node(op, inputs, attributes, name, (frame.f_code, frame.f_lasti))
-        several = specs if type(specs) is tuple else (specs,)
-        node.outputs = tuple(
-            Value(name if len(several) == 1 else f"{name}:{i}", s.shape, s.dtype, self, node, i)
-            for i, s in enumerate(several)
-        )
-        return tuple(map(self.tensor, node.outputs))
-
-    def read(self, variable: Any) -> Tensor:
-        read = self._variables.get(id(variable))
-        if read is None or read.variable is not variable:
-            read = self._variables[id(variable)] = _Read(variable)
-        return self.tensor(Value(variable.name, variable.shape, variable.dtype, read))
-
-    def assign(self, variable: Any, value: Any) -> None:
-        raise CaptureError(
-            f"{variable.name} cannot be assigned a value that is not known",
-            hint="a Layer whose call assigns it",
-        )
-
-    def leave(self, tensor: Any, how: str) -> None:
-        """What is known may leave."""
-
-    def refusal(self, value: Value, how: str) -> CaptureError:
-        """The error of code that wants the number behind a symbolic tensor."""
-        return CaptureError(
-            f"{how} needs a number, and this tensor stands for the inputs of a model to come",
-            received=f"{value.name}: {value.spec}",
-            hint="ops of ef on it, or a Layer whose call does this",
-        )
-
-
-class _Read:
-    """The owner of values that stand for a Variable."""
-
-    def __init__(self, variable: Variable) -> None:
-        self.variable = variable
-        self.refusal = symbols.refusal
-
-
-class _Inference(_Symbols):
-    """Finds the shapes of what a layer computes; what it assigns stays as it is."""
-
-    def assign(self, variable: Any, value: Any) -> None:
-        """Nothing is known to assign."""
-
-    def initial(self, tensor: Any) -> Any:
-        raise CaptureError(
-            "weights cannot begin with values that are not known", hint="make them in build"
-        )
-
-
-symbols = _Symbols()
-
-
-def is_symbolic(x: Any) -> bool:
-    """Whether ``x`` is a tensor that stands for a model's inputs, or for what they lead to.
-
-    >>> from eagerflow.nn.functional import is_symbolic
-    >>> is_symbolic(ef.nn.Input((2,)) * 2.0), is_symbolic(ef.ones(2))
-    (True, False)
-    """
-    return type(x) is Tensor and type(x._kind) is SymbolicKind
-
-
-def symbol(shape: Sequence[Any], dtype: Any, name: str) -> Tensor:
-    """A symbolic tensor that nothing has made: an input. Sizes of None get names."""
-    names = [f"{name}_dim{i}" if i else "batch" for i in range(len(shape))]
-    sizes = [Dim(n) if s is None else s for n, s in zip(names, shape, strict=True)]
-    return symbols.tensor(Value(name, tuple(sizes), as_dtype(dtype), symbols))
-
-
-def infer(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What ``f`` gives for such arguments, tensors without values; nothing is computed."""
-    with _Inference():
-        return f(*args, **kwargs)
+__all__ = ["LayerCall", "LayerGraph", "call_layer", "graph_between", "layer_of", "run"]
 
 
 # Calls of layers ----------------------------------------------------------------------------------
@@ -152,7 +35,7 @@ class LayerCall:
     """How a node calls a layer: with the arguments as they were, but for the tensors in them.
 
     ``structure`` is the nest of the positional and the named arguments, ``leaves`` what stood in
-    it, where ``None`` marks tensors; ``results`` is the nest of what the layer returned.
+    it, where ``TENSOR`` marks tensors; ``results`` is the nest of what the layer returned.
     """
 
     def __init__(self, layer: Any, structure: Any, leaves: list[Any], results: Any) -> None:
@@ -164,21 +47,17 @@ class LayerCall:
     def arguments(self, operands: Iterable[Any]) -> Any:
         """Positional and named arguments, with ``operands`` in place of the tensors."""
         given = iter(operands)
-        leaves = [next(given) if leaf is _TENSOR else leaf for leaf in self.leaves]
+        leaves = [next(given) if leaf is TENSOR else leaf for leaf in self.leaves]
         return tree.unflatten(self.structure, leaves)
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any, **shown: Any) -> Any:
         args, kwargs = self.arguments(operands)
         found = tree.flatten_up_to(self.results, self.layer(*args, **kwargs))
         return tuple(found) if len(found) > 1 else found[0]
 
 
-class _Tensor:
-    def __repr__(self) -> str:
-        return "a tensor"
-
-
-_TENSOR = _Tensor()
+class TENSOR:
+    """What marks a tensor among the arguments of a LayerCall; the class itself, never an object."""
 
 
 def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -188,14 +67,18 @@ def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     tensors = [x for x in leaves if isinstance(x, Tensor | Variable)]
     inputs = [with_recorder(symbols, symbols.value_of, _current(x)) for x in tensors]
     found, results = tree.flatten(outputs)
-    marked = [_TENSOR if isinstance(x, Tensor | Variable) else x for x in leaves]
-    call = LayerCall(layer, structure, marked, results)
-    facts = custom_op(type(layer).__name__, call)
-    op = replace(facts, family="layer", kernel=call, call=call, outputs=len(found))
+    marked = [TENSOR if isinstance(x, Tensor | Variable) else x for x in leaves]
+    op = _layer_op(LayerCall(layer, structure, marked, results))
     specs = tuple(TensorSpec(x.shape, x.dtype) for x in found)
     shown = {k: v for k, v in kwargs.items() if isinstance(v, int | float | str)}
     made = symbols.results(op, tuple(inputs), shown, specs, layer.name)
     return tree.unflatten(results, made)
+
+
+def _layer_op(call: LayerCall) -> Op:
+    """What stands as the op of a node that calls a layer."""
+    facts = custom_op(type(call.layer).__name__, call)
+    return replace(facts, family="layer", kernel=call, call=call)
 
 
 def _current(x: Any) -> Any:
@@ -263,6 +146,58 @@ def owner_of(node: Node) -> Any:
     return layer_of(node) or node
 
 
+class LayerGraph(Graph):
+    """A graph that calls layers. Copies of it, also pickled ones, have layers of their own."""
+
+    def __reduce__(self) -> Any:
+        numbers: dict[Value, int] = {}
+        given = [_row(v, numbers) for v in [*self.all_inputs(), *self.constants]]
+        rows = []
+        for node in self.nodes:
+            inputs = [(numbers[x], None) if type(x) is Value else (-1, x) for x in node.inputs]
+            op = node.op.kernel if layer_of(node) else node.op
+            made = [_row(v, numbers) for v in node.outputs]
+            rows.append((op, inputs, node.attributes, node.name, made))
+        ends = [numbers[v] for v in self.outputs]
+        variables = [cell.variable for cell in self.cells]
+        structures = self.argument_structure, self.structure
+        return _rebuilt, (self.name, given, len(self.inputs), variables, rows, ends, structures)
+
+
+def _row(value: Value, numbers: dict[Value, int]) -> tuple[Any, ...]:
+    numbers[value] = len(numbers)
+    return value.name, value.shape, value.dtype, value.constant
+
+
+def _rebuilt(
+    name: str, given: Any, inputs: int, variables: Any, rows: Any, ends: Any, structures: Any
+) -> LayerGraph:
+    """The graph that a LayerGraph has told of."""
+
+    def value(row: Any, node: Node | None = None, index: int = 0) -> Value:
+        label, shape, dtype, constant = row
+        values.append(Value(label, shape, dtype, symbols, node, index, constant))
+        return values[-1]
+
+    values: list[Value] = []
+    for row in given:
+        value(row)
+    nodes = []
+    for op, operands, attributes, label, made in rows:
+        facts = _layer_op(op) if isinstance(op, LayerCall) else op
+        node = Node(
+            facts, tuple(values[i] if i >= 0 else x for i, x in operands), attributes, label
+        )
+        node.outputs = tuple([value(row, node, i) for i, row in enumerate(made)])
+        nodes.append(node)
+    cells = [
+        Cell(v.name, variable, v)
+        for v, variable in zip(values[inputs : inputs + len(variables)], variables, strict=True)
+    ]
+    results = Values([values[i] for i in ends])
+    return LayerGraph(name, Values(values[:inputs]), nodes, results, cells, *structures)
+
+
 def graph_between(inputs: Nest, outputs: Nest, name: str) -> Graph:
     """The graph that computes ``outputs`` from ``inputs``, nests of symbolic tensors.
 
@@ -289,7 +224,7 @@ def graph_between(inputs: Nest, outputs: Nest, name: str) -> Graph:
     for value in wanted:
         if value not in new:
             new[value] = _from_outside(value, names, cells, name, None)
-    return Graph(
+    return LayerGraph(
         name,
         Values([new[v] for v in given]),
         copies,
@@ -319,7 +254,7 @@ def _from_outside(
     """A value that no node between inputs and outputs makes: a constant, or a Variable's."""
     if value.constant is not None:
         return value.like(None, names.take("constant"))
-    if isinstance(value.owner, _Read):
+    if isinstance(value.owner, VariableRead):
         variable = value.owner.variable
         cell = cells.get(id(variable))
         if cell is None:

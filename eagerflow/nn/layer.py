@@ -19,10 +19,11 @@ from eagerflow.guard import call_with
 from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import Nest, require
 from eagerflow.nn.configured import Untracked, snake_case, unique
-from eagerflow.nn.functional import call_layer, infer
+from eagerflow.nn.functional import call_layer
 from eagerflow.nn.masks import give_masks, has_masks, masks_of, with_masks
 from eagerflow.nn.module import Module
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
+from eagerflow.nn.symbols import infer
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
@@ -377,6 +378,9 @@ class Layer(Module):
                 hint="x = ef.nn.Input(shape), y = layer(x)",
             )
         return self._ends.held[which]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_ends": Untracked(())}  # copies stand in graphs of their own
 
     # Configuration ----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from eagerflow.nn.configured import Untracked
 from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.nests import shapes_of
+from eagerflow.nn.symbols import symbol
 from eagerflow.nn.table import model_table
 from eagerflow.nn.trainer import Trainer
 
@@ -70,10 +71,20 @@ class Model(Trainer):
         graph = graph_between(inputs, outputs, self.name)
         self._graph = Untracked(graph)
         self._ends = Untracked((inputs, outputs))
+        ends = "inputs", "outputs"  # which the graph tells of
+        self._config = Untracked({k: v for k, v in self._config.held.items() if k not in ends})
         self._layers = list(dict.fromkeys(filter(None, map(layer_of, graph.nodes))))
         self._read = list(graph.variables.values())
         self.built = True
         self.output_shape = shapes_of(outputs)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        graph = self._graph.held
+        if graph is not None:
+            leaves = [symbol(v.shape, v.dtype, v.name) for v in graph.inputs]
+            inputs = tree.unflatten(graph.argument_structure, leaves)
+            self._ends = Untracked((inputs, run(graph, inputs)))
 
     @property
     def graph(self) -> Graph | None:

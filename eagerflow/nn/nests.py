@@ -7,7 +7,7 @@ from typing import Any
 from eagerflow import tree
 from eagerflow.dtypes import DType
 from eagerflow.nn.arguments import Nest
-from eagerflow.nn.functional import is_symbolic, symbol
+from eagerflow.nn.symbols import is_symbolic, symbol
 from eagerflow.tensor import Operators
 
 __all__ = [

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.configured import Untracked, find
-from eagerflow.nn.functional import is_symbolic
 from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
 from eagerflow.nn.layers.core import InputLayer
 from eagerflow.nn.model import Model
 from eagerflow.nn.nests import shapes_of
+from eagerflow.nn.symbols import is_symbolic
 
 __all__ = ["Sequential"]
 

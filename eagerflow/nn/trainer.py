@@ -98,7 +98,7 @@ class Trainer(Layer):
         return list(dict.fromkeys([*listed, *own]))
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_captured": Untracked({})}  # a copy captures its own steps
+        return super().__getstate__() | {"_captured": Untracked({})}  # copies capture their own
 
     def _step(self, name: str) -> Callable[..., Any]:
         """A step by its name: captured, unless the model is run eagerly."""

@@ -12,10 +12,10 @@ from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import Untracked, arguments, unique
 from eagerflow.nn.constraints import ConstraintLike
-from eagerflow.nn.functional import symbol
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.regularizers import RegularizerLike
+from eagerflow.nn.symbols import symbol
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.nn.regularization import dropout

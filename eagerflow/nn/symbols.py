@@ -1,0 +1,136 @@
+"""Symbolic tensors: they have a shape and a dtype, and hang on the node that makes them.
+
+A call of an op on them is a new node, which hangs on its inputs. Nothing else keeps them, so what
+no model uses goes away.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from eagerflow.devices import SymbolicKind, current_device
+from eagerflow.dims import Dim
+from eagerflow.dispatch import check, user_frame
+from eagerflow.dtypes import as_dtype
+from eagerflow.errors import CaptureError
+from eagerflow.graph.ir import Node, Value
+from eagerflow.op import Op
+from eagerflow.recorder import Recorder
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
+
+__all__ = ["VariableRead", "infer", "is_symbolic", "symbol", "symbols"]
+
+
+class _Symbols(Recorder):
+    """Answers calls on symbolic tensors with more of them; nodes hang on what they make."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, SymbolicKind] = {}
+        self._variables: WeakValueDictionary[int, VariableRead] = WeakValueDictionary()
+
+    def tensor(self, value: Value) -> Tensor:
+        """The Tensor that stands for a value."""
+        key = current_device(), value.dtype
+        kind = self.kinds.get(key)
+        if kind is None:
+            kind = self.kinds.setdefault(key, SymbolicKind(*key, self))
+        return new_tensor(value, kind)
+
+    def value_of(self, x: Any) -> Any:
+        """What a node's input is: the value of a tensor, or a number as it is."""
+        if type(x) is not Tensor:
+            return x
+        if type(x._array) is Value:
+            return x._array
+        return Value("constant", x.shape, x.dtype, self, constant=x)
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        specs = check(op, args, attributes)
+        found = self.results(op, tuple(map(self.value_of, args)), attributes, specs, op.name)
+        return found if type(specs) is tuple else found[0]
+
+    def results(
+        self, op: Op, inputs: tuple[Any, ...], attributes: dict[str, Any], specs: Any, name: str
+    ) -> tuple[Tensor, ...]:
+        """What a new node makes, of these specs."""
+        frame = user_frame(sys._getframe(1))
+        node = Node(op, inputs, attributes, name, (frame.f_code, frame.f_lasti))
+        several = specs if type(specs) is tuple else (specs,)
+        node.outputs = tuple(
+            Value(name if len(several) == 1 else f"{name}:{i}", s.shape, s.dtype, self, node, i)
+            for i, s in enumerate(several)
+        )
+        return tuple(map(self.tensor, node.outputs))
+
+    def read(self, variable: Any) -> Tensor:
+        read = self._variables.get(id(variable))
+        if read is None or read.variable is not variable:
+            read = self._variables[id(variable)] = VariableRead(variable)
+        return self.tensor(Value(variable.name, variable.shape, variable.dtype, read))
+
+    def assign(self, variable: Any, value: Any) -> None:
+        raise CaptureError(
+            f"{variable.name} cannot be assigned a value that is not known",
+            hint="a Layer whose call assigns it",
+        )
+
+    def leave(self, tensor: Any, how: str) -> None:
+        """What is known may leave."""
+
+    def refusal(self, value: Value, how: str) -> CaptureError:
+        """The error of code that wants the number behind a symbolic tensor."""
+        return CaptureError(
+            f"{how} needs a number, and this tensor stands for the inputs of a model to come",
+            received=f"{value.name}: {value.spec}",
+            hint="ops of ef on it, or a Layer whose call does this",
+        )
+
+
+class VariableRead:
+    """The owner of values that stand for a Variable."""
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+        self.refusal = symbols.refusal
+
+
+class _Inference(_Symbols):
+    """Finds the shapes of what a layer computes; what it assigns stays as it is."""
+
+    def assign(self, variable: Any, value: Any) -> None:
+        """Nothing is known to assign."""
+
+    def initial(self, tensor: Any) -> Any:
+        raise CaptureError(
+            "weights cannot begin with values that are not known", hint="make them in build"
+        )
+
+
+symbols = _Symbols()
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether ``x`` is a tensor that stands for a model's inputs, or for what they lead to.
+
+    >>> from eagerflow.nn.symbols import is_symbolic
+    >>> is_symbolic(ef.nn.Input((2,)) * 2.0), is_symbolic(ef.ones(2))
+    (True, False)
+    """
+    return type(x) is Tensor and type(x._kind) is SymbolicKind
+
+
+def symbol(shape: Sequence[Any], dtype: Any, name: str) -> Tensor:
+    """A symbolic tensor that nothing has made: an input. Sizes of None get names."""
+    names = [f"{name}_dim{i}" if i else "batch" for i in range(len(shape))]
+    sizes = [Dim(n) if s is None else s for n, s in zip(names, shape, strict=True)]
+    return symbols.tensor(Value(name, tuple(sizes), as_dtype(dtype), symbols))
+
+
+def infer(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """What ``f`` gives for such arguments, tensors without values; nothing is computed."""
+    with _Inference():
+        return f(*args, **kwargs)
