@@ -222,7 +222,7 @@ class Op:
         return f"<Op {self.name}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ops.__getitem__, (self.name,)
+        return registered, (self.name,)
 
     def bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """Data arguments, and all attributes in recorded form, of a call by the user."""
@@ -368,6 +368,11 @@ class _Registry(Mapping[str, Op]):
 
 
 ops = _Registry()
+
+
+def registered(name: str) -> Op:
+    """The op of this name; copies of an Op, also pickled ones, are itself."""
+    return ops[name]
 
 
 def register(kernel: Rule, facts: dict[str, Any]) -> Op:
