@@ -163,6 +163,8 @@ class CompiledMetrics(Module):
                         metric = metric_for(item, loss)
                         if len(names) > 1:
                             metric.name = f"{name}_{metric.name}"
+                        if weighted and any(m.name == metric.name for m in self.metrics):
+                            metric.name = f"weighted_{metric.name}"
                         self.rows.append((i, bool(weighted), metric))
         self.rows.sort(key=lambda row: row[0])
 

@@ -18,7 +18,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.nn.arguments import Nest
-from eagerflow.nn.symbols import VariableRead, infer, is_symbolic, symbols
+from eagerflow.nn.symbols import VariableRead, is_symbolic, symbols
 from eagerflow.op import Op, custom_op
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
@@ -60,9 +60,8 @@ class TENSOR:
     """What marks a tensor among the arguments of a LayerCall; the class itself, never an object."""
 
 
-def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a layer makes of symbolic tensors: more of them, which hang on a node for the call."""
-    outputs = infer(layer.call, args, kwargs)
+def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> Any:
+    """Symbolic tensors like ``outputs``, which hang on a node that calls the layer."""
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, Tensor | Variable)]
     inputs = [with_recorder(symbols, symbols.value_of, _current(x)) for x in tensors]

@@ -174,9 +174,10 @@ class Layer(Module):
         return outputs
 
     def _call_on_symbols(self, inputs: Any, args: Any, kwargs: Any, training: bool | None) -> Any:
-        if training is not None:
-            kwargs["training"] = bool(training)
-        outputs = call_layer(self, (inputs, *args), kwargs)
+        told = {} if training is None else {"training": bool(training)}
+        taken = told if "training" in self._takes else {}
+        outputs = infer(self.call, (inputs, *args), kwargs | taken)
+        outputs = call_layer(self, (inputs, *args), kwargs | told, outputs)
         self._ends = Untracked((inputs, outputs))
         return outputs
 
