@@ -105,7 +105,7 @@ def regularized(keras):
         8,
         activation="tanh",
         kernel_regularizer="l2",
-        bias_regularizer="l1",
+        bias_regularizer="l2",
         activity_regularizer="l2",
     )(x)
     model = keras.Model(x, keras.layers.Dense(1, kernel_constraint="non_neg")(h))
