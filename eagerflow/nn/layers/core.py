@@ -15,6 +15,7 @@ from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.functional import symbol
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions, unique
+from eagerflow.nn.layers.spatial import DataFormat
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
@@ -164,6 +165,12 @@ class Flatten(Layer):
     (2, 12)
     """
 
+    supports_masking = False
+    data_format: str
+
+    @arguments
+    def __init__(self, data_format: DataFormat = None, **options: Unpack[LayerOptions]) -> None: ...
+
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
         return ops.reshape(inputs, (inputs.shape[0], math.prod(inputs.shape[1:])))
@@ -176,6 +183,7 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
+    supports_masking = False
     target_shape: tuple[int, ...]
 
     @arguments
