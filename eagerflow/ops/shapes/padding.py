@@ -247,17 +247,19 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any 
 # Cutting off -----------------------------------------------------------------------------------
 
 
-def _cropped_spec(x: TensorSpec, crop_width: Any) -> TensorSpec:
-    pairs = _widths(crop_width, x.ndim, "crop_width")
-    sizes = [n - a - b for n, (a, b) in zip(x.shape, pairs, strict=True)]
+def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
+    """Where the elements that stay are in each axis, and how many they are."""
+    pairs = _widths(crop_width, len(shape), "crop_width")
+    columns = list(zip(shape, pairs, strict=True))
+    sizes = tuple(n - a - b for n, (a, b) in columns)
     for axis, left in enumerate(sizes):
         if isinstance(left, int) and left < 0:
             raise ShapeError(
                 f"{pairs[axis]} elements are more than axis {axis} has",
                 argument="crop_width",
-                received=f"size {x.shape[axis]}",
+                received=f"size {shape[axis]}",
             )
-    return x.like(tuple(sizes))
+    return tuple(slice(a, n - b) for n, (a, b) in columns), sizes
 
 
 def _crop_reference(x: Any, crop_width: Any) -> Any:
@@ -267,7 +269,7 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
 
 
 @shape_op(
-    infer=_cropped_spec,
+    infer=lambda x, crop_width: x.like(_kept(x.shape, crop_width)[1]),
     vjp=(lambda g, y, x, crop_width: pad(g, crop_width),),
     batch=lambda args, batched, size, crop_width: crop(
         args[0], ((0, 0), *_widths(crop_width, args[0].ndim - 1, "crop_width"))
@@ -305,8 +307,8 @@ def crop(xp: Namespace, x: Array, /, crop_width: Widths) -> Array:
     >>> ef.crop(ef.arange(6), (1, 2))
     Tensor([1, 2, 3], int64, cpu:0)
     """
-    pairs = _widths(crop_width, x.ndim, "crop_width")
-    return x[(*(slice(a, n - b) for n, (a, b) in zip(x.shape, pairs, strict=True)), ...)]
+    places, _ = _kept(x.shape, crop_width)
+    return x[(*places, ...)]
 
 
 # Turning round and shifting -----------------------------------------------------------------------
