@@ -20,7 +20,11 @@ from eagerflow.nn.layer import Layer
 # Of each module, as checkers of types do not know an __all__ that is computed.
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.depthwise import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.layers.pooling import *
+from eagerflow.nn.layers.reshaping import *
+from eagerflow.nn.layers.resizing import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.plotting import plot_model

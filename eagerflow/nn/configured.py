@@ -233,7 +233,9 @@ def _plain(value: Any) -> Any:
     if callable(value) and hasattr(value, "__name__"):
         # An op may have other defaults than what its bare name stands for.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
-    return value if isinstance(value, int | float | str | None) else str(value)
+    if isinstance(value, int | float | str | None):
+        return value
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # of arrays and tensors
 
 
 # From names and configurations to objects -----------------------------------------------------

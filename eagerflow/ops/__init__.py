@@ -38,6 +38,7 @@ from eagerflow.ops.nn.normalization import *
 from eagerflow.ops.nn.optimizer_updates import *
 from eagerflow.ops.nn.pooling import *
 from eagerflow.ops.nn.regularization import *
+from eagerflow.ops.nn.resizing import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
 from eagerflow.ops.reductions.norms import *

@@ -100,6 +100,7 @@ if_else: ef.cond(...)
 index_select: ef.take(x, indices, axis=...)
 init_scope name_scope variable_scope: ef.capture.scope(name)
 int_ long: ef.int64
+interpolate: ef.resize(x, size, method)
 is_tensor is_tensor_like: isinstance(x, ef.Tensor)
 isclose: ef.abs(x - y) <= tolerance
 isneginf: x == -ef.inf
@@ -228,25 +229,40 @@ value: x itself
 """
 
 _NETWORKS = """
-AdaptiveAvgPool2d: ef.nn.GlobalAveragePooling2D()
+AdaptiveAvgPool1d: ef.nn.AdaptiveAveragePooling1D(size)
+AdaptiveAvgPool2d: ef.nn.AdaptiveAveragePooling2D(size)
+AdaptiveMaxPool2d: ef.nn.AdaptiveMaxPooling2D(size)
 Add Concatenate Multiply Lambda: ef.add, ef.concat or ef.multiply in the call of your own \
 ef.nn.Model
-AvgPool2d AveragePooling: ef.nn.AveragePooling2D(size)
+AvgPool1d AvgPool1D: ef.nn.AveragePooling1D(size)
+AvgPool2d AvgPool2D AveragePooling: ef.nn.AveragePooling2D(size)
+AvgPool3d AvgPool3D: ef.nn.AveragePooling3D(size)
 BatchNorm BatchNorm1d BatchNorm2d: ef.nn.BatchNormalization()
 BCELoss BCEWithLogitsLoss: ef.nn.losses.BinaryCrossentropy(from_logits=True)
-Conv Conv2d: ef.nn.Conv2D(filters, size)
+Conv Conv2d Convolution2D: ef.nn.Conv2D(filters, size)
+Conv1d Convolution1D: ef.nn.Conv1D(filters, size)
+Conv3d Convolution3D: ef.nn.Conv3D(filters, size)
+ConvTranspose2d Convolution2DTranspose: ef.nn.Conv2DTranspose(filters, size, strides)
 CrossEntropyLoss: ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
 Dropout2d: ef.nn.Dropout(rate)
 Embedding: ef.embedding_lookup(table, ids) in a layer of your own
+GlobalAvgPool1D: ef.nn.GlobalAveragePooling1D()
+GlobalAvgPool2D: ef.nn.GlobalAveragePooling2D()
+GlobalMaxPool1D: ef.nn.GlobalMaxPooling1D()
+GlobalMaxPool2D: ef.nn.GlobalMaxPooling2D()
 GELU ReLU Tanh Sigmoid SiLU Softmax LeakyReLU ELU: ef.nn.Activation(name)
 Identity: ef.nn.Activation("linear")
 LayerNorm: ef.nn.LayerNormalization()
 Linear: ef.nn.Dense(units)
-MaxPool2d MaxPool: ef.nn.MaxPooling2D(size)
+MaxPool1d MaxPool1D: ef.nn.MaxPooling1D(size)
+MaxPool2d MaxPool2D MaxPool: ef.nn.MaxPooling2D(size)
+MaxPool3d MaxPool3D: ef.nn.MaxPooling3D(size)
 Module: ef.nn.Layer, or ef.nn.Model
 ModuleList ModuleDict ParameterList: a Python list or dict of layers as an attribute of the model
 MSELoss: ef.nn.losses.MeanSquaredError()
 Parameter: self.add_weight(shape, ...) in build of an ef.nn.Layer
+Upsample UpsamplingNearest2d: ef.nn.UpSampling2D(factor)
+ZeroPad2d: ef.nn.ZeroPadding2D(padding)
 functional: ef itself: ef.relu(x), ef.softmax(x)
 init: ef.nn.initializers
 """

@@ -55,15 +55,16 @@ def test_signatures_list_every_argument_in_keras_order():
     weighted = ["activation", "use_bias", "kernel_initializer", "bias_initializer"]
     weighted += ["kernel_regularizer", "bias_regularizer", "kernel_constraint", "bias_constraint"]
     assert names(ef.nn.Dense) == ["units", *weighted, *common]
-    assert names(ef.nn.Conv2D)[:6] == [
+    assert names(ef.nn.Conv2D)[:7] == [
         "filters",
         "kernel_size",
         "strides",
         "padding",
+        "data_format",
         "dilation_rate",
         "groups",
     ]
-    assert names(ef.nn.Flatten) == common
+    assert names(ef.nn.Flatten) == ["data_format", *common]
     assert names(losses.Huber) == ["delta", "reduction", "name"]
     assert names(metrics.BinaryAccuracy) == ["name", "threshold"]
     assert names(initializers.TruncatedNormal) == ["mean", "stddev", "seed"]

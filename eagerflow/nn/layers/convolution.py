@@ -1,75 +1,98 @@
-"""Convolution and pooling over images with channels last."""
+"""Convolution over signals, images and volumes with channels last, and the way back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Unpack
+from typing import Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.activations import ActivationLike
-from eagerflow.nn.arguments import Count, choice, count, require
+from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.layer import Layer, LayerOptions
-from eagerflow.nn.layers.core import KernelLayer, KernelOptions
+from eagerflow.nn.layers.core import BiasLayer, KernelLayer, KernelOptions
+from eagerflow.nn.layers.spatial import DataFormat, SpatialLayer, Window
 from eagerflow.tensor import Tensor
 
 __all__ = [
-    "AveragePooling2D",
+    "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
-    "GlobalAveragePooling2D",
-    "GlobalMaxPooling2D",
-    "MaxPooling2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
 ]
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    items = tuple(value) if isinstance(value, tuple | list) else (value, value)
-    expected = "an integer, or one for rows and one for columns"
-    require(len(items) == 2, value, "not a pair", expected=expected)
-    return count(items[0]), count(items[1])
+class WindowLayer(SpatialLayer, BiasLayer):
+    """Base of convolutions: where their windows go."""
+
+    paddings: tuple[str, ...] = ("valid", "same")
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: str
+    dilation_rate: tuple[int, ...]
+    channels: int
+
+    def settle(self) -> None:
+        """Check what the windows are given by; the end of each constructor."""
+        self.per_axis("kernel_size", "strides", "dilation_rate")
+        self.padding = str(self.padding).lower()
+        expected = " or ".join(map(repr, self.paddings))
+        fits = self.padding in self.paddings
+        require(fits, self.padding, "not a padding", self._label, "padding", expected)
+
+    def take_channels(self, input_shape: Shape, groups: int = 1) -> None:
+        """Remember the number of channels; ShapeError for inputs that are none of this layer."""
+        channels = input_shape[-1] if len(input_shape) == self.rank + 2 else None
+        if not isinstance(channels, int) or channels % groups:
+            multiple = f", channels a multiple of {groups}" if groups > 1 else ""
+            raise self._misfit(
+                "the input does not fit this layer",
+                f"shape {tuple(input_shape)}",
+                f"{self.layout}{multiple}",
+                "x[..., None] for one channel" if len(input_shape) == self.rank + 1 else None,
+            )
+        self.channels = channels
+
+    def convolve(self, inputs: Tensor, kernel: Tensor, groups: int = 1) -> Tensor:
+        """The inputs convolved with a kernel (*window, channels / groups, outputs)."""
+        self.expect_layout(inputs, self.channels)
+        padding: Any = self.padding
+        if padding == "causal":
+            pairs = zip(self.kernel_size, self.dilation_rate, strict=True)
+            padding = tuple(((size - 1) * rate, 0) for size, rate in pairs)
+        return ops.conv(
+            inputs,
+            kernel,
+            strides=self.strides,
+            padding=padding,
+            dilation=self.dilation_rate,
+            groups=groups,
+        )
 
 
-Pair = Annotated[int | Sequence[int], _pair]
-"""An integer, or one for rows and one for columns."""
-Padding = Annotated[str, choice("not a padding", "valid", "same", expected="'valid' or 'same'")]
-
-
-class Conv2D(KernelLayer):
-    """Convolution of images with ``filters`` learned windows.
-
-    Inputs have shape (batch, rows, columns, channels), outputs (batch, rows, columns,
-    filters). ``kernel_size``, ``strides`` and ``dilation_rate`` are integers or pairs;
-    ``padding`` is ``"valid"`` (none) or ``"same"``; ``groups`` cuts the channels into groups
-    that do not see each other. Raises ShapeError for inputs that are no images or have
-    another number of channels than before, ArgumentError for options that do not exist.
-
-    >>> layer = ef.nn.Conv2D(8, 3, activation="relu")
-    >>> layer(ef.ones((2, 5, 5, 3))).shape
-    (2, 3, 3, 8)
-    """
+class _Conv(WindowLayer, KernelLayer):
+    """Base of convolutions with learned windows over all channels."""
 
     filters: int
-    kernel_size: tuple[int, int]
-    strides: tuple[int, int]
-    padding: str
-    dilation_rate: tuple[int, int]
     groups: int
 
     @arguments
     def __init__(
         self,
         filters: Count,
-        kernel_size: Pair,
-        strides: Pair = 1,
-        padding: Padding = "valid",
-        dilation_rate: Pair = 1,
+        kernel_size: Window,
+        strides: Window = 1,
+        padding: str = "valid",
+        data_format: DataFormat = None,
+        dilation_rate: Window = 1,
         groups: Count = 1,
         activation: ActivationLike = None,
         use_bias: bool = True,
         **options: Unpack[KernelOptions],
     ) -> None:
+        self.settle()
         if self.filters % self.groups:
             raise ArgumentError(
                 f"{self.filters} filters cannot be cut into {self.groups} groups",
@@ -79,109 +102,139 @@ class Conv2D(KernelLayer):
             )
 
     def build(self, input_shape: Shape) -> None:
-        if len(input_shape) != 4 or input_shape[-1] % self.groups:
-            multiple = f", channels a multiple of {self.groups}" if self.groups > 1 else ""
-            raise self._misfit(
-                "the input does not fit this layer",
-                f"shape {tuple(input_shape)}",
-                f"(batch, rows, columns, channels){multiple}",
-                "x[..., None] for grey images" if len(input_shape) == 3 else None,
-            )
-        self.channels = input_shape[-1]
+        self.take_channels(input_shape, self.groups)
         self.make_kernel(*self.kernel_size, self.channels // self.groups, self.filters)
 
     def call(self, inputs: Tensor) -> Tensor:
-        self.expect(inputs, rank=4, last=self.channels)
-        outputs = ops.conv(
-            inputs,
-            self.kernel.value,
-            strides=self.strides,
-            padding=self.padding,
-            dilation=self.dilation_rate,
-            groups=self.groups,
-        )
-        if self.bias is not None:
-            outputs = ops.add(outputs, self.bias.value)
-        return self.activation(outputs)
+        return self.finish(self.convolve(inputs, self.value(self.kernel), self.groups))
 
 
-class _Pooling2D(Layer):
-    """Base of poolings: a window that moves over rows and columns."""
+class Conv1D(_Conv):
+    """Convolution of signals with ``filters`` learned windows.
 
-    pool_size: tuple[int, int]
-    strides: tuple[int, int]
-    padding: str
-    _pool: Callable[..., Tensor]
+    Inputs have shape (batch, steps, channels), outputs (batch, positions, filters). Arguments are
+    those of ``Conv2D``; with ``padding="causal"`` no output sees what comes after it (van den Oord
+    et al., 2016).
+
+    >>> ef.nn.Conv1D(8, 3, padding="causal", dilation_rate=2)(ef.ones((2, 10, 4))).shape
+    (2, 10, 8)
+    """
+
+    rank = 1
+    paddings = ("valid", "same", "causal")
+
+
+class Conv2D(_Conv):
+    """Convolution of images with ``filters`` learned windows.
+
+    Inputs have shape (batch, rows, columns, channels), outputs (batch, rows, columns,
+    filters). ``kernel_size``, ``strides`` and ``dilation_rate`` are integers or one for each axis;
+    ``padding`` is ``"valid"`` (none) or ``"same"``; ``groups`` cuts the channels into groups
+    that do not see each other. Raises ShapeError for inputs that are no images or have
+    another number of channels than before, ArgumentError for options that do not exist.
+
+    >>> layer = ef.nn.Conv2D(8, 3, activation="relu")
+    >>> layer(ef.ones((2, 5, 5, 3))).shape
+    (2, 3, 3, 8)
+    """
+
+    rank = 2
+
+
+class Conv3D(_Conv):
+    """Convolution of volumes with ``filters`` learned windows.
+
+    Inputs have shape (batch, planes, rows, columns, channels); arguments are those of ``Conv2D``.
+
+    >>> ef.nn.Conv3D(8, (1, 2, 3))(ef.ones((2, 4, 4, 4, 1))).shape
+    (2, 4, 3, 2, 8)
+    """
+
+    rank = 3
+
+
+class _ConvTranspose(WindowLayer, KernelLayer):
+    """Base of transposed convolutions: the kernel is that of the convolution back."""
+
+    filters: int
+    output_padding: tuple[int, ...] | None
 
     @arguments
     def __init__(
         self,
-        pool_size: Pair = (2, 2),
-        strides: Pair | None = None,
-        padding: Padding = "valid",
-        **options: Unpack[LayerOptions],
+        filters: Count,
+        kernel_size: Window,
+        strides: Window = 1,
+        padding: str = "valid",
+        output_padding: Window | None = None,
+        data_format: DataFormat = None,
+        dilation_rate: Window = 1,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        **options: Unpack[KernelOptions],
     ) -> None:
-        self.strides = self.strides or self.pool_size
+        self.settle()
+        if self.output_padding is not None:
+            self.per_axis("output_padding", least=0)
+            less = all(n < s for n, s in zip(self.output_padding, self.strides, strict=True))
+            expected = f"less than the strides, {self.strides}"
+            given = self.output_padding
+            require(less, given, "too much", self._label, "output_padding", expected)
+
+    def build(self, input_shape: Shape) -> None:
+        self.take_channels(input_shape)
+        self.make_kernel(*self.kernel_size, self.filters, self.channels, outputs=self.filters)
 
     def call(self, inputs: Tensor) -> Tensor:
-        self.expect(inputs, rank=4)
-        return self._pool(inputs, self.pool_size, strides=self.strides, padding=self.padding)
+        self.expect_layout(inputs, self.channels)
+        outputs = ops.conv_transpose(
+            inputs,
+            self.value(self.kernel),
+            strides=self.strides,
+            padding=self.padding,
+            output_padding=self.output_padding,
+            dilation=self.dilation_rate,
+        )
+        return self.finish(outputs)
 
 
-class MaxPooling2D(_Pooling2D):
-    """The largest value in each window of ``pool_size``, which moves by ``strides``.
+class Conv1DTranspose(_ConvTranspose):
+    """Transposed convolution of signals, which makes them longer by ``strides``.
 
-    Inputs have shape (batch, rows, columns, channels); ``strides`` defaults to ``pool_size``.
+    Inputs have shape (batch, steps, channels); arguments are those of ``Conv2DTranspose``.
 
-    >>> ef.nn.MaxPooling2D(2)(ef.ones((1, 4, 4, 3))).shape
-    (1, 2, 2, 3)
+    >>> ef.nn.Conv1DTranspose(8, 3, strides=2, padding="same")(ef.ones((2, 5, 4))).shape
+    (2, 10, 8)
     """
 
-    _pool = staticmethod(ops.max_pool)
+    rank = 1
 
 
-class AveragePooling2D(_Pooling2D):
-    """The mean of each window of ``pool_size``, which moves by ``strides``.
+class Conv2DTranspose(_ConvTranspose):
+    """Transposed convolution of images, which makes them larger by ``strides``.
 
-    Inputs have shape (batch, rows, columns, channels); ``strides`` defaults to ``pool_size``.
-    Padding does not count.
+    It goes the way of a ``Conv2D`` with the same arguments back: inputs have the shape (batch,
+    rows, columns, channels) of that one's outputs, outputs are ``strides`` times as large with
+    ``padding="same"`` and larger by what a window reaches beyond with ``"valid"``.
+    ``output_padding``, less than the strides, gives the size directly: (n - 1) * stride + window,
+    less two halves of the window with ``"same"``, and so many elements. Raises ArgumentError and
+    ShapeError as ``Conv2D`` does.
 
-    >>> ef.nn.AveragePooling2D(2)(ef.ones((1, 4, 4, 3))).shape
-    (1, 2, 2, 3)
+    >>> ef.nn.Conv2DTranspose(8, 3, strides=2)(ef.ones((2, 5, 5, 3))).shape
+    (2, 11, 11, 8)
     """
 
-    _pool = staticmethod(ops.avg_pool)
+    rank = 2
 
 
-class _GlobalPooling2D(Layer):
-    """Base of poolings over all rows and columns."""
+class Conv3DTranspose(_ConvTranspose):
+    """Transposed convolution of volumes, which makes them larger by ``strides``.
 
-    keepdims: bool
-    _reduce: Callable[..., Tensor]
+    Inputs have shape (batch, planes, rows, columns, channels); arguments are those of
+    ``Conv2DTranspose``.
 
-    @arguments
-    def __init__(self, keepdims: bool = False, **options: Unpack[LayerOptions]) -> None: ...
-
-    def call(self, inputs: Tensor) -> Tensor:
-        self.expect(inputs, rank=4)
-        return self._reduce(inputs, axis=(1, 2), keepdims=self.keepdims)
-
-
-class GlobalAveragePooling2D(_GlobalPooling2D):
-    """The mean over rows and columns.
-
-    >>> ef.nn.GlobalAveragePooling2D()(ef.ones((1, 4, 4, 3)))
-    Tensor([[1., 1., 1.]], shape=(1, 3), float32, cpu:0)
+    >>> ef.nn.Conv3DTranspose(2, 2, strides=2)(ef.ones((1, 2, 3, 4, 1))).shape
+    (1, 4, 6, 8, 2)
     """
 
-    _reduce = staticmethod(ops.mean)
-
-
-class GlobalMaxPooling2D(_GlobalPooling2D):
-    """The largest value over rows and columns.
-
-    >>> ef.nn.GlobalMaxPooling2D()(ef.ones((1, 4, 4, 3)))
-    Tensor([[1., 1., 1.]], shape=(1, 3), float32, cpu:0)
-    """
-
-    _reduce = staticmethod(ops.max)
+    rank = 3

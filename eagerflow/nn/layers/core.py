@@ -14,6 +14,7 @@ from eagerflow.nn.configured import Untracked, arguments, unique
 from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.layers.spatial import DataFormat
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.nn.symbols import symbol
 from eagerflow.ops import random
@@ -43,19 +44,53 @@ class KernelOptions(LayerOptions, total=False):
     bias_constraint: ConstraintLike
 
 
-class KernelLayer(Layer):
-    """Base of layers that multiply by a kernel: what they share are bias and activation."""
+class BiasLayer(Layer):
+    """Base of layers that multiply by weights: what they share are bias and activation."""
 
     activation: Callable[..., Tensor]
     use_bias: bool
-    kernel_initializer: Initializer
     bias_initializer: Initializer
-    kernel_regularizer: Callable[..., Any] | None
     bias_regularizer: Callable[..., Any] | None
-    kernel_constraint: Callable[..., Any] | None
     bias_constraint: Callable[..., Any] | None
-    kernel: Variable
     bias: Variable | None
+
+    @arguments
+    def __init__(
+        self,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        bias_initializer: InitializerLike = "zeros",
+        bias_regularizer: RegularizerLike = None,
+        bias_constraint: ConstraintLike = None,
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
+
+    def make_bias(self, outputs: DimLike) -> None:
+        """Make the bias where there is one, with a number for each output."""
+        self.bias = None
+        if self.use_bias:
+            self.bias = self.add_weight(
+                (outputs,),
+                self.bias_initializer,
+                "bias",
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+
+    def finish(self, outputs: Tensor) -> Tensor:
+        """What has been multiplied by the weights, with the bias added, activated."""
+        if self.bias is not None:
+            outputs = ops.add(outputs, self.value(self.bias))
+        return self.activation(outputs)
+
+
+class KernelLayer(BiasLayer):
+    """Base of layers whose weights are one kernel, beside the bias."""
+
+    kernel_initializer: Initializer
+    kernel_regularizer: Callable[..., Any] | None
+    kernel_constraint: Callable[..., Any] | None
+    kernel: Variable
 
     @arguments
     def __init__(
@@ -83,21 +118,7 @@ class KernelLayer(Layer):
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
         )
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight(
-                shape[-1:] if outputs is None else (outputs,),
-                self.bias_initializer,
-                "bias",
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-
-    def finish(self, outputs: Tensor) -> Tensor:
-        """What has been multiplied by the kernel, with the bias added, activated."""
-        if self.bias is not None:
-            outputs = ops.add(outputs, self.value(self.bias))
-        return self.activation(outputs)
+        self.make_bias(shape[-1] if outputs is None else outputs)
 
 
 class Dense(KernelLayer):
@@ -144,6 +165,12 @@ class Flatten(Layer):
     (2, 12)
     """
 
+    supports_masking = False
+    data_format: str
+
+    @arguments
+    def __init__(self, data_format: DataFormat = None, **options: Unpack[LayerOptions]) -> None: ...
+
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=1)
         return ops.reshape(inputs, (inputs.shape[0], math.prod(inputs.shape[1:])))
@@ -156,6 +183,7 @@ class Reshape(Layer):
     (5, 2, 3)
     """
 
+    supports_masking = False
     target_shape: tuple[int, ...]
 
     @arguments

@@ -1,4 +1,4 @@
-"""Ops that add elements around a tensor, turn it round, or shift it."""
+"""Ops that add elements around a tensor, cut them off, turn it round, or shift it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators
 
-__all__ = ["flip", "pad", "roll"]
+__all__ = ["crop", "flip", "pad", "roll"]
 
 _ARRAYS = (Operators, np.ndarray)
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -32,7 +32,7 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 # Adding elements ----------------------------------------------------------------------------------
 
 
-def _widths(pad_width: Any, rank: int) -> tuple[tuple[Any, Any], ...]:
+def _widths(pad_width: Any, rank: int, argument: str = "pad_width") -> tuple[tuple[Any, Any], ...]:
     """How many elements go before and behind each axis, from all forms that NumPy takes."""
     given = pad_width
     if isinstance(given, int | Dim):
@@ -53,14 +53,15 @@ def _widths(pad_width: Any, rank: int) -> tuple[tuple[Any, Any], ...]:
         or pad_width is None
     ):
         raise ShapeError(
-            f"{pad_width!r} does not say how to pad {rank} ax{'i' if rank == 1 else 'e'}s",
-            argument="pad_width",
+            f"{pad_width!r} does not say how to {argument.partition('_')[0]} {rank} "
+            f"ax{'i' if rank == 1 else 'e'}s",
+            argument=argument,
             expected="an integer, a pair (before, behind), or one pair for each axis",
         )
     found = []
     for pair in pairs:
         for number in pair:
-            sized(number, "pad_width")  # refuses what is no size, and what is too large
+            sized(number, argument)  # refuses what is no size, and what is too large
         found.append((pair[0], pair[-1]))
     return tuple(found)
 
@@ -241,6 +242,73 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any 
         )
     inside = _pad(ones_like(x, dtype="bool"), pad_width)
     return where(inside, _pad(x, pad_width), value)
+
+
+# Cutting off -----------------------------------------------------------------------------------
+
+
+def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
+    """Where the elements that stay are in each axis, and how many they are."""
+    pairs = _widths(crop_width, len(shape), "crop_width")
+    columns = list(zip(shape, pairs, strict=True))
+    sizes = tuple(n - a - b for n, (a, b) in columns)
+    for axis, left in enumerate(sizes):
+        if isinstance(left, int) and left < 0:
+            raise ShapeError(
+                f"{pairs[axis]} elements are more than axis {axis} has",
+                argument="crop_width",
+                received=f"size {shape[axis]}",
+            )
+    return tuple(slice(a, n - b) for n, (a, b) in columns), sizes
+
+
+def _crop_reference(x: Any, crop_width: Any) -> Any:
+    for axis, (before, behind) in enumerate(_widths(crop_width, x.ndim)):
+        x = np.delete(x, [*range(before), *range(x.shape[axis] - behind, x.shape[axis])], axis)
+    return x
+
+
+@shape_op(
+    infer=lambda x, crop_width: x.like(_kept(x.shape, crop_width)[1]),
+    vjp=(lambda g, y, x, crop_width: pad(g, crop_width),),
+    batch=lambda args, batched, size, crop_width: crop(
+        args[0], ((0, 0), *_widths(crop_width, args[0].ndim - 1, "crop_width"))
+    ),
+    onnx=Missing("exported as Slice, whose ends are inputs"),
+    samples=shaped(
+        "crop_width",
+        ((5,), 1),
+        ((5,), (1, 2)),
+        ((4,), (4, 0)),
+        ((3, 4), ((0, 1), (2, 0))),
+        ((2, 3), ((0, 0), (0, 0))),
+        ((0, 3), ((0, 0), (1, 1))),
+        ((2, 3, 4), 1),
+        ((2, 3, 4), ((0, 0), (1, 1), (0, 3))),
+        ((1, 5), ((0, 0), (2, 0))),
+        ((), ()),
+        turned={"crop_width": ((0, 1), (1, 0))},
+        repeated={"crop_width": ((1, 0), (2, 2))},
+    ),
+    errors=lambda rng: [
+        ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
+        ErrorSample((np.ones(3), ((1, 1), (1, 1))), {}, ShapeError, "how to crop 1 axis"),
+        ErrorSample((np.ones(3), 2), {}, ShapeError, "more than axis 0 has"),
+    ],
+    reference=_crop_reference,
+)
+def crop(xp: Namespace, x: Array, /, crop_width: Widths) -> Array:
+    """The tensor without the first and the last elements of its axes: what ``pad`` adds, cut off.
+
+    ``crop_width`` is an integer, a pair (before, behind), or one pair for each axis. An axis may
+    have a size that is not known while tracing; a slice of it would have to know it. Raises
+    ShapeError for numbers that are negative or more than an axis has.
+
+    >>> ef.crop(ef.arange(6), (1, 2))
+    Tensor([1, 2, 3], int64, cpu:0)
+    """
+    places, _ = _kept(x.shape, crop_width)
+    return x[(*places, ...)]
 
 
 # Turning round and shifting -----------------------------------------------------------------------
