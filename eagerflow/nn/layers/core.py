@@ -43,25 +43,19 @@ class KernelOptions(LayerOptions, total=False):
     bias_constraint: ConstraintLike
 
 
-class KernelLayer(Layer):
-    """Base of layers that multiply by a kernel: what they share are bias and activation."""
+class KernelBase(Layer):
+    """Base of layers with kernels and biases: how these begin, what they cost, what they may be."""
 
-    activation: Callable[..., Tensor]
-    use_bias: bool
     kernel_initializer: Initializer
     bias_initializer: Initializer
     kernel_regularizer: Callable[..., Any] | None
     bias_regularizer: Callable[..., Any] | None
     kernel_constraint: Callable[..., Any] | None
     bias_constraint: Callable[..., Any] | None
-    kernel: Variable
-    bias: Variable | None
 
     @arguments
     def __init__(
         self,
-        activation: ActivationLike = None,
-        use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         bias_initializer: InitializerLike = "zeros",
         kernel_regularizer: RegularizerLike = None,
@@ -71,27 +65,47 @@ class KernelLayer(Layer):
         **options: Unpack[LayerOptions],
     ) -> None: ...
 
+    def add_kernel(self, shape: Sequence[Any], initializer: InitializerLike | None = None) -> Any:
+        """A new kernel, which begins as ``initializer`` says or, without one, as the layer does."""
+        first = self.kernel_initializer if initializer is None else initializer
+        cost, constraint = self.kernel_regularizer, self.kernel_constraint
+        return self.add_weight(
+            tuple(shape), first, "kernel", regularizer=cost, constraint=constraint
+        )
+
+    def add_bias(self, shape: Sequence[Any]) -> Variable:
+        """A new bias of this shape."""
+        first, cost = self.bias_initializer, self.bias_regularizer
+        return self.add_weight(
+            tuple(shape), first, "bias", regularizer=cost, constraint=self.bias_constraint
+        )
+
+
+class KernelLayer(KernelBase):
+    """Base of layers that multiply by a kernel: what they share are bias and activation."""
+
+    activation: Callable[..., Tensor]
+    use_bias: bool
+    kernel: Variable
+    bias: Variable | None
+
+    @arguments
+    def __init__(
+        self,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        **options: Unpack[KernelOptions],
+    ) -> None: ...
+
     def make_kernel(self, *shape: DimLike, outputs: DimLike | None = None) -> None:
         """Make the kernel, and the bias where there is one, with a number for each output.
 
         The outputs lie along the kernel's last axis where ``outputs`` does not say how many.
         """
-        self.kernel = self.add_weight(
-            shape,
-            self.kernel_initializer,
-            "kernel",
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
+        self.kernel = self.add_kernel(shape)
         self.bias = None
         if self.use_bias:
-            self.bias = self.add_weight(
-                shape[-1:] if outputs is None else (outputs,),
-                self.bias_initializer,
-                "bias",
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
+            self.bias = self.add_bias(shape[-1:] if outputs is None else (outputs,))
 
     def finish(self, outputs: Tensor) -> Tensor:
         """What has been multiplied by the kernel, with the bias added, activated."""
