@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
-from eagerflow.nn.layers import convolution, core, normalization
+from eagerflow.nn.layers import (
+    attention,
+    convolution,
+    core,
+    einsum_dense,
+    embedding,
+    multi_head_attention,
+    normalization,
+    positions,
+)
+from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.einsum_dense import *
+from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.layers.positions import *
 
-__all__ = sorted([*convolution.__all__, *core.__all__, *normalization.__all__])
+__all__ = sorted(
+    [
+        *attention.__all__,
+        *convolution.__all__,
+        *core.__all__,
+        *einsum_dense.__all__,
+        *embedding.__all__,
+        *multi_head_attention.__all__,
+        *normalization.__all__,
+        *positions.__all__,
+    ]
+)
