@@ -22,6 +22,7 @@ from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.key_value_cache import *
 from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.positions import *

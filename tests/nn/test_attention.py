@@ -55,6 +55,13 @@ def test_token_by_token(kind, captured, more):
 
 
 @by_kind
+def test_positions_without_a_cache(kind):
+    """They are for subclasses; which keys a query sees does not depend on them."""
+    layer = KINDS[kind](sliding_window=2)
+    close(layer(X, X, use_causal_mask=True, position=3), layer(X, X, use_causal_mask=True))
+
+
+@by_kind
 def test_scores_with_a_cache(kind):
     layer = KINDS[kind]()
     right, whole = layer(X, X, use_causal_mask=True, return_attention_scores=True)
@@ -318,6 +325,18 @@ def test_bad_arguments(make, words):
         (lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, X[:, :3]), "a value for each key"),
         (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=5)(X, X), "axis 5"),
         (lambda: ef.nn.MultiHeadAttention(2, 3, attention_axes=(1, 2))(X, X), "attention_axes"),
+        (
+            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, value_mask=X > 0),
+            "the mask does not fit.*2 axes",
+        ),
+        (
+            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X[0, 0] > 0),
+            "the mask does not fit.*2 to 4 axes",
+        ),
+        (
+            lambda: ef.nn.MultiHeadAttention(2, 3)(X, X, attention_mask=X > 0),
+            "does not broadcast to \\(2, 2, 6, 6\\)",
+        ),
         (
             lambda: ef.nn.MultiHeadAttention(2, 3)(X[None], X[None], cache=CACHE),
             "a cache needs inputs of one sequence",

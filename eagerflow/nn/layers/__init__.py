@@ -8,6 +8,7 @@ from eagerflow.nn.layers import (
     core,
     einsum_dense,
     embedding,
+    key_value_cache,
     multi_head_attention,
     normalization,
     positions,
@@ -17,6 +18,7 @@ from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.key_value_cache import *
 from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.positions import *
@@ -28,6 +30,7 @@ __all__ = sorted(
         *core.__all__,
         *einsum_dense.__all__,
         *embedding.__all__,
+        *key_value_cache.__all__,
         *multi_head_attention.__all__,
         *normalization.__all__,
         *positions.__all__,

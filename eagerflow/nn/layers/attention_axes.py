@@ -6,7 +6,17 @@ import math
 from typing import Any
 
 from eagerflow import ops
+from eagerflow.errors import ShapeError
 from eagerflow.tensor import Tensor
+
+
+def _require_rank(ok: bool, mask: Tensor, expected: str) -> None:
+    if not ok:
+        raise ShapeError(
+            "the mask does not fit the inputs of attention",
+            received=f"a mask of shape {mask.shape}",
+            expected=expected,
+        )
 
 
 class AttentionAxes:
@@ -41,6 +51,8 @@ class AttentionAxes:
     def steps(self, mask: Any) -> Tensor:
         """Bools of the free axes and the places as (batch, places)."""
         mask = ops.astype(mask, "bool")
+        rank = len(self.free) + len(self.places)
+        _require_rank(mask.ndim == rank, mask, f"{rank} axes: inputs have them before their width")
         if self.plain:
             return mask
         moved = ops.permute_dims(mask, (*self.free, *self.places))
@@ -55,6 +67,8 @@ class AttentionAxes:
         mask = ops.astype(mask, "bool")
         free, pairs = len(self.free), 2 * len(self.places)
         split = mask.ndim - pairs
+        wanted = f"{pairs} to {pairs + free + 1} axes, at last those of queries and of keys"
+        _require_rank(0 <= split <= free + 1, mask, wanted)
         ones = (1,) * (free + 1 - split)
         mask = ops.reshape(mask, (*mask.shape[:split], *ones, *mask.shape[split:]))
         if self.plain:

@@ -36,7 +36,8 @@ class Embedding(Layer):
     Inputs are integers from 0 to below ``input_dim``, of any shape; outputs have one more axis, of
     ``output_dim`` numbers. With ``mask_zero`` an input of 0 stands for no step: the outputs have a
     mask that is False there. ``weights`` are first values, of shape (input_dim, output_dim). Raises
-    IndexRangeError for integers out of range.
+    IndexRangeError for integers out of range, ShapeError for other first values; negative
+    integers count from the end, as in ``ef.take``.
 
     >>> layer = ef.nn.Embedding(3, 2, weights=[[0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
     >>> layer(ef.tensor([[1, 2]]))
@@ -65,7 +66,7 @@ class Embedding(Layer):
         **options: Unpack[LayerOptions],
     ) -> None:
         self.supports_masking = mask_zero
-        given = None if weights is None else as_tensor(weights, self.dtype)
+        given = None if weights is None else as_tensor(weights, self.dtype, copy=True)
         if given is not None and given.ndim == 3:  # a list of one, as get_weights gives it
             given = given[0]
         shape = self.input_dim, self.output_dim

@@ -1,4 +1,4 @@
-"""Attention with several heads and projections, and what it keeps to go on from."""
+"""Attention with several heads and projections."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from eagerflow.nn.layers.attention import hidden_score
 from eagerflow.nn.layers.attention_axes import AttentionAxes
 from eagerflow.nn.layers.core import KernelBase, KernelOptions, Rate
 from eagerflow.nn.layers.einsum_dense import EinsumDense
+from eagerflow.nn.layers.key_value_cache import KeyValueCache
 from eagerflow.nn.layers.positions import places
-from eagerflow.nn.module import Module
 from eagerflow.ops import random
-from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.nn.regularization import dropout
 from eagerflow.spec import normalize_axes
 from eagerflow.tensor import Tensor
-from eagerflow.variable import Variable
 
-__all__ = ["GroupQueryAttention", "KeyValueCache", "MultiHeadAttention"]
+__all__ = ["GroupQueryAttention", "MultiHeadAttention"]
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
@@ -43,50 +41,6 @@ OutputShape = Annotated[int | Sequence[int], _sizes]
 """A size or sizes."""
 AxesLike = Annotated[int | Sequence[int], _axes]
 """An axis or axes."""
-
-
-class KeyValueCache(Module):
-    """Keys and values of the tokens that an attention layer has seen, to go on from.
-
-    A layer's ``make_cache`` makes one of the right sizes, for ``batch_size`` sequences of up to
-    ``length`` tokens. What stands behind the last token is never seen, so that a new sequence may
-    begin at position 0 at once.
-
-    >>> layer = ef.nn.MultiHeadAttention(2, 4)
-    >>> cache, tokens = layer.make_cache(1, 8), ef.ones((1, 3, 6))
-    >>> whole = layer(tokens, tokens, use_causal_mask=True)
-    >>> for i in range(3):
-    ...     token = tokens[:, i : i + 1]
-    ...     last = layer(token, token, cache=cache, position=i)
-    >>> bool(ef.max(ef.abs(last - whole[:, 2:])) < 1e-5)
-    True
-    """
-
-    def __init__(
-        self,
-        batch_size: int,
-        heads: int,
-        length: int,
-        key_dim: int,
-        value_dim: int,
-        dtype: DTypeLike = None,
-    ) -> None:
-        def empty(name: str, *shape: int, dtype: DTypeLike = dtype) -> Variable:
-            values = ops.zeros((batch_size, *shape), dtype=dtype)
-            return Variable(values, f"cache/{name}", trainable=False)
-
-        self.keys = empty("keys", heads, length, key_dim)
-        self.values = empty("values", heads, length, value_dim)
-        self.counted = empty("counted", length, dtype="bool")
-
-    def write(self, keys: Tensor, values: Tensor, at: Tensor, counted: Any) -> None:
-        """Keep the keys and values of tokens, (batch, heads, tokens, width), at these positions.
-
-        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see.
-        """
-        self.keys.assign(self.keys.value.at[:, :, at].set(keys))
-        self.values.assign(self.values.value.at[:, :, at].set(values))
-        self.counted.assign(self.counted.value.at[:, at].set(counted))
 
 
 class AttentionOptions(KernelOptions, total=False):
@@ -227,6 +181,7 @@ class _HeadAttention(KernelBase):
         projected = self.query_dense(query)
         q = axes.inward(projected)
         k = axes.inward(self.key_dense(value if key is None else key))
+        q, k = self.positioned(q, k, position)
         v = axes.inward(self.value_dense(value))
         masks = [axes.steps(m)[:, None, None] for m in (value_mask, key_mask) if m is not None]
         causal = use_causal_mask or cache is not None
@@ -239,7 +194,8 @@ class _HeadAttention(KernelBase):
         dropped = training and self.dropout > 0
         scored = return_attention_scores or dropped
         if masks or scored or self.sliding_window:
-            masks += self._near(places(q, 2) + position, places(k, 2), causal)
+            rows = places(q, 2) if cache is None else places(q, 2) + position
+            masks += self._near(rows, places(k, 2), causal)
             causal = False  # it is in the masks
         mask = reduce(ops.logical_and, masks) if masks else None
         if scored:
@@ -253,6 +209,13 @@ class _HeadAttention(KernelBase):
         if return_attention_scores:
             return outputs, axes.scores(weights, query, value)
         return outputs
+
+    def positioned(self, q: Tensor, k: Tensor, position: Any) -> tuple[Tensor, Tensor]:
+        """Queries and keys (batch, heads, places, width) as they are compared: as they are.
+
+        A subclass may turn them by ``rotary_embedding``; the first stand at ``position``.
+        """
+        return q, k
 
     def _weighted(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, dropped: bool) -> Any:
         """What ``dot_product_attention`` gives, some weights dropped out, and all weights."""

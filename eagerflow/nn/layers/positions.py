@@ -55,7 +55,7 @@ def sinusoidal_positions(
 
     >>> ef.nn.sinusoidal_positions([0, 1], 4)
     Tensor([[0.    , 1.    , 0.    , 1.    ],
-            [0.8415, 0.5403, 0.01  , 1.    ]], shape=(2, 4), float32, cpu:0)
+            [0.8415, 0.5403, 0.01  , 0.9999]], shape=(2, 4), float32, cpu:0)
     """
     angles = _angles(positions, width, max_wavelength)
     both = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)

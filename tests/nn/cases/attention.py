@@ -8,6 +8,8 @@ from tests.nn.cases import case
 
 QUERY, VALUE, KEY = (2, 3, 4), (2, 5, 6), (2, 5, 4)
 SELF = (2, 5, 4)
+MASKS = [np.array([[True, False, True]]), np.array([[True, True, False, True, False]])]
+NONE = [None, np.zeros((1, 5), bool)]  # a query that sees no value gives the mean of all
 
 
 def attention(score, causal=False):
@@ -69,6 +71,12 @@ CASES = [
     ),
     row("Attention", QUERY, VALUE, KEY, use_scale=True, call={"return_attention_scores": True}),
     row("Attention", (2, 2, 3, 4), (2, 2, 5, 4), call={"use_causal_mask": True}),
+    row("Attention", QUERY, VALUE, KEY, call={"mask": MASKS}),
+    row("Attention", QUERY, VALUE, KEY, call={"mask": MASKS, "return_attention_scores": True}),
+    row("Attention", SELF, SELF, call={"mask": [None, MASKS[1]], "use_causal_mask": True}),
+    row("Attention", QUERY, VALUE, KEY, call={"mask": NONE}),
+    row("AdditiveAttention", QUERY, VALUE, KEY, call={"mask": MASKS}),
+    row("AdditiveAttention", QUERY, VALUE, KEY, call={"mask": NONE}),
     row("Attention", QUERY, VALUE, KEY, dropout=0.5, _random=True),
     row("AdditiveAttention", QUERY, KEY, _reference=attention(additive)),
     row("AdditiveAttention", QUERY, VALUE, KEY, use_scale=False, _reference=attention(additive)),

@@ -54,6 +54,8 @@ def masks(*last):
     return np.ones((2, 3), bool), mask(2, 5), mask(2, 5), mask(*last)
 
 
+HIDDEN = mask(1, 3, 5)
+HIDDEN[0, 1] = False  # a query that sees nothing
 SCORES = {"return_attention_scores": True}
 CAUSAL = {"use_causal_mask": True}
 
@@ -83,6 +85,7 @@ CASES = [
     row("MultiHeadAttention", 2, 3, inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)], call=SCORES),
     row("MultiHeadAttention", 2, 3, call=CAUSAL | {"attention_mask": mask(1, 2, 3, 5)}),
     row("MultiHeadAttention", 2, 3, call=CAUSAL | {"attention_mask": mask(3, 5)}),
+    row("MultiHeadAttention", 2, 3, call=SCORES | {"attention_mask": HIDDEN}),
     row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 3, 6, 5)], attention_axes=2),
     row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 3, 6, 5)], attention_axes=-2),
     row("MultiHeadAttention", 2, 3, inputs=[(2, 3, 4, 5), (2, 2, 6, 5)]),
@@ -118,5 +121,6 @@ CASES = [
     row("GroupQueryAttention", 3, 4, 2, use_bias=False, call=SCORES),
     row("GroupQueryAttention", 3, 4, 2, use_gate=True, sliding_window=2),
     row("GroupQueryAttention", 3, 4, 2, inputs=[QUERY, VALUE, KEY, *masks(2, 3, 5)]),
+    row("GroupQueryAttention", 3, 4, 2, call=SCORES | {"attention_mask": HIDDEN}),
     row("GroupQueryAttention", 3, 4, 4, dropout=0.5, _random=True),
 ]
