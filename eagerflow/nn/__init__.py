@@ -18,13 +18,20 @@ from eagerflow.nn import (
 from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
+from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
+from eagerflow.nn.layers.einsum_dense import *
+from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
+from eagerflow.nn.layers.positions import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
+from eagerflow.nn.layers.spatial import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.plotting import plot_model

@@ -80,8 +80,8 @@ def arguments(init: Init) -> Init:
     are all of these that are not written here. Each of the others becomes the attribute of its
     name. Its type may carry a check, as ``Annotated[int, count]`` does: a function of the value
     that returns the attribute, or raises ArgumentError, which then names the object and the
-    argument; None is not checked where the type is ``Count | None``. At last the body runs,
-    with the arguments as they were given.
+    argument; None is not checked where the type is ``Count | None``. What has the name of a
+    property of the class is left to the body, which runs at last, with the arguments as given.
 
     >>> from typing import Annotated, Unpack
     >>> from eagerflow.nn.configured import arguments
@@ -120,7 +120,8 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
     parameters = sorted([*stated.values(), *options], key=lambda p: p.kind)  # by position first
     signature = written.replace(parameters=parameters)
     own = [name for name, _ in _others(stated) if name not in inherited]
-    checks = cache(lambda: _checks(init, own))  # when first used: types may be defined later
+    plain = [name for name in own if not isinstance(getattr(cls, name, None), property)]
+    checks = cache(lambda: _checks(init, plain))  # when first used: types may be defined later
 
     @wraps(init)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:

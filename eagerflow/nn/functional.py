@@ -51,6 +51,7 @@ class LayerCall:
         return tree.unflatten(self.structure, leaves)
 
     def __call__(self, *operands: Any, **shown: Any) -> Any:
+        """Call the layer; what a listing shows of the arguments is in their nest already."""
         args, kwargs = self.arguments(operands)
         found = tree.flatten_up_to(self.results, self.layer(*args, **kwargs))
         return tuple(found) if len(found) > 1 else found[0]

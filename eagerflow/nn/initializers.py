@@ -276,7 +276,7 @@ class LecunUniform(_NamedScaling):
     _scaling = 1.0, "fan_in", "uniform"
 
 
-_TABLE = named_classes(Initializer)
+_TABLE = named_classes(Initializer, uniform=RandomUniform, normal=RandomNormal)
 
 
 def get(identifier: Any) -> Any:

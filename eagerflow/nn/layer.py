@@ -34,6 +34,7 @@ __all__ = ["Layer", "LayerOptions", "layer_classes"]
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
 
+_NAMED: Any = object()  # stands for inputs that are given by another name, as ``query=x``
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
 
 
@@ -130,8 +131,10 @@ class Layer(Module):
         return previous_mask if isinstance(previous_mask, Operators) else None
 
     def __call__(
-        self, inputs: Nest, *args: Any, training: bool | None = None, **kwargs: Any
+        self, inputs: Nest = _NAMED, *args: Any, training: bool | None = None, **kwargs: Any
     ) -> Any:
+        if inputs is _NAMED:
+            inputs = self._named_inputs(kwargs)
         if has_masks():
             kwargs = with_masks(self._call_names, (inputs, *args), kwargs)
         masks = kwargs.get("mask") if "mask" in self._takes else masks_of(inputs)
@@ -225,6 +228,13 @@ class Layer(Module):
         if not self.built:
             unrecorded(f"weights of {self.name!r}", self._build_for, args[0], args[1:], kwargs)
         return infer(self.call, args, kwargs)
+
+    def _named_inputs(self, kwargs: dict[str, Any]) -> Any:
+        """What is given by the name that ``call`` has for the inputs, taken out of ``kwargs``."""
+        first = self._call_names[0] if self._call_names else "inputs"
+        if first not in kwargs:
+            raise TypeError(f"{type(self).__name__}() misses its argument {first!r}")
+        return kwargs.pop(first)
 
     def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
         shapes = shapes_of(inputs)

@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 from eagerflow.nn.layers import (
+    attention,
     convolution,
     core,
     depthwise,
+    einsum_dense,
+    embedding,
+    key_value_cache,
+    multi_head_attention,
     normalization,
     pooling,
+    positions,
     reshaping,
     resizing,
+    spatial,
 )
+from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
+from eagerflow.nn.layers.einsum_dense import *
+from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
+from eagerflow.nn.layers.positions import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
+from eagerflow.nn.layers.spatial import *
 
 __all__ = sorted(
     [
+        *attention.__all__,
         *convolution.__all__,
         *core.__all__,
         *depthwise.__all__,
+        *einsum_dense.__all__,
+        *embedding.__all__,
+        *key_value_cache.__all__,
+        *multi_head_attention.__all__,
         *normalization.__all__,
         *pooling.__all__,
+        *positions.__all__,
         *reshaping.__all__,
         *resizing.__all__,
+        *spatial.__all__,
     ]
 )

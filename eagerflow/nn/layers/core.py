@@ -44,15 +44,63 @@ class KernelOptions(LayerOptions, total=False):
     bias_constraint: ConstraintLike
 
 
-class BiasLayer(Layer):
-    """Base of layers that multiply by weights: what they share are bias and activation."""
+class _Affine(Layer):
+    """What multiplies by weights, adds a bias and is activated; subclasses take the arguments."""
 
     activation: Callable[..., Tensor]
     use_bias: bool
+    kernel_initializer: Initializer
     bias_initializer: Initializer
+    kernel_regularizer: Callable[..., Any] | None
     bias_regularizer: Callable[..., Any] | None
+    kernel_constraint: Callable[..., Any] | None
     bias_constraint: Callable[..., Any] | None
     bias: Variable | None
+
+    def add_kernel(self, shape: Sequence[Any], initializer: InitializerLike | None = None) -> Any:
+        """A new kernel, which begins as ``initializer`` says or, without one, as the layer does."""
+        first = self.kernel_initializer if initializer is None else initializer
+        cost, constraint = self.kernel_regularizer, self.kernel_constraint
+        return self.add_weight(
+            tuple(shape), first, "kernel", regularizer=cost, constraint=constraint
+        )
+
+    def add_bias(self, shape: Sequence[Any]) -> Variable:
+        """A new bias of this shape."""
+        first, cost = self.bias_initializer, self.bias_regularizer
+        return self.add_weight(
+            tuple(shape), first, "bias", regularizer=cost, constraint=self.bias_constraint
+        )
+
+    def make_bias(self, outputs: DimLike) -> None:
+        """Make the bias where there is one, with a number for each output."""
+        self.bias = self.add_bias((outputs,)) if self.use_bias else None
+
+    def finish(self, outputs: Tensor) -> Tensor:
+        """What has been multiplied by the weights, with the bias added, activated."""
+        if self.bias is not None:
+            outputs = ops.add(outputs, self.value(self.bias))
+        return self.activation(outputs)
+
+
+class KernelBase(_Affine):
+    """Base of layers with several kernels and biases: how these begin, cost, and may be."""
+
+    @arguments
+    def __init__(
+        self,
+        kernel_initializer: InitializerLike = "glorot_uniform",
+        bias_initializer: InitializerLike = "zeros",
+        kernel_regularizer: RegularizerLike = None,
+        bias_regularizer: RegularizerLike = None,
+        kernel_constraint: ConstraintLike = None,
+        bias_constraint: ConstraintLike = None,
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
+
+
+class BiasLayer(_Affine):
+    """Base of layers that multiply by other weights than one kernel: bias and activation."""
 
     @arguments
     def __init__(
@@ -65,31 +113,10 @@ class BiasLayer(Layer):
         **options: Unpack[LayerOptions],
     ) -> None: ...
 
-    def make_bias(self, outputs: DimLike) -> None:
-        """Make the bias where there is one, with a number for each output."""
-        self.bias = None
-        if self.use_bias:
-            self.bias = self.add_weight(
-                (outputs,),
-                self.bias_initializer,
-                "bias",
-                regularizer=self.bias_regularizer,
-                constraint=self.bias_constraint,
-            )
-
-    def finish(self, outputs: Tensor) -> Tensor:
-        """What has been multiplied by the weights, with the bias added, activated."""
-        if self.bias is not None:
-            outputs = ops.add(outputs, self.value(self.bias))
-        return self.activation(outputs)
-
 
 class KernelLayer(BiasLayer):
-    """Base of layers whose weights are one kernel, beside the bias."""
+    """Base of layers that multiply by one kernel, add a bias and are activated."""
 
-    kernel_initializer: Initializer
-    kernel_regularizer: Callable[..., Any] | None
-    kernel_constraint: Callable[..., Any] | None
     kernel: Variable
 
     @arguments
@@ -111,13 +138,7 @@ class KernelLayer(BiasLayer):
 
         The outputs lie along the kernel's last axis where ``outputs`` does not say how many.
         """
-        self.kernel = self.add_weight(
-            shape,
-            self.kernel_initializer,
-            "kernel",
-            regularizer=self.kernel_regularizer,
-            constraint=self.kernel_constraint,
-        )
+        self.kernel = self.add_kernel(shape)
         self.make_bias(shape[-1] if outputs is None else outputs)
 
 

@@ -1,0 +1,57 @@
+"""What attention keeps of a sequence, to go on from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow import ops
+from eagerflow.nn.module import Module
+from eagerflow.ops.attributes import DTypeLike
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["KeyValueCache"]
+
+
+class KeyValueCache(Module):
+    """Keys and values of the tokens that an attention layer has seen, to go on from.
+
+    A layer's ``make_cache`` makes one of the right sizes, for ``batch_size`` sequences of up to
+    ``length`` tokens. What stands behind the last token is never seen, so that a new sequence may
+    begin at position 0 at once.
+
+    >>> layer = ef.nn.MultiHeadAttention(2, 4)
+    >>> cache, tokens = layer.make_cache(1, 8), ef.ones((1, 3, 6))
+    >>> whole = layer(tokens, tokens, use_causal_mask=True)
+    >>> for i in range(3):
+    ...     token = tokens[:, i : i + 1]
+    ...     last = layer(token, token, cache=cache, position=i)
+    >>> bool(ef.max(ef.abs(last - whole[:, 2:])) < 1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        heads: int,
+        length: int,
+        key_dim: int,
+        value_dim: int,
+        dtype: DTypeLike = None,
+    ) -> None:
+        def empty(name: str, *shape: int, dtype: DTypeLike = dtype) -> Variable:
+            values = ops.zeros((batch_size, *shape), dtype=dtype)
+            return Variable(values, f"cache/{name}", trainable=False)
+
+        self.keys = empty("keys", heads, length, key_dim)
+        self.values = empty("values", heads, length, value_dim)
+        self.counted = empty("counted", length, dtype="bool")
+
+    def write(self, keys: Tensor, values: Tensor, at: Tensor, counted: Any) -> None:
+        """Keep the keys and values of tokens, (batch, heads, tokens, width), at these positions.
+
+        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see.
+        """
+        self.keys.assign(self.keys.value.at[:, :, at].set(keys))
+        self.values.assign(self.values.value.at[:, :, at].set(values))
+        self.counted.assign(self.counted.value.at[:, at].set(counted))
