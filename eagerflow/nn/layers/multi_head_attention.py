@@ -104,8 +104,11 @@ class _HeadAttention(KernelBase):
     # Weights -------------------------------------------------------------------------------
 
     def build(  # type: ignore[override]
-        self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
     ) -> None:
+        if value_shape is None:
+            received, hint = f"queries of shape {tuple(query_shape)}", "layer(x, x) for x to itself"
+            raise self._misfit("there are no values", received, "queries and values", hint)
         key_shape = value_shape if key_shape is None else key_shape
         rank = len(query_shape)
         alike = rank == len(value_shape) and value_shape[:-1] == key_shape[:-1]
