@@ -221,6 +221,8 @@ def _plain(value: Any) -> Any:
     if callable(value) and hasattr(value, "__name__"):
         # An op may have other defaults than what its bare name stands for.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
+    if hasattr(value, "tolist"):
+        return value.tolist()  # an array, a tensor, or a number of NumPy's
     return value if isinstance(value, int | float | str | None) else str(value)
 
 
