@@ -17,9 +17,14 @@ from eagerflow.nn import (
 from eagerflow.nn.layer import Layer, added_losses
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
+from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.layers.recurrent import *
+from eagerflow.nn.layers.recurrent_cells import *
+from eagerflow.nn.layers.recurrent_convolution import *
+from eagerflow.nn.layers.wrappers import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy

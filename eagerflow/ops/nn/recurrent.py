@@ -148,7 +148,7 @@ def _run(
     found: list[Any] = [None] * steps
     for t in range(steps)[:: -1 if reverse else 1]:
         u = states[0] @ recurrent_kernel
-        after = cell.step(xp, a[..., t, :], u if cell.biases == 1 else u + offset, *states)
+        after: Any = cell.step(xp, a[..., t, :], u if cell.biases == 1 else u + offset, *states)
         if mask is not None:
             seen = mask[..., t, None]
             after = [xp.where(seen, new, old) for new, old in zip(after, states, strict=True)]
