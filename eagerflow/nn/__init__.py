@@ -19,6 +19,7 @@ from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
 from eagerflow.nn.layers.attention import *
+from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
@@ -29,9 +30,13 @@ from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
+from eagerflow.nn.layers.recurrent import *
+from eagerflow.nn.layers.recurrent_cells import *
+from eagerflow.nn.layers.recurrent_convolution import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
 from eagerflow.nn.layers.spatial import *
+from eagerflow.nn.layers.wrappers import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.plotting import plot_model

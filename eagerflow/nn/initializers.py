@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
+from eagerflow import ops
 from eagerflow.dtypes import as_dtype
-from eagerflow.errors import ArgumentError
-from eagerflow.nn.arguments import choice, number
-from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
+from eagerflow.nn.arguments import Float, choice, number
+from eagerflow.nn.configured import arguments, from_config, snake_case
+from eagerflow.nn.constant_initializers import (
+    STFT,
+    Constant,
+    Identity,
+    Initializer,
+    Ones,
+    Zeros,
+    expect_rank,
+)
 from eagerflow.ops import random
 from eagerflow.ops.attributes import DTypeLike, Sizes
-from eagerflow.ops.creation.filled import full, ones, zeros
 from eagerflow.tensor import Tensor
 
 __all__ = [
+    "STFT",
     "Constant",
     "GlorotNormal",
     "GlorotUniform",
     "HeNormal",
     "HeUniform",
+    "Identity",
     "Initializer",
     "LecunNormal",
     "LecunUniform",
     "Ones",
+    "Orthogonal",
     "RandomNormal",
     "RandomUniform",
     "TruncatedNormal",
@@ -32,59 +43,6 @@ __all__ = [
     "Zeros",
     "get",
 ]
-
-
-class Initializer(Configured):
-    """Base of initializers: called with a shape and a dtype, they give a tensor.
-
-    >>> class Halves(ef.nn.initializers.Initializer):
-    ...     def __call__(self, shape, dtype="float32"):
-    ...         return ef.full(shape, 0.5, dtype=dtype)
-    >>> Halves()((2,))
-    Tensor([0.5, 0.5], float32, cpu:0)
-    """
-
-    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        """First values of this shape and dtype."""
-        raise ArgumentError("the class has no __call__", op=type(self).__name__)
-
-
-class Zeros(Initializer):
-    """All values 0.
-
-    >>> ef.nn.initializers.Zeros()((2,))
-    Tensor([0., 0.], float32, cpu:0)
-    """
-
-    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        return zeros(shape, dtype=dtype)
-
-
-class Ones(Initializer):
-    """All values 1.
-
-    >>> ef.nn.initializers.Ones()((2,))
-    Tensor([1., 1.], float32, cpu:0)
-    """
-
-    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        return ones(shape, dtype=dtype)
-
-
-class Constant(Initializer):
-    """All values ``value``.
-
-    >>> ef.nn.initializers.Constant(0.5)((2,))
-    Tensor([0.5, 0.5], float32, cpu:0)
-    """
-
-    value: float
-
-    @arguments
-    def __init__(self, value: float = 0.0) -> None: ...
-
-    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        return full(shape, self.value, dtype=dtype)
 
 
 class _Random(Initializer):
@@ -153,17 +111,20 @@ _TRUNCATED_STDDEV = 0.87962566103423978
 
 Scale = Annotated[float, number(lambda x: x > 0, "not positive")]
 FanMode = Annotated[str, choice("not a choice", "fan_in", "fan_out", "fan_avg")]
+_distribution = choice("not a choice", "truncated_normal", "untruncated_normal", "uniform")
 Distribution = Annotated[
-    str, choice("not a choice", "truncated_normal", "untruncated_normal", "uniform")
+    str, lambda name: _distribution("truncated_normal" if name == "normal" else name)
 ]
+FanAxes = Annotated[Sequence[int], tuple]
 
 
 class VarianceScaling(_Random):
     """Random numbers whose variance is ``scale`` over the number of connections.
 
     ``mode`` says which connections count: ``"fan_in"``, ``"fan_out"`` or ``"fan_avg"``;
-    ``distribution`` is ``"truncated_normal"``, ``"untruncated_normal"`` or ``"uniform"``. The
-    last two axes of a shape are inputs and outputs, those before them the receptive field.
+    ``distribution`` is ``"truncated_normal"`` (also ``"normal"``), ``"untruncated_normal"`` or
+    ``"uniform"``. The last two axes of a shape are inputs and outputs, those before them the
+    receptive field, unless ``input_axes`` and ``output_axes`` say over which axes to multiply.
     Raises ArgumentError for other choices.
 
     >>> ef.nn.initializers.VarianceScaling(2.0, "fan_in", seed=0)((3, 2)).shape
@@ -173,6 +134,8 @@ class VarianceScaling(_Random):
     scale: float
     mode: str
     distribution: str
+    input_axes: tuple[int, ...] | None
+    output_axes: tuple[int, ...] | None
 
     @arguments
     def __init__(
@@ -181,10 +144,12 @@ class VarianceScaling(_Random):
         mode: FanMode = "fan_in",
         distribution: Distribution = "truncated_normal",
         seed: int | None = None,
+        input_axes: FanAxes | None = None,
+        output_axes: FanAxes | None = None,
     ) -> None: ...
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
-        fan_in, fan_out = _fans(tuple(shape))
+        fan_in, fan_out = self._fans(tuple(shape))
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         source = self._generator()
@@ -196,14 +161,15 @@ class VarianceScaling(_Random):
             return source.normal(shape, 0.0, math.sqrt(variance), kind)
         return source.truncated_normal(shape, 0.0, math.sqrt(variance) / _TRUNCATED_STDDEV, kind)
 
-
-def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
-    """Numbers of inputs and outputs that a weight of this shape connects."""
-    if len(shape) < 2:
-        size = float(shape[0]) if shape else 1.0
-        return size, size
-    field = math.prod(shape[:-2])
-    return float(field * shape[-2]), float(field * shape[-1])
+    def _fans(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """Numbers of inputs and outputs that a weight of this shape connects."""
+        if self.input_axes is not None and self.output_axes is not None:
+            inputs, outputs = self.input_axes, self.output_axes
+            return math.prod(shape[i] for i in inputs), math.prod(shape[i] for i in outputs)
+        if len(shape) < 2:
+            return math.prod(shape), math.prod(shape)
+        field = math.prod(shape[:-2])
+        return field * shape[-2], field * shape[-1]
 
 
 class _NamedScaling(VarianceScaling):
@@ -211,8 +177,13 @@ class _NamedScaling(VarianceScaling):
 
     _scaling: tuple[float, str, str]
 
-    def __init__(self, seed: int | None = None) -> None:
-        super().__init__(*self._scaling, seed)
+    def __init__(
+        self,
+        seed: int | None = None,
+        input_axes: FanAxes | None = None,
+        output_axes: FanAxes | None = None,
+    ) -> None:
+        super().__init__(*self._scaling, seed, input_axes, output_axes)
 
 
 class GlorotUniform(_NamedScaling):
@@ -276,7 +247,36 @@ class LecunUniform(_NamedScaling):
     _scaling = 1.0, "fan_in", "uniform"
 
 
-_TABLE = named_classes(Initializer, uniform=RandomUniform, normal=RandomNormal)
+class Orthogonal(_Random):
+    """``gain`` times a random matrix whose rows or columns, whichever are fewer, are orthonormal.
+
+    All axes of the shape but the last count as one. Raises ShapeError for fewer than two axes.
+    Source: Saxe and others, arXiv:1312.6120.
+
+    >>> w = ef.nn.initializers.Orthogonal(seed=0)((5, 2))
+    >>> abs(w.mT @ w - ef.eye(2)).max() < 1e-6
+    Tensor(True, bool, cpu:0)
+    """
+
+    gain: float
+
+    @arguments
+    def __init__(self, gain: Float = 1.0, seed: int | None = None) -> None: ...
+
+    def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
+        expect_rank(self, len(shape) >= 2, shape, "at least 2 axes")
+        sizes = math.prod(shape[:-1]), shape[-1]
+        q, r = ops.qr(self._generator().normal((max(sizes), min(sizes)), dtype="float32"))
+        # Without these signs, what the decomposition prefers would be more likely.
+        q = q * ops.where(ops.diagonal(r) < 0, -1.0, 1.0)
+        tall = q if sizes[0] >= sizes[1] else q.mT
+        return ops.astype(ops.reshape(tall, tuple(shape)) * self.gain, as_dtype(dtype))
+
+
+_TABLE: dict[str, Any] = {
+    snake_case(name): found for name, found in globals().items() if name in __all__
+}
+_TABLE |= {"normal": RandomNormal, "one": Ones, "uniform": RandomUniform, "zero": Zeros}
 
 
 def get(identifier: Any) -> Any:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from eagerflow import ops
-from eagerflow.errors import ArgumentError
-from eagerflow.nn.arguments import Float, TensorLike
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.nn.arguments import TensorLike, choice, number
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
+from eagerflow.nn.lengths import unit
 from eagerflow.tensor import Tensor
 
-__all__ = ["L1", "L1L2", "L2", "Regularizer", "get"]
+__all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get"]
+
+Factor = Annotated[
+    float,
+    number(lambda x: 0 <= x < math.inf, "not a factor", "a finite number of at least 0"),
+]
+Mode = Annotated[str, choice("not a mode", "rows", "columns")]
 
 
 class Regularizer(Configured):
@@ -32,7 +41,7 @@ class L1L2(Regularizer):
     l2: float
 
     @arguments
-    def __init__(self, l1: Float = 0.0, l2: Float = 0.0) -> None: ...
+    def __init__(self, l1: Factor = 0.0, l2: Factor = 0.0) -> None: ...
 
     def __call__(self, x: TensorLike) -> Tensor:
         found: Any = None
@@ -52,7 +61,7 @@ class L1(L1L2):
     """
 
     @arguments
-    def __init__(self, l1: Float = 0.01) -> None:
+    def __init__(self, l1: Factor = 0.01) -> None:
         self.l2 = 0.0
 
 
@@ -64,8 +73,40 @@ class L2(L1L2):
     """
 
     @arguments
-    def __init__(self, l2: Float = 0.01) -> None:
+    def __init__(self, l2: Factor = 0.01) -> None:
         self.l1 = 0.0
+
+
+class OrthogonalRegularizer(Regularizer):
+    """``factor`` times the mean absolute cosine between the rows of a matrix, or its columns.
+
+    ``mode`` is ``"rows"`` or ``"columns"``: which of them shall be orthogonal. Raises ShapeError
+    for a weight that is no matrix.
+
+    >>> ef.nn.regularizers.OrthogonalRegularizer(0.5)(ef.tensor([[2.0, 0.0], [3.0, 3.0]]))
+    Tensor(0.3536, float32, cpu:0)
+    """
+
+    factor: float
+    mode: str
+
+    @arguments
+    def __init__(self, factor: Factor = 0.01, mode: Mode = "rows") -> None: ...
+
+    def __call__(self, x: TensorLike) -> Tensor:
+        if len(x.shape) != 2:
+            raise ShapeError(
+                "only matrices have rows and columns",
+                op=self._label,
+                argument="x",
+                received=summary(x),
+                expected="2 axes",
+            )
+        vectors = unit(x, axis=1) if self.mode == "rows" else unit(x, axis=0).mT
+        size = vectors.shape[0]
+        cosines = ops.abs(ops.matmul(vectors, vectors.mT))
+        apart = cosines * (1.0 - ops.eye(size, dtype=cosines.dtype))
+        return ops.sum(apart) * (self.factor / max(size * (size - 1), 1))
 
 
 _TABLE = named_classes(Regularizer, l1_l2=L1L2)

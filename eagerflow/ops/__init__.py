@@ -37,6 +37,7 @@ from eagerflow.ops.nn.losses import *
 from eagerflow.ops.nn.normalization import *
 from eagerflow.ops.nn.optimizer_updates import *
 from eagerflow.ops.nn.pooling import *
+from eagerflow.ops.nn.recurrent import *
 from eagerflow.ops.nn.regularization import *
 from eagerflow.ops.nn.resizing import *
 from eagerflow.ops.numpy_calls import *

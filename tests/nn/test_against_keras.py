@@ -20,14 +20,14 @@ by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 
 
 def run(row, layer, inputs, **more):
-    given = (list(inputs),) if row.together else inputs
-    return layer(*given, **row.call, **more)
+    args, kwargs = row.given(inputs)
+    return layer(*args, **kwargs, **more)
 
 
 def both(row):
     """Our layer and Keras's, with the same weights."""
-    ours = getattr(ef.nn, row.cls)(*row.args, **row.kwargs)
-    theirs = getattr(keras.layers, row.keras or row.cls)(*row.args, **row.kwargs)
+    ours = row.make(ef.nn)
+    theirs = row.make(keras.layers, row.keras)
     arrays = row.arrays()
     run(row, ours, [ef.tensor(a) for a in arrays])
     run(row, theirs, arrays)
@@ -85,8 +85,8 @@ def test_gradients(row):
         for i, x in zip(floats, given, strict=True):
             every[i] = x
         state = [v.value for v in theirs.non_trainable_variables]
-        inputs = (every,) if row.together else every
-        outputs, _ = theirs.stateless_call(trainable, state, *inputs, **row.call)
+        args, kwargs = row.given(every)
+        outputs, _ = theirs.stateless_call(trainable, state, *args, **kwargs)
         return sum((y * y).sum() for y in jax.tree.leaves(outputs))
 
     trainable = [v.value for v in theirs.trainable_variables]

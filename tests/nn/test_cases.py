@@ -13,13 +13,13 @@ by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 
 
 def made(row):
-    layer = getattr(ef.nn, row.cls)(*row.args, **row.kwargs)
+    layer = row.make(ef.nn)
     return layer, [ef.tensor(a) for a in row.arrays()]
 
 
 def run(row, layer, inputs, **more):
-    given = (list(inputs),) if row.together else inputs
-    return layer(*given, **row.call, **more)
+    args, kwargs = row.given(inputs)
+    return layer(*args, **kwargs, **more)
 
 
 def leaves(nest):

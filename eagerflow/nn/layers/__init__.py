@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eagerflow.nn.layers import (
     attention,
+    cells,
     convolution,
     core,
     depthwise,
@@ -14,11 +15,16 @@ from eagerflow.nn.layers import (
     normalization,
     pooling,
     positions,
+    recurrent,
+    recurrent_cells,
+    recurrent_convolution,
     reshaping,
     resizing,
     spatial,
+    wrappers,
 )
 from eagerflow.nn.layers.attention import *
+from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
@@ -29,13 +35,18 @@ from eagerflow.nn.layers.multi_head_attention import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
+from eagerflow.nn.layers.recurrent import *
+from eagerflow.nn.layers.recurrent_cells import *
+from eagerflow.nn.layers.recurrent_convolution import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
 from eagerflow.nn.layers.spatial import *
+from eagerflow.nn.layers.wrappers import *
 
 __all__ = sorted(
     [
         *attention.__all__,
+        *cells.__all__,
         *convolution.__all__,
         *core.__all__,
         *depthwise.__all__,
@@ -46,8 +57,12 @@ __all__ = sorted(
         *normalization.__all__,
         *pooling.__all__,
         *positions.__all__,
+        *recurrent.__all__,
+        *recurrent_cells.__all__,
+        *recurrent_convolution.__all__,
         *reshaping.__all__,
         *resizing.__all__,
         *spatial.__all__,
+        *wrappers.__all__,
     ]
 )

@@ -1,0 +1,243 @@
+"""Linear recurrences: what small changes of recurrent networks follow, forward and backward.
+
+The state of one step is a few blocks of one width, of which the first is the output h. A step is
+
+    s[t] = x[t] + held[t] s[t - 1] + gates[t] (h[t - 1] @ kernel)
+
+where ``held`` and ``gates`` hold a number for each element of each pair of blocks. It is linear in
+``x``, and the op computes its transpose as well; each is the gradient of the other. That is how
+gradients of ``lstm``, ``gru`` and ``simple_rnn`` have gradients of any order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS, DType
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import multiply
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import Batch, batch_first, define
+from eagerflow.ops.linear_algebra.contraction import matmul, transposed
+from eagerflow.ops.nn.batching import call_merged
+from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+__all__: list[str] = []
+
+
+def shifted(states: Any, start: Any, reverse: bool, axis: int) -> Any:
+    """The state before each step along ``axis``, where ``start`` is that before the first."""
+    parts = (states, start) if reverse else (start, states)
+    keep = slice(1, None) if reverse else slice(None, -1)
+    return concat(parts, axis=axis)[(..., keep, *(slice(None),) * (-1 - axis))]
+
+
+def rows(x: Any) -> Any:
+    """Examples and steps of (..., batch, steps, width) in one axis."""
+    return reshape(x, (*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1]))
+
+
+def by_blocks(slopes: Any, adjoint: Any) -> Any:
+    """The gradient of what ``slopes`` leads from to the blocks, in one axis."""
+    found = total(multiply(slopes, adjoint[..., :, None, :]), axis=-3)
+    return reshape(found, (*found.shape[:-2], found.shape[-2] * found.shape[-1]))
+
+
+def _check(
+    x: TensorSpec, held: TensorSpec, gates: TensorSpec, kernel: TensorSpec, **attributes: Any
+) -> TensorSpec:
+    for value, rank, name in ((x, 4, "x"), (held, 5, "held"), (gates, 5, "gates")):
+        if value.ndim < rank:
+            raise ShapeError(f"{value.ndim} axes came", argument=name, expected=f"at least {rank}")
+    blocks, units = x.shape[-2:]
+    lead, count = x.shape[:-4], gates.shape[-2]
+    wanted = {
+        "held": (held, (*x.shape[:-2], blocks, blocks, units)),
+        "gates": (gates, (*x.shape[:-2], blocks, count, units)),
+        "kernel": (kernel, (*lead, units, count * units)),
+    }
+    for name, (value, shape) in wanted.items():
+        if value.shape != shape:
+            raise ShapeError(
+                f"{name} has shape {value.shape}", argument=name, expected=f"shape {shape}"
+            )
+    return x
+
+
+def _vjp(
+    g: Any, y: Any, x: Any, held: Any, gates: Any, kernel: Any, reverse: bool, transposed: bool
+) -> tuple[Any, ...]:
+    other = block_recurrence(g, held, gates, kernel, reverse=reverse, transposed=not transposed)
+    states, adjoint = (other, y) if transposed else (y, other)
+    start = zeros_like(states[..., :1, :, :])
+    before = shifted(states, start, reverse, -3)
+    return (other, *_by_factors(before, adjoint, gates, kernel))
+
+
+def _by_factors(before: Any, adjoint: Any, gates: Any, kernel: Any) -> tuple[Any, Any, Any]:
+    """The gradients with respect to held, gates and kernel."""
+    outer = adjoint[..., :, None, :]
+    outputs = rows(before[..., 0, :])
+    products = reshape(matmul(outputs, kernel), (*gates.shape[:-3], *gates.shape[-2:]))
+    return (
+        multiply(outer, before[..., None, :, :]),
+        multiply(outer, products[..., None, :, :]),
+        matmul(transposed(outputs), rows(by_blocks(gates, adjoint))),
+    )
+
+
+def _batch(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
+    if batched[3] or args[3].ndim > 2:
+        return call(*batch_first(args, batched, size), **attributes)
+    return call_merged(call, args, batched, size, (0, 0, 0, None), (0,), **attributes)
+
+
+def _split(x: TensorSpec, *rest: Any, **attributes: Any) -> list[Split]:
+    lead = [Split((i,) * 4, i) for i in range(x.ndim - 4)]
+    return [*lead, Split((x.ndim - 4,) * 3 + (None,), x.ndim - 4)]
+
+
+def _cost(x: TensorSpec, held: TensorSpec, gates: TensorSpec, *rest: Any, **more: Any) -> Cost:
+    flops = 2 * (held.size + gates.size) + 2 * gates.size // x.shape[-2] * x.shape[-1]
+    return Cost(flops, (2 * x.size + held.size + gates.size) * x.dtype.itemsize)
+
+
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def of(*lead: int, steps: int, blocks: int, gates: int, units: int, **more: bool) -> Sample:
+        whole = (*lead, steps, blocks)
+        arrays = [
+            make(rng, dtype, shape, -1, 1)
+            for shape in (
+                (*whole, units),
+                (*whole, blocks, units),
+                (*whole, gates, units),
+                (*lead[:-1], units, gates * units),
+            )
+        ]
+        return Sample(tuple(arrays), more)
+
+    ways = [{}, {"reverse": True}, {"transposed": True}, {"reverse": True, "transposed": True}]
+    return [
+        *(of(2, steps=3, blocks=2, gates=2, units=2, **way) for way in ways),
+        of(1, steps=4, blocks=1, gates=3, units=2),
+        of(2, 1, steps=3, blocks=1, gates=1, units=2, transposed=True),
+        of(2, steps=1, blocks=1, gates=1, units=1),
+        of(3, steps=2, blocks=2, gates=1, units=1),
+        of(1, steps=2, blocks=1, gates=1, units=4, reverse=True),
+        of(5, steps=2, blocks=1, gates=2, units=1, transposed=True),
+        of(2, steps=0, blocks=1, gates=1, units=2),
+        of(0, steps=2, blocks=1, gates=2, units=2, transposed=True),
+    ]
+
+
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x, held, gates, kernel = (
+        np.ones(s) for s in ((2, 3, 1, 4), (2, 3, 1, 1, 4), (2, 3, 1, 2, 4), (4, 8))
+    )
+    return [
+        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes came"),
+        ErrorSample((x, held[:1], gates, kernel), {}, ShapeError, "held has shape (1, 3, 1, 1, 4)"),
+        ErrorSample((x, held, gates[:, :2], kernel), {}, ShapeError, "gates has shape"),
+        ErrorSample((x, held, gates, kernel.T), {}, ShapeError, "expected: shape (4, 8)"),
+    ]
+
+
+def _reference(
+    x: Any, held: Any, gates: Any, kernel: Any, *, reverse: bool, transposed: bool
+) -> Any:
+    """The matrix of all steps, example by example; its transpose is the transposed recurrence."""
+    out = np.zeros(x.shape)
+    *lead, batch, steps, blocks, units = x.shape
+    count = gates.shape[-2]
+    order = range(steps)[:: -1 if reverse else 1]
+    size = blocks * units
+    for at in np.ndindex(*lead, batch):
+        weights = np.asarray(kernel[at[:-1]], float).reshape(units, count, units)
+        whole = np.eye(steps * size)
+        for now, t in enumerate(order[1:], 1):
+            step = np.zeros((blocks, units, blocks, units))
+            for k, j in np.ndindex(blocks, units):
+                for b in range(blocks):
+                    step[k, j, b, j] += held[at][t, k, b, j]
+                for m in range(count):
+                    step[k, j, 0] += float(gates[at][t, k, m, j]) * weights[:, m, j]
+            here, before = (slice(n * size, (n + 1) * size) for n in (now, now - 1))
+            whole[here] += step.reshape(size, size) @ whole[before]
+        given = np.stack([np.asarray(x[at], float)[t] for t in order]) if steps else x[at]
+        matrix = whole.T if transposed else whole
+        found = (matrix @ given.reshape(-1)).reshape(steps, blocks, units)
+        for now, t in enumerate(order):
+            out[at][t] = found[now]
+    return out
+
+
+@define(
+    "contraction",
+    dtypes=FLOATS,
+    infer=_check,
+    vjp=in_float32(_vjp),
+    saves="y held gates kernel",
+    batch=Batch(_batch),
+    split=_split,
+    cost=_cost,
+    onnx=Missing("exported as Loop of its steps"),
+    samples=_samples,
+    errors=_errors,
+    reference=_reference,
+    ulp=64,
+)
+def block_recurrence(
+    xp: Namespace,
+    x: Array,
+    held: Array,
+    gates: Array,
+    kernel: Array,
+    /,
+    *,
+    reverse: bool = False,
+    transposed: bool = False,
+) -> Array:
+    """All states of a linear recurrence that begins with zeros, or its transpose applied to ``x``.
+
+    ``x`` has shape (..., batch, steps, blocks, units), ``held`` (..., batch, steps, blocks,
+    blocks, units), ``gates`` (..., batch, steps, blocks, gates, units) and ``kernel`` (..., units,
+    gates * units), all real. ``reverse`` begins with the last step. Raises ShapeError where
+    shapes do not fit.
+
+    >>> from eagerflow.ops.nn.recurrence import block_recurrence
+    >>> x, half = ef.ones((1, 3, 1, 1)), ef.full((1, 3, 1, 1, 1), 0.5)
+    >>> block_recurrence(x, half, ef.zeros((1, 3, 1, 1, 1)), ef.ones((1, 1)))[0, :, 0, 0]
+    Tensor([1.  , 1.5 , 1.75], float32, cpu:0)
+    """
+    steps = x.shape[-3]
+    if 0 in x.shape:
+        return x + 0
+    products = (*gates.shape[:-4], *gates.shape[-2:])  # of one step
+    flat = (*products[:-2], products[-2] * products[-1])
+    order = list(range(steps))[:: 1 if reverse == transposed else -1]
+    back = xp.matrix_transpose(kernel) if transposed else kernel
+    state, last = x[..., order[0], :, :], order[0]
+    found = {last: state}
+    for t in order[1:]:
+        now = last if transposed else t
+        keep, gate = held[..., now, :, :, :], gates[..., now, :, :, :]
+        if transposed:
+            outer = state[..., :, None, :]
+            onward = xp.reshape(xp.sum(gate * outer, axis=-3), flat) @ back
+            state = xp.sum(keep * outer, axis=-3)
+            state[..., 0, :] += onward
+        else:
+            onward = xp.reshape(state[..., 0, :] @ back, products)
+            state = xp.sum(keep * state[..., None, :, :], axis=-2)
+            state += xp.sum(gate * onward[..., None, :, :], axis=-2)
+        state += x[..., t, :, :]
+        found[t], last = state, t
+    return xp.stack([found[t] for t in range(steps)], axis=-3)
