@@ -74,6 +74,7 @@ class Layer(Module):
     """
 
     supports_masking = True
+    _makes_masks = False
     _takes: frozenset[str] = frozenset()
     _call_names: tuple[str, ...] = ()
     _build_names: tuple[str, ...] = ()
@@ -104,6 +105,7 @@ class Layer(Module):
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
         cls._call_names, cls._build_names = _names(cls.call), _names(cls.build)
         cls._takes = frozenset(cls._call_names)
+        cls._makes_masks = cls.compute_mask is not Layer.compute_mask
 
     @property
     def dtype(self) -> DType:
@@ -149,7 +151,7 @@ class Layer(Module):
             outputs = self._call_on_symbols(inputs, args, kwargs, training)
         else:
             outputs = self._compute(inputs, args, kwargs, training)
-            if masks is not None and self.supports_masking:
+            if self.supports_masking and (masks is not None or self._makes_masks):
                 give_masks(outputs, self.compute_mask(inputs, masks))
         if first:
             self.output_shape = shapes_of(outputs)

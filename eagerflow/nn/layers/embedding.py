@@ -8,14 +8,13 @@ from typing import Any, Unpack
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.dtypes import INTEGERS
+from eagerflow.dtypes import INTEGERS, is_floating
 from eagerflow.errors import ShapeError
 from eagerflow.nn.arguments import Count, Float, TensorLike
 from eagerflow.nn.configured import Untracked, arguments
 from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
-from eagerflow.nn.masks import set_mask
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops.attributes import DTypeLike
 from eagerflow.tensor import Tensor
@@ -92,9 +91,7 @@ class Embedding(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         indices = inputs if inputs.dtype in INTEGERS else inputs.astype("int32")
-        outputs = ops.astype(ops.take(self.embeddings.value, indices, axis=0), self.compute_dtype)
-        set_mask(outputs, Embedding.compute_mask(self, inputs))
-        return outputs
+        return ops.astype(ops.take(self.embeddings.value, indices, axis=0), self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
@@ -158,5 +155,6 @@ class ReversibleEmbedding(Embedding):
         return logits if cap is None else ops.tanh(logits / cap) * cap
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """None: forward, ``call`` gives the mask; the scores of integers have none."""
-        return None
+        """The mask of integers; the scores that vectors have of them have none."""
+        floating = is_floating(inputs.dtype)
+        return None if floating else super().compute_mask(inputs, previous_mask)
