@@ -17,9 +17,15 @@ from eagerflow.nn import (
 from eagerflow.nn.layer import Layer, added_losses
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
+from eagerflow.nn.layers.activation import *
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.masking import *
+from eagerflow.nn.layers.merging import *
+from eagerflow.nn.layers.noise import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.layers.spectral import *
+from eagerflow.nn.layers.standardization import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy

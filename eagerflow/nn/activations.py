@@ -97,7 +97,9 @@ def relu(
     if max_value is None and threshold == 0:
         return ops.leaky_relu(x, negative_slope) if negative_slope else ops.relu(x)
     above = x if max_value is None else ops.minimum(x, max_value)
-    below = ops.multiply(ops.subtract(x, threshold), negative_slope)
+    below: Any = 0.0
+    if negative_slope:
+        below = ops.multiply(ops.subtract(x, threshold), negative_slope)
     return ops.where(ops.greater(x, threshold), above, below)
 
 
