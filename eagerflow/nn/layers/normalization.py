@@ -174,7 +174,7 @@ class BatchNormalization(_Normalization):
         if training:
             self._follow(self.moving_mean, mean)
             self._follow(self.moving_variance, variance)
-        return outputs
+        return outputs if outputs.dtype == inputs.dtype else outputs.astype(inputs.dtype)
 
     def _moments(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel over the steps that count."""
@@ -235,8 +235,7 @@ class LayerNormalization(_Normalization):
             sizes = [n if i in self.axes else 1 for i, n in enumerate(inputs.shape)]
             factor = ops.reshape(self.value(self.gamma), tuple(sizes))
             return inputs * ops.rsqrt(variance + self.epsilon) * factor
-        scale = None if self.gamma is None else self.gamma.value
-        offset = None if self.beta is None else self.beta.value
+        scale, offset = self.value(self.gamma), self.value(self.beta)
         return ops.layer_norm(inputs, scale, offset, axis=self.axes, epsilon=self.epsilon)
 
 
@@ -319,7 +318,8 @@ class RMSNormalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, rank=self.rank)
-        return ops.rms_norm(inputs, self.scale.value, axis=self.axes, epsilon=self.epsilon)
+        scale = self.value(self.scale)
+        return ops.rms_norm(inputs, scale, axis=self.axes, epsilon=self.epsilon)
 
 
 class UnitNormalization(Layer):
