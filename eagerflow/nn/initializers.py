@@ -274,9 +274,10 @@ class Orthogonal(_Random):
 
 
 _TABLE: dict[str, Any] = {
-    snake_case(name): found for name, found in globals().items() if name in __all__
+    snake_case(name): globals()[name] for name in __all__ if name not in ("Initializer", "get")
 }
 _TABLE |= {"normal": RandomNormal, "one": Ones, "uniform": RandomUniform, "zero": Zeros}
+_TABLE |= {f"{name}_initializer": _TABLE[name] for name in ("identity", "orthogonal", "stft")}
 
 
 def get(identifier: Any) -> Any:

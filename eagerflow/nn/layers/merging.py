@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
+from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.lengths import unit
-from eagerflow.nn.nests import is_nest
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
@@ -43,18 +43,12 @@ class _Merge(Layer):
 
     number: int | None = None  # of tensors, where it is fixed
 
-    def build(self, input_shape: Any) -> None:
-        wanted = "at least one tensor" if self.number is None else f"{self.number} tensors"
-        fits = is_nest(input_shape) and isinstance(input_shape, list | tuple) and input_shape
-        if not fits or self.number not in (None, len(input_shape)):
-            received = f"shapes {input_shape}" if fits else f"shape {input_shape}"
-            raise self._misfit("the layer takes a list of tensors", received, f"a list of {wanted}")
-        self.number_built = len(input_shape)
-
     def call(self, inputs: Sequence[Tensor], mask: Masks = None) -> Tensor:
-        if len(inputs) != self.number_built:
-            expected = f"{self.number_built}, as in the first call"
-            raise self._misfit("the list has another length", f"{len(inputs)} tensors", expected)
+        listed = isinstance(inputs, list | tuple)
+        if not listed or not inputs or self.number not in (None, len(inputs)):
+            received = f"{len(inputs)} tensors" if listed else summary(inputs)
+            expected = f"a list of {self.number or 'at least one'}"
+            raise self._misfit("the layer takes a list of tensors", received, expected)
         masks: list[Tensor | None] = [None] * len(inputs) if mask is None else list(mask)
         try:
             return self.merge(list(inputs), masks)

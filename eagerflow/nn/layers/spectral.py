@@ -60,6 +60,7 @@ class SpectralNormalization(Layer):
                 expected="a layer that multiplies by a kernel",
             )
         self.kernel = kernel
+        self._weights.append(kernel)  # before vector_u, as Keras orders them
         self.vector_u = self.add_weight(
             (1, kernel.shape[-1]), TruncatedNormal(stddev=0.02), "vector_u", trainable=False
         )
