@@ -24,7 +24,6 @@ from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
 
 __all__ = [
-    "STFT",
     "Constant",
     "GlorotNormal",
     "GlorotUniform",
@@ -38,6 +37,7 @@ __all__ = [
     "Orthogonal",
     "RandomNormal",
     "RandomUniform",
+    "STFT",
     "TruncatedNormal",
     "VarianceScaling",
     "Zeros",

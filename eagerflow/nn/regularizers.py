@@ -14,7 +14,7 @@ from eagerflow.nn.configured import Configured, arguments, from_config, named_cl
 from eagerflow.nn.lengths import unit
 from eagerflow.tensor import Tensor
 
-__all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "RegularizerLike", "get"]
+__all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get"]
 
 Factor = Annotated[
     float,
@@ -24,7 +24,14 @@ Mode = Annotated[str, choice("not a mode", "rows", "columns")]
 
 
 class Regularizer(Configured):
-    """Base of regularizers: a subclass gives ``__call__(x)``, one number for a weight."""
+    """Base of regularizers: a subclass gives ``__call__(x)``, one number for a weight.
+
+    >>> class Largest(ef.nn.regularizers.Regularizer):
+    ...     def __call__(self, x):
+    ...         return ef.max(ef.abs(x))
+    >>> Largest()(ef.tensor([2.0, -3.0]))
+    Tensor(3., float32, cpu:0)
+    """
 
     def __call__(self, x: TensorLike) -> Any:
         raise ArgumentError("the class has no __call__", op=type(self).__name__)

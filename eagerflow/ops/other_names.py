@@ -229,17 +229,14 @@ value: x itself
 
 _NETWORKS = """
 AdaptiveAvgPool2d: ef.nn.GlobalAveragePooling2D()
-Add Concatenate Multiply Lambda: ef.add, ef.concat or ef.multiply in the call of your own \
-ef.nn.Model
 AvgPool2d AveragePooling: ef.nn.AveragePooling2D(size)
 BatchNorm BatchNorm1d BatchNorm2d: ef.nn.BatchNormalization()
 BCELoss BCEWithLogitsLoss: ef.nn.losses.BinaryCrossentropy(from_logits=True)
 Conv Conv2d: ef.nn.Conv2D(filters, size)
 CrossEntropyLoss: ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
-Dropout2d: ef.nn.Dropout(rate)
+Dropout1d Dropout2d Dropout3d: ef.nn.SpatialDropout1D(rate), 2D or 3D
 Embedding: ef.embedding_lookup(table, ids) in a layer of your own
-GELU ReLU Tanh Sigmoid SiLU Softmax LeakyReLU ELU: ef.nn.Activation(name)
-Identity: ef.nn.Activation("linear")
+GELU Tanh Sigmoid SiLU: ef.nn.Activation(name)
 LayerNorm: ef.nn.LayerNormalization()
 Linear: ef.nn.Dense(units)
 MaxPool2d MaxPool: ef.nn.MaxPooling2D(size)
