@@ -18,6 +18,7 @@ from eagerflow.nn import (
 from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
+from eagerflow.nn.layers.activation import *
 from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
@@ -26,7 +27,10 @@ from eagerflow.nn.layers.depthwise import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
 from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.masking import *
+from eagerflow.nn.layers.merging import *
 from eagerflow.nn.layers.multi_head_attention import *
+from eagerflow.nn.layers.noise import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
@@ -35,7 +39,8 @@ from eagerflow.nn.layers.recurrent_cells import *
 from eagerflow.nn.layers.recurrent_convolution import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
-from eagerflow.nn.layers.spatial import *
+from eagerflow.nn.layers.spectral import *
+from eagerflow.nn.layers.standardization import *
 from eagerflow.nn.layers.wrappers import *
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module

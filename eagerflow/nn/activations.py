@@ -97,7 +97,9 @@ def relu(
     if max_value is None and threshold == 0:
         return ops.leaky_relu(x, negative_slope) if negative_slope else ops.relu(x)
     above = x if max_value is None else ops.minimum(x, max_value)
-    below = ops.multiply(ops.subtract(x, threshold), negative_slope)
+    below: Any = 0.0
+    if negative_slope:
+        below = ops.multiply(ops.subtract(x, threshold), negative_slope)
     return ops.where(ops.greater(x, threshold), above, below)
 
 
@@ -193,9 +195,10 @@ def squareplus(x: TensorLike, b: float = 4.0) -> Tensor:
     >>> ef.nn.activations.squareplus(ef.tensor([0.0, 3.0, -1000.0]))
     Tensor([1.0000e+00, 3.3028e+00, 1.0000e-03], float32, cpu:0)
     """
-    whole = ops.add(ops.sqrt(ops.add(ops.multiply(x, x), b)), ops.abs(x))
-    # The second form is without the cancellation that the first has for negative numbers.
-    return ops.where(ops.greater_equal(x, 0.0), ops.multiply(whole, 0.5), ops.divide(b / 2, whole))
+    root = ops.sqrt(ops.add(ops.multiply(x, x), b))
+    above = ops.multiply(ops.add(x, root), 0.5)
+    below = ops.divide(b / 2, ops.add(root, ops.abs(x)))  # the same, without cancellation
+    return ops.where(ops.greater_equal(x, 0.0), above, below)
 
 
 def sparse_plus(x: TensorLike) -> Tensor:

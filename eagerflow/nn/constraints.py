@@ -21,7 +21,14 @@ Part = Annotated[float, number(lambda x: 0 <= x <= 1, "not a rate", "a number fr
 
 
 class Constraint(Configured):
-    """Base of constraints: a subclass gives ``__call__(w)``, the weight as it may be."""
+    """Base of constraints: a subclass gives ``__call__(w)``, the weight as it may be.
+
+    >>> class Small(ef.nn.constraints.Constraint):
+    ...     def __call__(self, w):
+    ...         return ef.clip(w, -1.0, 1.0)
+    >>> Small()(ef.tensor([0.5, 3.0]))
+    Tensor([0.5, 1. ], float32, cpu:0)
+    """
 
     def __call__(self, w: Tensor) -> Tensor:
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
@@ -126,7 +133,11 @@ _TABLE = named_classes(Constraint)
 
 
 def get(identifier: Any) -> Callable[..., Any] | None:
-    """The constraint that a name, a configuration or a function stands for; None stays None."""
+    """The constraint that a name, a configuration or a function stands for; None stays None.
+
+    >>> ef.nn.constraints.get("max_norm").max_value
+    2.0
+    """
     return None if identifier is None else from_config("constraint", identifier, _TABLE, callable)
 
 

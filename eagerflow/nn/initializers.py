@@ -24,7 +24,6 @@ from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
 
 __all__ = [
-    "STFT",
     "Constant",
     "GlorotNormal",
     "GlorotUniform",
@@ -38,6 +37,7 @@ __all__ = [
     "Orthogonal",
     "RandomNormal",
     "RandomUniform",
+    "STFT",
     "TruncatedNormal",
     "VarianceScaling",
     "Zeros",
@@ -274,9 +274,10 @@ class Orthogonal(_Random):
 
 
 _TABLE: dict[str, Any] = {
-    snake_case(name): found for name, found in globals().items() if name in __all__
+    snake_case(name): globals()[name] for name in __all__ if name not in ("Initializer", "get")
 }
 _TABLE |= {"normal": RandomNormal, "one": Ones, "uniform": RandomUniform, "zero": Zeros}
+_TABLE |= {f"{name}_initializer": _TABLE[name] for name in ("identity", "orthogonal", "stft")}
 
 
 def get(identifier: Any) -> Any:

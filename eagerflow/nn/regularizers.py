@@ -24,7 +24,14 @@ Mode = Annotated[str, choice("not a mode", "rows", "columns")]
 
 
 class Regularizer(Configured):
-    """Base of regularizers: a subclass gives ``__call__(x)``, one number for a weight."""
+    """Base of regularizers: a subclass gives ``__call__(x)``, one number for a weight.
+
+    >>> class Largest(ef.nn.regularizers.Regularizer):
+    ...     def __call__(self, x):
+    ...         return ef.max(ef.abs(x))
+    >>> Largest()(ef.tensor([2.0, -3.0]))
+    Tensor(3., float32, cpu:0)
+    """
 
     def __call__(self, x: TensorLike) -> Any:
         raise ArgumentError("the class has no __call__", op=type(self).__name__)

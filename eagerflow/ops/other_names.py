@@ -232,8 +232,6 @@ _NETWORKS = """
 AdaptiveAvgPool1d: ef.nn.AdaptiveAveragePooling1D(size)
 AdaptiveAvgPool2d: ef.nn.AdaptiveAveragePooling2D(size)
 AdaptiveMaxPool2d: ef.nn.AdaptiveMaxPooling2D(size)
-Add Concatenate Multiply Lambda: ef.add, ef.concat or ef.multiply in the call of your own \
-ef.nn.Model
 AvgPool1d AvgPool1D: ef.nn.AveragePooling1D(size)
 AvgPool2d AvgPool2D AveragePooling: ef.nn.AveragePooling2D(size)
 AvgPool3d AvgPool3D: ef.nn.AveragePooling3D(size)
@@ -244,14 +242,12 @@ Conv1d Convolution1D: ef.nn.Conv1D(filters, size)
 Conv3d Convolution3D: ef.nn.Conv3D(filters, size)
 ConvTranspose2d Convolution2DTranspose: ef.nn.Conv2DTranspose(filters, size, strides)
 CrossEntropyLoss: ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
-Dropout2d: ef.nn.Dropout(rate)
-Embedding: ef.embedding_lookup(table, ids) in a layer of your own
+Dropout1d Dropout2d Dropout3d: ef.nn.SpatialDropout1D(rate), 2D or 3D
 GlobalAvgPool1D: ef.nn.GlobalAveragePooling1D()
 GlobalAvgPool2D: ef.nn.GlobalAveragePooling2D()
 GlobalMaxPool1D: ef.nn.GlobalMaxPooling1D()
 GlobalMaxPool2D: ef.nn.GlobalMaxPooling2D()
-GELU ReLU Tanh Sigmoid SiLU Softmax LeakyReLU ELU: ef.nn.Activation(name)
-Identity: ef.nn.Activation("linear")
+GELU Tanh Sigmoid SiLU: ef.nn.Activation(name)
 LayerNorm: ef.nn.LayerNormalization()
 Linear: ef.nn.Dense(units)
 MaxPool1d MaxPool1D: ef.nn.MaxPooling1D(size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eagerflow.nn.layers import (
+    activation,
     attention,
     cells,
     convolution,
@@ -11,7 +12,10 @@ from eagerflow.nn.layers import (
     einsum_dense,
     embedding,
     key_value_cache,
+    masking,
+    merging,
     multi_head_attention,
+    noise,
     normalization,
     pooling,
     positions,
@@ -20,9 +24,11 @@ from eagerflow.nn.layers import (
     recurrent_convolution,
     reshaping,
     resizing,
-    spatial,
+    spectral,
+    standardization,
     wrappers,
 )
+from eagerflow.nn.layers.activation import *
 from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
@@ -31,7 +37,10 @@ from eagerflow.nn.layers.depthwise import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
 from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.masking import *
+from eagerflow.nn.layers.merging import *
 from eagerflow.nn.layers.multi_head_attention import *
+from eagerflow.nn.layers.noise import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
@@ -40,11 +49,13 @@ from eagerflow.nn.layers.recurrent_cells import *
 from eagerflow.nn.layers.recurrent_convolution import *
 from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
-from eagerflow.nn.layers.spatial import *
+from eagerflow.nn.layers.spectral import *
+from eagerflow.nn.layers.standardization import *
 from eagerflow.nn.layers.wrappers import *
 
 __all__ = sorted(
     [
+        *activation.__all__,
         *attention.__all__,
         *cells.__all__,
         *convolution.__all__,
@@ -53,7 +64,10 @@ __all__ = sorted(
         *einsum_dense.__all__,
         *embedding.__all__,
         *key_value_cache.__all__,
+        *masking.__all__,
+        *merging.__all__,
         *multi_head_attention.__all__,
+        *noise.__all__,
         *normalization.__all__,
         *pooling.__all__,
         *positions.__all__,
@@ -62,7 +76,8 @@ __all__ = sorted(
         *recurrent_convolution.__all__,
         *reshaping.__all__,
         *resizing.__all__,
-        *spatial.__all__,
+        *spectral.__all__,
+        *standardization.__all__,
         *wrappers.__all__,
     ]
 )

@@ -1,4 +1,4 @@
-"""The layers that most networks have: Dense, Flatten, Activation, Dropout, Input."""
+"""The layers that most networks have: Dense, Flatten, Reshape, Input."""
 
 from __future__ import annotations
 
@@ -17,13 +17,11 @@ from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.spatial import DataFormat
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.nn.symbols import symbol
-from eagerflow.ops import random
-from eagerflow.ops.attributes import DTypeLike, Sizes
-from eagerflow.ops.nn.regularization import dropout
+from eagerflow.ops.attributes import DTypeLike
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Activation", "Dense", "Dropout", "Flatten", "Input", "InputLayer", "Reshape"]
+__all__ = ["Dense", "Flatten", "Input", "InputLayer", "Reshape"]
 
 
 ShapeLike = Annotated[Sequence[DimLike | None], tuple]
@@ -221,53 +219,6 @@ class Reshape(Layer):
         if given == 0 or whole % given:
             return self.target_shape
         return tuple(whole // given if length == -1 else length for length in self.target_shape)
-
-
-class Activation(Layer):
-    """A function of each element, by name or as it is.
-
-    >>> ef.nn.Activation("relu")(ef.tensor([[1.0, -1.0]]))
-    Tensor([[1., 0.]], shape=(1, 2), float32, cpu:0)
-    """
-
-    activation: Callable[..., Tensor]
-
-    @arguments
-    def __init__(self, activation: ActivationLike, **options: Unpack[LayerOptions]) -> None: ...
-
-    def call(self, inputs: Tensor) -> Tensor:
-        return self.activation(inputs)
-
-
-class Dropout(Layer):
-    """In training, sets a random part of the values to zero and scales the others up.
-
-    ``rate`` is the probability of a zero. Sizes of 1 in ``noise_shape`` let the values along
-    an axis share their fate. With a ``seed`` the layer has a generator of its own.
-
-    >>> ef.nn.Dropout(0.5, seed=0)(ef.ones((1, 4)), training=True)
-    Tensor([[2., 0., 0., 2.]], shape=(1, 4), float32, cpu:0)
-    >>> ef.nn.Dropout(0.5)(ef.ones((1, 4)))
-    Tensor([[1., 1., 1., 1.]], shape=(1, 4), float32, cpu:0)
-    """
-
-    rate: float
-    noise_shape: Sizes
-
-    @arguments
-    def __init__(
-        self,
-        rate: Rate,
-        noise_shape: Sizes = None,
-        seed: int | None = None,
-        **options: Unpack[LayerOptions],
-    ) -> None:
-        self.generator = None if seed is None else random.Generator(seed)
-
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        if not training or not self.rate:
-            return inputs
-        return dropout(inputs, self.rate, noise_shape=self.noise_shape, generator=self.generator)
 
 
 class InputLayer(Layer):

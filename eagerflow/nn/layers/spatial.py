@@ -10,7 +10,7 @@ from eagerflow.nn.arguments import is_count, require
 from eagerflow.nn.layer import Layer
 from eagerflow.tensor import Tensor
 
-__all__ = ["DataFormat", "Margins", "SpatialLayer", "Window"]
+__all__: list[str] = []
 
 
 def _channels_last(value: Any) -> str:

@@ -1,0 +1,83 @@
+"""A wrapper that keeps the largest singular value of a layer's kernel at 1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Unpack
+
+from eagerflow import ops
+from eagerflow.dims import Shape
+from eagerflow.errors import ArgumentError
+from eagerflow.nn.arguments import Count
+from eagerflow.nn.configured import arguments, from_config
+from eagerflow.nn.initializers import TruncatedNormal
+from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
+from eagerflow.nn.lengths import unit
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["SpectralNormalization"]
+
+
+def _layer(value: Any) -> Layer:
+    found: Layer = from_config("layer", value, layer_classes, lambda x: isinstance(x, Layer))
+    return found
+
+
+class SpectralNormalization(Layer):
+    """A layer whose kernel is divided by its largest singular value in every call in training.
+
+    ``layer`` has a ``kernel`` or ``embeddings``, whose last axis holds the outputs; the value is
+    found by ``power_iterations`` steps, which go on from those of the call before. Raises
+    ArgumentError for other layers. Source: Miyato and others, arXiv:1802.05957.
+
+    >>> layer = ef.nn.SpectralNormalization(ef.nn.Dense(2), power_iterations=20)
+    >>> _ = layer(ef.ones((1, 3)), training=True)
+    >>> abs(ef.linalg.svdvals(layer.layer.kernel.value)[0] - 1.0) < 1e-3
+    Tensor(True, bool, cpu:0)
+    """
+
+    layer: Layer
+    power_iterations: int
+
+    @arguments
+    def __init__(
+        self,
+        layer: Annotated[Layer, _layer],
+        power_iterations: Count = 1,
+        **options: Unpack[LayerOptions],
+    ) -> None: ...
+
+    def build(self, input_shape: Shape) -> None:
+        if not self.layer.built:
+            self.layer.build(input_shape)
+            self.layer.built = True
+        kernel = getattr(self.layer, "kernel", getattr(self.layer, "embeddings", None))
+        if not isinstance(kernel, Variable):
+            raise ArgumentError(
+                f"{type(self.layer).__name__} has neither kernel nor embeddings",
+                op=self._label,
+                argument="layer",
+                expected="a layer that multiplies by a kernel",
+            )
+        self.kernel = kernel
+        self._weights.append(kernel)  # before vector_u, as Keras orders them
+        self.vector_u = self.add_weight(
+            (1, kernel.shape[-1]), TruncatedNormal(stddev=0.02), "vector_u", trainable=False
+        )
+
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        if training:
+            self._normalize()
+        return self.layer(inputs)
+
+    def _normalize(self) -> None:
+        kernel = ops.stop_gradient(self.kernel.value)
+        rows = ops.reshape(kernel, (-1, kernel.shape[-1]))
+        u = self.vector_u.value
+        for _ in range(self.power_iterations):
+            v = unit(ops.matmul(u, rows.mT), axis=None)
+            u = unit(ops.matmul(v, rows), axis=None)
+        largest = ops.sum(ops.matmul(v, rows) * u)
+        some = ops.any(kernel != 0.0)  # a kernel of zeros stays, and so does u
+        self.vector_u.assign(ops.where(some, u, self.vector_u.value))
+        self.kernel.assign(kernel / ops.where(some, largest, 1.0))
