@@ -1,5 +1,6 @@
 """Layers over signals, images and volumes: unknown sizes, mixed precision, masks, errors."""
 
+import inspect
 import re
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 import eagerflow as ef
 from eagerflow.nn.masks import mask_of, set_mask
 from tests.nn.cases import convolution, pooling, reshaping, resizing
+from tests.nn.peers import torch
 
 ROWS = [
     row
     for module in (convolution, pooling, reshaping, resizing)
     for row in module.CASES
-    if not row.kwargs.keys() & {"crop_to_aspect_ratio", "pad_to_aspect_ratio"}
+    if not row.call and not row.kwargs.keys() & {"crop_to_aspect_ratio", "pad_to_aspect_ratio"}
 ]
 DEPENDENT = (((8, 3, -1),), (8, 4), (9, 9))
 by_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
@@ -151,6 +153,32 @@ def test_the_mean_of_nothing_infinite_is_finite():
     x = np.array([1.0, 2.0, np.inf, 4.0], "float32").reshape(1, 4, 1)
     y = nn.AdaptiveAveragePooling1D(2)(x).numpy().ravel()
     np.testing.assert_array_equal(y, [1.5, np.inf])
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_cells_are_those_of_pytorch(rank):
+    """Of Keras with JAX some are too large, where single precision rounds their ends up."""
+    for cells in [(7, 5, 3)[:rank], (2, 7, 4)[:rank]]:
+        x = random(2, *(7, 6, 8)[:rank], 3)
+        channels_first = torch.from_numpy(np.moveaxis(x, -1, 1).copy())
+        for here, there in (("Average", "avg"), ("Max", "max")):
+            y = getattr(nn, f"Adaptive{here}Pooling{rank}D")(cells)(x)
+            pool = getattr(torch.nn.functional, f"adaptive_{there}_pool{rank}d")
+            right = np.moveaxis(pool(channels_first, cells).numpy(), 1, -1)
+            np.testing.assert_allclose(y, right, 1e-4, 1e-5)
+
+
+def test_arguments_have_the_order_of_keras(monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    keras = pytest.importorskip("keras", reason="Keras is not installed")
+    common = {"name", "dtype", "trainable", "activity_regularizer", "kwargs"}
+    for name in {row.cls for row in ROWS}:
+        ours = [p for p in inspect.signature(getattr(nn, name)).parameters if p not in common]
+        theirs = inspect.signature(getattr(keras.layers, name)).parameters
+        there = [p for p in theirs if p not in common]
+        if "data_format" not in there and "data_format" in ours:
+            ours.remove("data_format")
+        assert ours == there, name
 
 
 X = {rank: random(2, *(5,) * rank, 3) for rank in (1, 2, 3)}

@@ -231,10 +231,25 @@ class Conv3DTranspose(_ConvTranspose):
     """Transposed convolution of volumes, which makes them larger by ``strides``.
 
     Inputs have shape (batch, planes, rows, columns, channels); arguments are those of
-    ``Conv2DTranspose``.
+    ``Conv2DTranspose``, of which two change places, as in Keras.
 
     >>> ef.nn.Conv3DTranspose(2, 2, strides=2)(ef.ones((1, 2, 3, 4, 1))).shape
     (1, 4, 6, 8, 2)
     """
 
     rank = 3
+
+    @arguments
+    def __init__(
+        self,
+        filters: Count,
+        kernel_size: Window,
+        strides: Window = 1,
+        padding: str = "valid",
+        data_format: DataFormat = None,
+        output_padding: Window | None = None,
+        dilation_rate: Window = 1,
+        activation: ActivationLike = None,
+        use_bias: bool = True,
+        **options: Unpack[KernelOptions],
+    ) -> None: ...

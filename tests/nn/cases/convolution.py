@@ -104,6 +104,14 @@ TRANSPOSED = [
     ("Conv2DTranspose", IMAGES, 3, (5, 3), {"strides": (2, 2), "output_padding": (1, 0)}, {}),
     ("Conv2DTranspose", IMAGES, 2, 2, {"strides": 3}, {"use_bias": False}),
     ("Conv3DTranspose", VOLUMES, 2, 2, {"strides": 2}, {}),
+    (
+        "Conv3DTranspose",
+        VOLUMES,
+        2,
+        2,
+        {"strides": 3, "output_padding": (0, 1, 2), "padding": "same"},
+        {},
+    ),
     ("Conv3DTranspose", VOLUMES, 2, (1, 2, 3), {"strides": (1, 2, 2), "padding": "same"}, {}),
 ]
 

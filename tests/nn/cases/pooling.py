@@ -58,6 +58,7 @@ WINDOWS = {
     3: [((2, 1, 2), {}), (2, {"strides": 1, "padding": "same"})],
 }
 CELLS = {1: [3, 4, 9], 2: [(2, 3), (3, 4), 1], 3: [2, (3, 4, 2)]}
+COUNTS = np.array([[True, True, False, True, False, False, True, True, False]])
 KINDS = {"Max": (np.nanmax, np.max), "Average": (np.nanmean, np.mean)}
 
 CASES = [
@@ -72,6 +73,12 @@ CASES = [
         for kind, (function, _) in KINDS.items()
         for rank in INPUTS
         for size, options in WINDOWS[rank]
+    ),
+    case(
+        "GlobalAveragePooling1D",
+        inputs=SIGNALS,
+        call={"mask": COUNTS},
+        _reference=lambda weights, x: x[:, COUNTS[0]].mean(1),
     ),
     case("MaxPooling2D", inputs=IMAGES, _reference=windows(np.nanmax, 2)),
     *(
