@@ -221,7 +221,7 @@ class TimeDistributed(Wrapper):
         given = [inputs] if mask is None or "mask" not in self.layer._takes else [inputs, mask]
 
         def step(x: Tensor, *masks: Tensor) -> Tensor:
-            found: Tensor = self.layer(x, **dict(zip(("mask",), masks, strict=False)))
+            found: Tensor = self.layer(x, mask=masks[0]) if masks else self.layer(x)
             return found
 
         if self.layer.non_trainable_weights:
