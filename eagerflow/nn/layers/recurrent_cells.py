@@ -8,7 +8,6 @@ from typing import Any, Unpack
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
 from eagerflow.errors import ArgumentError
-from eagerflow.nn import activations
 from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count
 from eagerflow.nn.configured import arguments
@@ -210,7 +209,7 @@ class UnitsCell(GatedCell):
 
     def by_op(self, training: bool) -> bool:
         """Whether ``over_steps`` does what this cell does."""
-        usual = self.activation is activations.get("tanh")
+        usual = self.activation is ops.tanh
         return usual and not (training and self.recurrent_dropout)
 
     def over_steps(
@@ -296,7 +295,7 @@ class LSTMCell(UnitsCell):
     ) -> None: ...
 
     def by_op(self, training: bool) -> bool:
-        usual = self.recurrent_activation is activations.get("sigmoid")
+        usual = self.recurrent_activation is ops.sigmoid
         return usual and super().by_op(training)
 
     def step(
@@ -344,7 +343,7 @@ class GRUCell(UnitsCell):
         return (2, wide) if self.reset_after else (wide,)
 
     def by_op(self, training: bool) -> bool:
-        usual = self.recurrent_activation is activations.get("sigmoid")
+        usual = self.recurrent_activation is ops.sigmoid
         return usual and self.reset_after and super().by_op(training)
 
     def step(

@@ -183,7 +183,7 @@ CASES = [
     case("ConvLSTM1D", 2, 2, inputs=[(2, 3, 6, 2)], padding="same", strides=2, **STATES),
     case("ConvLSTM2D", 2, (2, 3), inputs=[(2, 3, 5, 4, 1)], **SEQUENCES, **BACK),
     case("ConvLSTM2D", 2, 2, inputs=[(1, 2, 5, 5, 2)], dilation_rate=2, use_bias=False),
-    case("ConvLSTM2D", 2, 2, inputs=[(3, 5, 3, 3, 1)], _named={"mask": MASK}, **SEQUENCES),
+    case("ConvLSTM2D", 2, 2, inputs=[(3, 5, 3, 3, 1)], _named={"mask": MASK}, _keras=None),
     case("ConvLSTM2D", 2, 2, inputs=[(1, 2, 3, 3, 1)], **DROPOUT, _random=True),
     case("ConvLSTM3D", 2, 2, inputs=[(1, 2, 3, 3, 3, 1)], padding="same"),
     *wrapped(),
