@@ -14,6 +14,7 @@ from eagerflow.nn import (
     regularizers,
     schedules,
 )
+from eagerflow.nn.configuration import clone_model, model_from_config, model_from_json
 from eagerflow.nn.layer import Layer, added_losses
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
@@ -36,11 +37,14 @@ __all__ = sorted(
         "activations",
         "added_losses",
         "callbacks",
+        "clone_model",
         "constraints",
         "dtype_policy",
         "initializers",
         "losses",
         "metrics",
+        "model_from_config",
+        "model_from_json",
         "optimizers",
         "regularizers",
         "schedules",

@@ -16,21 +16,27 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from functools import cache, wraps
 from inspect import Parameter, Signature
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from eagerflow.errors import ArgumentError
+import numpy as np
+
+from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.guard import call_with
 
 __all__ = [
     "Untracked",
     "Configured",
+    "Unsaved",
     "arguments",
     "find",
     "from_config",
     "named_classes",
     "snake_case",
+    "with_custom_objects",
 ]
 
 
@@ -211,6 +217,12 @@ class Configured:
         return make(**config)
 
 
+class Unsaved(str):
+    """The text that stands in a configuration for a value that none can hold, to be shown."""
+
+    __slots__ = ()
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Configured):
         return {"class_name": type(value).__name__, "config": value.get_config()}
@@ -218,10 +230,14 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    if callable(value) and hasattr(value, "__name__"):
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.dtype):
+        return value.name
+    if callable(value) and getattr(value, "__name__", "").isidentifier():
         # An op may have other defaults than what its bare name stands for.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
-    return value if isinstance(value, int | float | str | None) else str(value)
+    return value if isinstance(value, int | float | str | None) else Unsaved(short_repr(value))
 
 
 # From names and configurations to objects -----------------------------------------------------
@@ -244,17 +260,35 @@ def named_classes(base: type, **aliases: type) -> dict[str, type]:
     return found | aliases
 
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+_custom = ContextVar("eagerflow_custom_objects", default=_NONE)
+
+
+def with_custom_objects(objects: Mapping[str, Any], f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)``, in which ``find`` finds these classes and functions, by their names, too."""
+    return call_with(_custom, {**_custom.get(), **objects}, f, *args)
+
+
 def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-    """The entry called ``name``; ArgumentError, with a guess, where there is none."""
+    """The entry called ``name``; ArgumentError, with a guess, where there is none.
+
+    Classes of users are known by their modules too, as ``module>Name``; the bare name finds them
+    among the custom objects.
+    """
+    custom, bare = _custom.get(), name.rpartition(">")[2]
+    for key in (name, bare):
+        if key in custom:
+            return custom[key]
     for key in (name, snake_case(name), name.removeprefix("ef.")):
         if key in table:
             return table[key]
     close = difflib.get_close_matches(snake_case(name), table, 1)
+    unknown = f"for one of your own: custom_objects={{{bare!r}: ...}}"
     raise ArgumentError(
         f"there is no {name!r}",
         op=kind,
         expected="one of " + ", ".join(repr(key) for key in sorted(table)),
-        hint=repr(close[0]) if close else None,
+        hint=repr(close[0]) if close else unknown,
     )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.errors import ArgumentError, CaptureError, GradientError, short_repr
+from eagerflow.errors import ArgumentError, CaptureError, GradientError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.nn import losses, optimizers
 from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.configuration import PARTS, clone_model, graph_config, graph_ends, to_json
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.layer import Layer, LayerOptions
@@ -23,6 +24,7 @@ from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.progress import Progress
 from eagerflow.nn.table import model_table
+from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Operators
 
@@ -61,6 +63,7 @@ class Model(Layer):
     ) -> None:
         super().__init__(**options)
         self._graph = Untracked(None)
+        self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
         self.optimizer: Any = None
@@ -452,6 +455,51 @@ class Model(Layer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+    def __repr__(self) -> str:
+        state = f", {self.count_params()} parameters" if self.built else ""
+        return printable(f"<{type(self).__name__} {self.name}: {len(self.layers)} layers{state}>")
+
+    # Configurations --------------------------------------------------------------------------
+
+    def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
+        super()._build_for(inputs, args, kwargs)
+        self._built_for = Untracked(tree.map_leaves(_spec_of, ((inputs, *args), kwargs)))
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.graph is None or type(self).__init__ is not Model.__init__:
+            return config
+        return config | {"inputs": None, "outputs": None} | graph_config(self.graph)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A new model of what ``get_config`` gives; ArgumentError for what is not as it should."""
+        if "calls" not in config or cls.__init__ is not Model.__init__:
+            return super().from_config(config)
+        ends = graph_ends(config, config.get("name") or cls.__name__)
+        return cls(*ends, **{key: config[key] for key in config if key not in PARTS})
+
+    def to_json(self, **options: Any) -> str:
+        """The configuration as JSON, of which ``ef.nn.model_from_json`` makes such a model again.
+
+        ``options`` are those of ``json.dumps``. Raises ArgumentError where a part of the model
+        has no configuration.
+
+        >>> import json
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")])
+        >>> json.loads(model.to_json())["config"]["layers"][1]["config"]["units"]
+        2
+        """
+        return to_json(self, **options)
+
+    def clone(self) -> Any:
+        """A new model of new layers like those of this one; see ``ef.nn.clone_model``."""
+        return clone_model(self)
+
+
+def _spec_of(leaf: Any) -> Any:
+    return TensorSpec(leaf.shape, leaf.dtype) if isinstance(leaf, Operators) else leaf
 
 
 def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
