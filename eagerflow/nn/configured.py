@@ -35,6 +35,7 @@ __all__ = [
     "find",
     "from_config",
     "named_classes",
+    "plain",
     "snake_case",
     "with_custom_objects",
 ]
@@ -208,7 +209,7 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
-        return {name: _plain(value) for name, value in self._config.held.items()}
+        return {name: plain(value) for name, value in self._config.held.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -223,13 +224,14 @@ class Unsaved(str):
     __slots__ = ()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value in the form that JSON can hold, or the text of one that has none, as Unsaved."""
     if isinstance(value, Configured):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, np.dtype):
@@ -282,12 +284,13 @@ def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
     for key in (name, snake_case(name), name.removeprefix("ef.")):
         if key in table:
             return table[key]
-    close = difflib.get_close_matches(snake_case(name), table, 1)
-    unknown = f"for one of your own: custom_objects={{{bare!r}: ...}}"
+    public = sorted(key for key in table if not key.startswith("_"))
+    close = difflib.get_close_matches(snake_case(name), public, 1) if bare == name else []
+    unknown = f"for one of your own: custom_objects={{{bare!r}: {bare}}}"
     raise ArgumentError(
         f"there is no {name!r}",
         op=kind,
-        expected="one of " + ", ".join(repr(key) for key in sorted(table)),
+        expected="one of " + ", ".join(map(repr, public)),
         hint=repr(close[0]) if close else unknown,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from functools import partial
 from typing import Any, Self, TypedDict
@@ -39,6 +39,7 @@ __all__ = [
     "only_numbers",
     "shapes_of",
     "unique",
+    "weights_asked",
 ]
 
 layer_classes: dict[str, type[Layer]] = {}
@@ -50,6 +51,11 @@ _counters: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
 _added: ContextVar[list[Any] | None] = ContextVar("eagerflow_losses", default=None)
+
+weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = ContextVar(
+    "eagerflow_weights_asked", default=None
+)
+"""What is told shape and name of each weight before it is made, and may refuse it."""
 
 
 def unique(name: str) -> str:
@@ -312,6 +318,9 @@ class Layer(Module):
                 argument=name,
                 expected="integers",
             )
+        asked = weights_asked.get()
+        if asked is not None:
+            asked(tuple(shape), f"{self.name}/{name}")
         values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
         variable = Variable(values, label, trainable=trainable)
