@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,7 +13,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, CaptureError, GradientError, printable, short_repr
 from eagerflow.graph.graph import Graph
-from eagerflow.nn import losses, optimizers
+from eagerflow.nn import losses, optimizers, saving
 from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
@@ -23,6 +24,7 @@ from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.progress import Progress
+from eagerflow.nn.state import Misfits
 from eagerflow.nn.table import model_table
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
@@ -63,6 +65,7 @@ class Model(Layer):
     ) -> None:
         super().__init__(**options)
         self._graph = Untracked(None)
+        self._compiled_with = Untracked(None)  # the arguments of compile
         self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
@@ -144,6 +147,8 @@ class Model(Layer):
         ``run_eagerly=True`` runs them op by op, for looking into them. Raises ArgumentError for
         names that do not exist.
         """
+        given = {"optimizer": optimizer, "loss": loss, "metrics": metrics}
+        self._compiled_with = Untracked(given | {"run_eagerly": bool(run_eagerly)})
         self.optimizer = optimizers.get(optimizer)
         self.loss = None if loss is None else losses.get(loss)
         listed = metrics if isinstance(metrics, list | tuple) else [metrics]
@@ -496,6 +501,49 @@ class Model(Layer):
     def clone(self) -> Any:
         """A new model of new layers like those of this one; see ``ef.nn.clone_model``."""
         return clone_model(self)
+
+    # Files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one file, of which ``ef.nn.load_model`` makes it again.
+
+        The file is in the safetensors format: the configuration and what the model was compiled
+        with as text, weights, the optimizer's state and that of random generators as tensors. It
+        is written whole or not at all. What has no configuration, such as a function of the
+        user's in place of a layer, is left out with a warning. Raises FileFormatError where the
+        system refuses.
+        """
+        saving.save(self, path)
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights alone into a safetensors file, by the paths of their layers."""
+        saving.save_weights(self, path)
+
+    def load_weights(self, path: str | os.PathLike[str], strict: bool = True) -> Misfits:
+        """Take the weights from a file; gives what did not fit, by name.
+
+        ``path`` is a file of ``save`` or ``save_weights``, any safetensors file with the same
+        names, or one of Keras that ends in ``.weights.h5``. Raises FileFormatError where weights
+        are missing, left over or of other shapes, and changes nothing then; with
+        ``strict=False`` the others are taken.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")])
+        >>> with TemporaryDirectory() as folder:
+        ...     model.save_weights(f"{folder}/weights.safetensors")
+        ...     model.load_weights(f"{folder}/weights.safetensors")
+        Misfits(missing=[], extra=[], reshaped=[])
+        """
+        return saving.load_weights(self, path, strict)
+
+    def export(self, path: str | os.PathLike[str], format: str = "ef") -> None:
+        """Write the graph that predicts into a file, for any batch size.
+
+        ``ef.capture.load`` reads it, and needs none of the code of the model. The one ``format``
+        is ``"ef"``. Raises ArgumentError for others and where no input has been seen, CaptureError
+        for a ``call`` that cannot be captured.
+        """
+        saving.export(self, path, format)
 
 
 def _spec_of(leaf: Any) -> Any:
