@@ -167,7 +167,8 @@ class LayerCall:
         leaves = [next(given) if leaf is _TENSOR else leaf for leaf in self.leaves]
         return tree.unflatten(self.structure, leaves)
 
-    def __call__(self, *operands: Any) -> Any:
+    def __call__(self, *operands: Any, **shown: Any) -> Any:
+        # What a listing shows of the arguments is in their nest already.
         args, kwargs = self.arguments(operands)
         found = tree.flatten_up_to(self.results, self.layer(*args, **kwargs))
         return tuple(found) if len(found) > 1 else found[0]
