@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -320,11 +321,10 @@ def _attention(layer: Any, arrays: Mapping[str, Array]) -> list[Array]:
     if "in_proj_bias" in arrays:
         biases = [*np.split(arrays["in_proj_bias"], 3), arrays["out_proj.bias"]]
         found = [array for pair in zip(found, biases, strict=True) for array in pair]
-    ours = layer.weights
-    same = len(ours) == len(found) and all(
-        w.size == a.size for w, a in zip(ours, found, strict=True)
-    )
-    return [a.reshape(w.shape) for w, a in zip(ours, found, strict=True)] if same else found
+    shapes = [tuple(weight.shape) for weight in layer.weights]
+    if [math.prod(shape) for shape in shapes] != [array.size for array in found]:
+        return found
+    return [array.reshape(shape) for array, shape in zip(found, shapes, strict=True)]
 
 
 _lstm = _recurrent(_as_they_are, separate=False)

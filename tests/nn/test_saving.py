@@ -363,3 +363,11 @@ def test_damaged_texts_give_typed_errors(tmp_path, seed):
         except FileFormatError:
             refused += 1
     assert refused > 20
+
+
+def test_layers_load_nothing_of_this():
+    code = "import sys, eagerflow.nn; print([m for m in sys.modules if 'eagerflow.capture' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"
