@@ -232,7 +232,7 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, np.generic | np.ndarray):
+    if hasattr(value, "tolist"):  # an array, a tensor, or a number of NumPy's
         return value.tolist()
     if isinstance(value, np.dtype):
         return value.name

@@ -18,7 +18,7 @@ from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.configuration import PARTS, clone_model, graph_config, graph_ends, to_json
-from eagerflow.nn.configured import Untracked
+from eagerflow.nn.configured import Untracked, plain
 from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, metric_for
@@ -472,10 +472,11 @@ class Model(Layer):
         self._built_for = Untracked(tree.map_leaves(_spec_of, ((inputs, *args), kwargs)))
 
     def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
         if self.graph is None or type(self).__init__ is not Model.__init__:
-            return config
-        return config | {"inputs": None, "outputs": None} | graph_config(self.graph)
+            return super().get_config()
+        given = self._config.held.items()
+        options = {name: plain(value) for name, value in given if name not in PARTS}
+        return self._as_it_is({"name": self.name} | options) | graph_config(self.graph)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:

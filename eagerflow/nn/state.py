@@ -8,6 +8,7 @@ holds them, so that a model which is made twice has the same names both times.
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -97,17 +98,24 @@ def _generators(model: Any) -> dict[str, Variable]:
     }
 
 
-def _optimizer_state(optimizer: Any, names: Mapping[int, str]) -> dict[str, Variable]:
-    """The Variables of an optimizer: what each weight has, by that, and its own, by number."""
-    found = {
-        f"optimizer/{names[key]}/{i}": slot
-        for key, (_, slots) in optimizer._slots.items()
-        if key in names
-        for i, slot in enumerate(slots)
-    }
-    known = {id(slot) for _, slots in optimizer._slots.values() for slot in slots}
-    own = [variable for variable in optimizer.variables if id(variable) not in known]
-    return found | {f"optimizer/{i}": variable for i, variable in enumerate(own)}
+def _optimizer_state(optimizer: Any, weights: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The Variables of an optimizer by name: what each weight has, by that of the weight.
+
+    An optimizer calls them ``<its name>/<name of the weight>/<what it is>``.
+    """
+    paths: defaultdict[str, list[str]] = defaultdict(list)
+    for path, weight in weights.items():
+        paths[weight.name].append(path)
+    met: Counter[str] = Counter()
+    names = FreeNames()
+    found = {}
+    for variable in optimizer.variables:
+        own = variable.name.partition("/")[2]
+        owner, _, slot = own.rpartition("/")
+        known = paths[owner][met[own] :] or [owner]  # weights may share a name
+        met[own] += 1
+        found["optimizer/" + names.take(f"{known[0]}/{slot}".lstrip("/"))] = variable
+    return found
 
 
 # All of it ----------------------------------------------------------------------------------------
@@ -119,8 +127,8 @@ def snapshot(model: Any) -> dict[str, np.ndarray[Any, Any]]:
     found = {f"weights/{name}": weight for name, weight in weights.items()} | _generators(model)
     found[_GLOBAL] = random.default_generator.state
     if model.optimizer is not None:
-        names = {id(weight): name for name, weight in weights.items()}
-        found |= _optimizer_state(model.optimizer, names)
+        model.optimizer.build(model.trainable_weights)
+        found |= _optimizer_state(model.optimizer, weights)
     return {name: variable.numpy() for name, variable in found.items()}
 
 
@@ -133,14 +141,12 @@ def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bo
     weights = named_weights(model)
     wanted: dict[str, Any] = {f"weights/{name}": weight for name, weight in weights.items()}
     wanted |= _generators(model)
-    values: dict[Any, Any] = {}
     if training:
         wanted[_GLOBAL] = random.default_generator.state
         if model.optimizer is not None:
-            values = _made_ready(model.optimizer, weights, arrays)
-            names = {id(weight): name for name, weight in weights.items()}
-            state = _optimizer_state(model.optimizer, names)
-            wanted |= {name: v for name, v in state.items() if v not in values}
+            given = {n.removeprefix("optimizer/").rpartition("/")[0] for n in arrays}
+            model.optimizer.build([weight for name, weight in weights.items() if name in given])
+            wanted |= _optimizer_state(model.optimizer, weights)
         elif any(name.startswith("optimizer/") for name in arrays):
             raise ArgumentError(
                 "the model has no optimizer for the state that was saved",
@@ -148,22 +154,10 @@ def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bo
                 hint="model.compile(...) as before, and then restore",
             )
     kept = ("weights/", "random/", "optimizer/") if training else ("weights/",)
-    given = {n: a for n, a in arrays.items() if n in wanted or n.startswith(kept)}
-    matched, misfits = fitted(wanted, given)
+    found = {n: a for n, a in arrays.items() if n in wanted or n.startswith(kept)}
+    values, misfits = fitted(wanted, found)
     refuse(misfits, model.name)
-    assign_together(values | matched)
-
-
-def _made_ready(optimizer: Any, weights: Mapping[str, Variable], arrays: Any) -> dict[Any, Any]:
-    """Make the state of an optimizer that a file has; first values for what the file lacks."""
-    has = {name: f"optimizer/{name}/0" in arrays for name in weights}
-    optimizer.build([weight for name, weight in weights.items() if has[name]])
-    values: dict[Any, Any] = {}
-    for name, weight in weights.items():
-        if not has[name] and optimizer.has_changed(weight):
-            slots = optimizer._slots[id(weight)][1]
-            values |= dict(zip(slots, optimizer.state_for(weight), strict=True))
-    return values
+    assign_together(values)
 
 
 # What goes together -------------------------------------------------------------------------------
