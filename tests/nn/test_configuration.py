@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, EagerflowError
-from tests.nn.cases import cases
+from tests.nn.test_cases import CASES
 
 FLOATS = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 
@@ -70,7 +70,7 @@ def test_a_large_model():
     assert made.layers[0] is made.get_layer("shared") and len(made.layers) == 2
 
 
-@pytest.mark.parametrize("row", cases(), ids=lambda row: row.id)
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 def test_every_layer_in_a_model(row):
     arrays = [ef.tensor(a) for a in row.arrays()]
     symbols = [ef.nn.Input(a.shape[1:], dtype=a.dtype.name) for a in arrays]

@@ -13,7 +13,7 @@ import eagerflow as ef
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.nn import files
 from eagerflow.nn.state import Misfits, named_weights
-from tests.nn.cases import cases
+from tests.nn.test_cases import CASES, made, run
 from tests.structure.sources import ROOT
 
 RNG = np.random.default_rng(0)
@@ -102,13 +102,11 @@ def test_another_process_goes_on_with_the_same_bits(tmp_path):
     assert bits_of(other) == bits_of(model)
 
 
-@pytest.mark.parametrize("row", cases(), ids=lambda row: row.id)
+@pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 def test_every_layer_in_a_file(row, tmp_path):
-    arrays = [ef.tensor(a) for a in row.arrays()]
+    layer, arrays = made(row)
     symbols = [ef.nn.Input(a.shape[1:], dtype=a.dtype.name) for a in arrays]
-    given = (symbols,) if row.together else symbols
-    layer = getattr(ef.nn, row.cls)(*row.args, **row.kwargs)
-    model = ef.nn.Model(symbols, layer(*given, **row.call))
+    model = ef.nn.Model(symbols, run(row, layer, symbols))
     model.save(tmp_path / "model.ef")
     again = ef.nn.load_model(tmp_path / "model.ef")
     for a, b in zip(*(ef.tree.flatten(m(arrays))[0] for m in (model, again)), strict=True):
