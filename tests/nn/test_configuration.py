@@ -72,14 +72,11 @@ def test_a_large_model():
 
 @pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 def test_every_layer_in_a_model(row):
-    arrays = [ef.tensor(a) for a in row.arrays()]
+    layer, arrays = made(row)
     symbols = [ef.nn.Input(a.shape[1:], dtype=a.dtype.name) for a in arrays]
-    given = (symbols,) if row.together else symbols
-    model = ef.nn.Model(
-        symbols, getattr(ef.nn, row.cls)(*row.args, **row.kwargs)(*given, **row.call)
-    )
-    made = again(model)
-    same(model(arrays, training=False), made(arrays, training=False))
+    model = ef.nn.Model(symbols, run(row, layer, symbols))
+    copy = again(model)
+    same(model(arrays, training=False), copy(arrays, training=False))
 
 
 def test_calls_with_more_than_tensors():
