@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, EagerflowError
-from tests.nn.test_cases import CASES
+from tests.nn.test_cases import CASES, made, run
 
 FLOATS = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 
