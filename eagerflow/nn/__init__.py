@@ -15,6 +15,8 @@ from eagerflow.nn import (
     regularizers,
     schedules,
 )
+from eagerflow.nn.checkpoint import Checkpoint
+from eagerflow.nn.configuration import clone_model, model_from_config, model_from_json
 from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
@@ -46,11 +48,14 @@ from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.plotting import plot_model
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy
+from eagerflow.nn.saving import load_model
 from eagerflow.nn.sequential import Sequential
+from eagerflow.nn.weights_of_others import from_torch
 from eagerflow.ops.other_names import members
 
 __all__ = sorted(
     [
+        "Checkpoint",
         "DTypePolicy",
         "Layer",
         "Model",
@@ -59,11 +64,16 @@ __all__ = sorted(
         "activations",
         "added_losses",
         "callbacks",
+        "clone_model",
         "constraints",
         "dtype_policy",
+        "from_torch",
         "initializers",
+        "load_model",
         "losses",
         "metrics",
+        "model_from_config",
+        "model_from_json",
         "optimizers",
         "plot_model",
         "regularizers",

@@ -68,7 +68,7 @@ class CompiledLosses(Module):
     """The losses of all outputs, and the sum that training makes small."""
 
     def __init__(self, loss: Any, weights: Any) -> None:
-        self.given = tree.map_leaves(lambda x: None if x is None else losses.get(x), loss)
+        self.given = _losses_of(loss)
         self.loss_weights = weights
         self.trackers: list[Mean] = []
         self.names: list[str] = []
@@ -103,6 +103,15 @@ class CompiledLosses(Module):
             self.names.append(name)
             unrecorded(f"state of {name!r}", lambda: self.trackers.append(Mean(name)))
         self.trackers[self.names.index(name)].update_state(value, float(prediction.shape[0]))
+
+
+def _losses_of(given: Any) -> Any:
+    """A loss for each name, configuration or function in a nest; None stays None."""
+    if isinstance(given, list | tuple):
+        return [_losses_of(item) for item in given]
+    if isinstance(given, dict) and set(given) != {"class_name", "config"}:
+        return {key: _losses_of(item) for key, item in given.items()}
+    return None if given is None else losses.get(given)
 
 
 def _only(weights: Any) -> Any:

@@ -18,22 +18,29 @@ import itertools
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from functools import cache, wraps
 from inspect import Parameter, Signature
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
-from eagerflow.errors import ArgumentError
+import numpy as np
+
+from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.guard import call_with
 
 __all__ = [
     "Untracked",
     "Configured",
+    "Unsaved",
     "arguments",
     "find",
     "from_config",
     "named_classes",
+    "plain",
     "snake_case",
     "unique",
+    "with_custom_objects",
 ]
 
 
@@ -215,7 +222,7 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
-        return {name: _plain(value) for name, value in self._config.held.items()}
+        return {name: plain(value) for name, value in self._config.held.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -224,19 +231,28 @@ class Configured:
         return make(**config)
 
 
-def _plain(value: Any) -> Any:
+class Unsaved(str):
+    """The text that stands in a configuration for a value that none can hold, to be shown."""
+
+    __slots__ = ()
+
+
+def plain(value: Any) -> Any:
+    """A value in the form that JSON can hold, or the text of one that has none, as Unsaved."""
     if isinstance(value, Configured):
         return {"class_name": type(value).__name__, "config": value.get_config()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if callable(value) and hasattr(value, "__name__"):
+        return {key: plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):  # an array, a tensor, or a number of NumPy's
+        return value.tolist()
+    if isinstance(value, np.dtype):
+        return value.name
+    if callable(value) and getattr(value, "__name__", "").isidentifier():
         # An op may have other defaults than what its bare name stands for.
         return f"ef.{value.__name__}" if hasattr(value, "op") else value.__name__
-    if isinstance(value, int | float | str | None):
-        return value
-    return value.tolist() if hasattr(value, "tolist") else str(value)  # of arrays and tensors
+    return value if isinstance(value, int | float | str | None) else Unsaved(short_repr(value))
 
 
 # From names and configurations to objects -----------------------------------------------------
@@ -259,17 +275,36 @@ def named_classes(base: type, **aliases: type) -> dict[str, type]:
     return found | aliases
 
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+_custom = ContextVar("eagerflow_custom_objects", default=_NONE)
+
+
+def with_custom_objects(objects: Mapping[str, Any], f: Callable[..., Any], *args: Any) -> Any:
+    """``f(*args)``, in which ``find`` finds these classes and functions, by their names, too."""
+    return call_with(_custom, {**_custom.get(), **objects}, f, *args)
+
+
 def find(kind: str, name: str, table: Mapping[str, Any]) -> Any:
-    """The entry called ``name``; ArgumentError, with a guess, where there is none."""
+    """The entry called ``name``; ArgumentError, with a guess, where there is none.
+
+    Classes of users are known by their modules too, as ``module>Name``; the bare name finds them
+    among the custom objects.
+    """
+    custom, bare = _custom.get(), name.rpartition(">")[2]
+    for key in (name, bare):
+        if key in custom:
+            return custom[key]
     for key in (name, snake_case(name), name.removeprefix("ef.")):
         if key in table:
             return table[key]
-    close = difflib.get_close_matches(snake_case(name), table, 1)
+    public = sorted(key for key in table if not key.startswith("_"))
+    close = difflib.get_close_matches(snake_case(name), public, 1) if bare == name else []
+    unknown = f"for one of your own: custom_objects={{{bare!r}: {bare}}}"
     raise ArgumentError(
         f"there is no {name!r}",
         op=kind,
-        expected="one of " + ", ".join(repr(key) for key in sorted(table)),
-        hint=repr(close[0]) if close else None,
+        expected="one of " + ", ".join(map(repr, public)),
+        hint=repr(close[0]) if close else unknown,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 
@@ -29,13 +31,20 @@ from eagerflow.recorder import recording, scope, unrecorded
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Layer", "LayerOptions", "layer_classes"]
+__all__ = ["Layer", "LayerOptions", "layer_classes", "weights_asked"]
 
 layer_classes: dict[str, type[Layer]] = {}
 """Every class of layers, by the name under which configurations know it."""
 
+_OPTIONS = {"name": "name", "dtype": "dtype_policy", "trainable": "trainable"}
+
 _NAMED: Any = object()  # stands for inputs that are given by another name, as ``query=x``
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told
+
+weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = ContextVar(
+    "eagerflow_weights_asked", default=None
+)
+"""What is told shape and name of each weight before it is made, and may refuse it."""
 
 
 def _names(function: Any) -> tuple[str, ...]:
@@ -291,6 +300,9 @@ class Layer(Module):
                 argument=name,
                 expected="integers",
             )
+        asked = weights_asked.get()
+        if asked is not None:
+            asked(tuple(shape), f"{self.name}/{name}")
         values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
         variable = Variable(values, label, trainable=trainable)
@@ -398,8 +410,28 @@ class Layer(Module):
     # Configuration ----------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        return {"name": self.name} | config | {"name": self.name}
+        return self._as_it_is({"name": self.name} | super().get_config())
+
+    def _as_it_is(self, config: dict[str, Any]) -> dict[str, Any]:
+        """A configuration with what has changed since, or was left to the usual policy."""
+        now = {"name": self.name, "dtype": self.dtype_policy.name, "trainable": self._trainable}
+        usual = {"dtype": "float32", "trainable": True}
+        return config | {k: v for k, v in now.items() if k in config or v != usual.get(k)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A new layer made with the arguments in ``config``.
+
+        ``name``, ``dtype`` and ``trainable`` are set afterwards where the constructor does not take
+        them, as those of most users' classes.
+        """
+        parameters = inspect.signature(cls.__init__).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        later = {key for key in _OPTIONS if not takes_any and key not in parameters}
+        made = super().from_config({k: v for k, v in config.items() if k not in later})
+        for key in later & set(config):
+            setattr(made, _OPTIONS[key], policy.get(config[key]) if key == "dtype" else config[key])
+        return made
 
     def __repr__(self) -> str:
         shown = [

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+import os
+from collections.abc import Mapping
+from typing import Any, Self, Unpack
 
 from eagerflow import tree
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph.graph import Graph
+from eagerflow.nn import saving
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.compiled import output_names
+from eagerflow.nn.configuration import PARTS, clone_model, graph_config, graph_ends, to_json
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.nests import shapes_of
+from eagerflow.nn.state import Misfits
 from eagerflow.nn.symbols import symbol
 from eagerflow.nn.table import model_table
 from eagerflow.nn.trainer import Trainer
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Operators
 
 __all__ = ["Model"]
 
@@ -50,9 +57,11 @@ class Model(Trainer):
     ) -> None:
         super().__init__(**options)
         self._graph = Untracked(None)
+        self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
         self._graph = Untracked(None)
+        self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
         self.optimizer: Any = None
@@ -154,6 +163,95 @@ class Model(Trainer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+    def __repr__(self) -> str:
+        state = f", {self.count_params()} parameters" if self.built else ""
+        return printable(f"<{type(self).__name__} {self.name}: {len(self.layers)} layers{state}>")
+
+    # Configurations --------------------------------------------------------------------------
+
+    def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
+        super()._build_for(inputs, args, kwargs)
+        self._built_for = Untracked(tree.map_leaves(_spec_of, ((inputs, *args), kwargs)))
+
+    def get_config(self) -> dict[str, Any]:
+        graph = self._graph.held
+        config = super().get_config()
+        if graph is None or type(self).__init__ is not Model.__init__:
+            return config
+        return config | graph_config(graph)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A new model of what ``get_config`` gives; ArgumentError for what is not as it should."""
+        if "calls" not in config or cls.__init__ is not Model.__init__:
+            return super().from_config(config)
+        ends = graph_ends(config, config.get("name") or cls.__name__)
+        return cls(*ends, **{key: config[key] for key in config if key not in PARTS})
+
+    def to_json(self, **options: Any) -> str:
+        """The configuration as JSON, of which ``ef.nn.model_from_json`` makes such a model again.
+
+        ``options`` are those of ``json.dumps``. Raises ArgumentError where a part of the model
+        has no configuration.
+
+        >>> import json
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")])
+        >>> json.loads(model.to_json())["config"]["layers"][1]["config"]["units"]
+        2
+        """
+        return to_json(self, **options)
+
+    def clone(self) -> Any:
+        """A new model of new layers like those of this one; see ``ef.nn.clone_model``."""
+        return clone_model(self)
+
+    # Files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one file, of which ``ef.nn.load_model`` makes it again.
+
+        The file is in the safetensors format: the configuration and what the model was compiled
+        with as text, weights, the optimizer's state and that of random generators as tensors. It
+        is written whole or not at all. What has no configuration, such as a function of the
+        user's in place of a layer, is left out with a warning. Raises FileFormatError where the
+        system refuses.
+        """
+        saving.save(self, path)
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights alone into a safetensors file, by the paths of their layers."""
+        saving.save_weights(self, path)
+
+    def load_weights(self, path: str | os.PathLike[str], strict: bool = True) -> Misfits:
+        """Take the weights from a file; gives what did not fit, by name.
+
+        ``path`` is a file of ``save`` or ``save_weights``, any safetensors file with the same
+        names, or one of Keras that ends in ``.weights.h5``. Raises FileFormatError where weights
+        are missing, left over or of other shapes, and changes nothing then; with
+        ``strict=False`` the others are taken.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")])
+        >>> with TemporaryDirectory() as folder:
+        ...     model.save_weights(f"{folder}/weights.safetensors")
+        ...     model.load_weights(f"{folder}/weights.safetensors")
+        Misfits(missing=[], extra=[], reshaped=[])
+        """
+        return saving.load_weights(self, path, strict)
+
+    def export(self, path: str | os.PathLike[str], format: str = "ef") -> None:
+        """Write the graph that predicts into a file, for any batch size.
+
+        ``ef.capture.load`` reads it, and needs none of the code of the model. The one ``format``
+        is ``"ef"``. Raises ArgumentError for others and where no input has been seen, CaptureError
+        for a ``call`` that cannot be captured.
+        """
+        saving.export(self, path, format)
+
+
+def _spec_of(leaf: Any) -> Any:
+    return TensorSpec(leaf.shape, leaf.dtype) if isinstance(leaf, Operators) else leaf
 
 
 def _with_tools(graph: Graph) -> Graph:

@@ -7,8 +7,9 @@ from typing import Any, Unpack
 
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Nest
-from eagerflow.nn.configured import Untracked, find
-from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
+from eagerflow.nn.configuration import described, layer_from
+from eagerflow.nn.configured import Untracked
+from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.core import InputLayer
 from eagerflow.nn.model import Model
 from eagerflow.nn.nests import shapes_of
@@ -87,21 +88,13 @@ class Sequential(Model):
                     op=f"{self._label}.get_config",
                     hint="a Layer with a call",
                 )
-        return {
-            "name": self.name,
-            "layers": [
-                {"class_name": _registered(layer), "config": layer.get_config()}
-                for layer in self._chain
-            ],
-        }
+        layers = [described(layer) for layer in self._chain]
+        return self._as_it_is({"name": self.name}) | {"layers": layers}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
         own = dict(config)
-        layers = [
-            find("layer", item["class_name"], layer_classes).from_config(item["config"])
-            for item in own.pop("layers", [])
-        ]
+        layers = [layer_from(item) for item in own.pop("layers", [])]
         return cls(layers, **own)
 
     def __getitem__(self, index: Any) -> Any:
@@ -109,7 +102,3 @@ class Sequential(Model):
 
     def __len__(self) -> int:
         return len(self.layers)
-
-
-def _registered(layer: Layer) -> str:
-    return next(name for name, cls in layer_classes.items() if cls is type(layer))

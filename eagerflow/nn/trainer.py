@@ -42,6 +42,7 @@ class Trainer(Layer):
         self._losses: Any = None
         self._metrics: Any = None
         self._loss_tracker: Any = None
+        self._compiled_with = Untracked(None)  # the arguments of compile
         self.is_checked = False  # whether a first step has been looked at
         self._captured = Untracked({})  # steps, by their names
 
@@ -72,6 +73,17 @@ class Trainer(Layer):
         ``auto_scale_loss`` scales the loss of models that compute in float16. Raises ArgumentError
         for names that do not exist.
         """
+        self._compiled_with = Untracked(
+            {
+                "optimizer": optimizer,
+                "loss": loss,
+                "metrics": metrics,
+                "loss_weights": loss_weights,
+                "weighted_metrics": weighted_metrics,
+                "run_eagerly": bool(run_eagerly),
+                "auto_scale_loss": bool(auto_scale_loss),
+            }
+        )
         made = optimizers.get(optimizer)
         if auto_scale_loss and self.compute_dtype == "float16":
             made = optimizers.LossScaleOptimizer(made)

@@ -1,0 +1,104 @@
+"""Files of texts and arrays in the safetensors format, for models and their weights.
+
+They are written whole or not at all, and reading runs nothing of them. What they say is checked
+against their size before any memory is taken.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from eagerflow.errors import FileFormatError
+from eagerflow.guard import OpenFile
+
+__all__ = ["Contents", "capture", "loads", "read", "write"]
+
+_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class Contents(NamedTuple):
+    """What a file holds: texts and arrays, by name."""
+
+    texts: dict[str, str]
+    arrays: dict[str, np.ndarray[Any, Any]]
+
+
+@cache
+def capture() -> Any:
+    """What traces and what writes graphs; layers that run op by op load nothing of it."""
+    from eagerflow.capture import trace
+    from eagerflow.capture.saving import atomic, container
+
+    return SimpleNamespace(trace=trace, atomic=atomic, container=container)
+
+
+def write(
+    path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
+) -> None:
+    """Make a file hold these texts and arrays; FileFormatError where the system refuses."""
+    tools = capture()
+    try:
+        tools.atomic.write_whole(path, list(tools.container.pack(texts, arrays)))
+    except FileFormatError as error:
+        _tell(error, op, path)
+        raise
+
+
+def read(path: Any, op: str) -> Contents:
+    """The texts and arrays of a file; FileFormatError where it is not as it should be."""
+    tools = capture()
+    refuse: Callable[[OSError, str, str], NoReturn] = tools.atomic.refuse
+    try:
+        name = tools.atomic.as_path(path)
+        # Not blocking, so that a pipe without a writer is opened at once, and then refused.
+        opened = OpenFile(name, _FLAGS)
+        with opened, io.FileIO(opened.fd, closefd=False) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise FileFormatError("it is a pipe or a device", expected="a file")
+            return _read(file, found.st_size, tools.container)
+    except FileFormatError as error:
+        _tell(error, op, path)
+        raise
+    except OSError as error:
+        refuse(error, "read", str(path))
+
+
+def loads(text: str) -> Any:
+    """What a JSON text from a file says; FileFormatError where it is none."""
+    try:
+        return capture().container.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"the text in the file is no JSON: {error}") from None
+
+
+def _tell(error: FileFormatError, op: str, path: Any) -> None:
+    error.op, error.argument = error.op or op, error.argument or str(path)
+
+
+def _read(file: io.FileIO, size: int, container: Any) -> Contents:
+    def fill(start: int, memory: Any) -> Any:
+        file.seek(start)
+        done = 0
+        while done < len(memory) and (count := file.readinto(memoryview(memory)[done:])):
+            done += count
+        if done < len(memory):
+            raise FileFormatError("the file was cut off while it was read")
+        return memory
+
+    header = container.parse(size, lambda start, count: fill(start, bytearray(count)))
+    arrays = {}
+    for name, place in header.places.items():
+        array = container.as_array(place, place.dtype)
+        if array.nbytes:
+            fill(header.begin + place.start, array.reshape(-1).view(np.uint8).data)
+        arrays[name] = container.finished(array)
+    return Contents(header.texts, arrays)

@@ -1,0 +1,259 @@
+"""Models and weights in files: ``model.save``, ``ef.nn.load_model`` and what belongs to them.
+
+A file is in the safetensors format: weights and other state as tensors, the configuration of the
+model and how it was compiled as JSON in the metadata. Nothing in it is ever run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from contextvars import Context, copy_context
+from typing import Any
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
+from eagerflow.nn import files, state
+from eagerflow.nn.configuration import (
+    CustomObjects,
+    arguments_config,
+    arguments_from,
+    missing_in,
+    model_from_config,
+    whole_config,
+)
+from eagerflow.nn.configured import plain, with_custom_objects
+from eagerflow.nn.layer import weights_asked
+from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
+from eagerflow.nn.weights_of_others import keras_weights
+from eagerflow.ops import random
+from eagerflow.spec import TensorSpec
+from eagerflow.variable import assign_together
+
+__all__ = ["load_model"]
+
+VERSION = "1"  # of the files; a change that older versions cannot read needs a new one
+_MODEL, _WEIGHTS = "eagerflow.model", "eagerflow.weights"
+
+
+# Models -------------------------------------------------------------------------------------------
+
+
+def save(model: Any, path: Any) -> None:
+    """See ``Model.save``."""
+    facts: dict[str, Any] = {}
+    try:
+        facts["model"] = whole_config(model, "save")
+        if model._built_for.held is not None:
+            facts["built_for"] = arguments_config(model._built_for.held, model.name)
+    except ArgumentError as error:
+        facts = {"missing": f"{error.problem}{f': {error.received}' if error.received else ''}"}
+        _warn(f"{model.name!r} is saved without its configuration: {facts['missing']}")
+    if model._compiled_with.held is not None:
+        compiled = plain(model._compiled_with.held)
+        missing = missing_in(compiled)
+        if missing is None:
+            facts["compile"] = compiled
+        else:
+            _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
+    write_state(model, path, facts, {}, "save")
+
+
+def write_state(
+    model: Any, path: Any, facts: Mapping[str, Any], texts: Mapping[str, str], op: str
+) -> None:
+    """Write a file with the whole state of a model, with facts about it and further texts."""
+    head = {"format": _MODEL, "version": VERSION, "model": json.dumps(facts)}
+    files.write(path, {**head, **texts}, state.snapshot(model), op)
+
+
+def _warn(words: str) -> None:
+    warnings.warn(f"{printable(words)}; load_model cannot make that again", stacklevel=4)
+
+
+def load_model(path: Any, custom_objects: CustomObjects = None, compile: bool = True) -> Any:
+    """The model in a file that ``model.save`` wrote: it predicts the same bits.
+
+    ``custom_objects`` has the classes and functions that are not of ``ef.nn``, by their names.
+    With ``compile``, a model that was compiled is so again, with the optimizer's state, and the
+    global random generator goes on from where it was, so that it trains on with the same bits.
+    Nothing in the file is run. Raises FileFormatError for a file that is damaged, of another
+    format or from a newer version, and for one without a configuration.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2)])
+    >>> with TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.ef")
+    ...     again = ef.nn.load_model(f"{folder}/model.ef")
+    >>> bool((again(ef.ones((1, 4))) == model(ef.ones((1, 4)))).all())
+    True
+    """
+    found = files.read(path, "load_model")
+    facts = read_facts(found, path)
+    if "model" not in facts:
+        raise FileFormatError(
+            "the file has the weights of a model, but no configuration",
+            op="load_model",
+            argument=str(path),
+            received=printable(str(facts.get("missing", ""))[:300]),
+            hint="make the model in code, and then model.load_weights(path)",
+        )
+    before = random.default_generator.state.value
+    try:
+        model = _within(found.arrays, custom_objects, facts, compile)
+        state.restore(model, found.arrays, compile and model.optimizer is not None)
+    except FileFormatError as error:
+        error.op, error.argument = error.op or "load_model", error.argument or str(path)
+        random.default_generator.state.assign(before)
+        raise
+    if model.optimizer is None:
+        random.default_generator.state.assign(before)
+    return model
+
+
+def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
+    """What a file says of its model; FileFormatError where it is no file of one."""
+    version = found.texts.get("version")
+    if found.texts.get("format") != _MODEL:
+        raise FileFormatError(
+            "the file holds tensors, but no model",
+            op="load_model",
+            argument=str(path),
+            expected="a file that model.save wrote",
+            hint="model.load_weights(path) for weights, ef.capture.load(path) for graphs",
+        )
+    if version != VERSION:
+        raise FileFormatError(
+            f"the file is of another version of the format: {str(version)[:20]!r}",
+            op="load_model",
+            argument=str(path),
+            expected=f"version {VERSION!r}",
+            hint="update eagerflow",
+        )
+    facts = files.loads(found.texts.get("model", ""))
+    if not isinstance(facts, dict):
+        raise FileFormatError("the file describes no model", op="load_model", argument=str(path))
+    return facts
+
+
+def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> Any:
+    """The model that a file describes, which makes no more weights than the file has."""
+    left = sum(array.size for name, array in arrays.items() if name.startswith("weights/"))
+
+    def asked(shape: tuple[int, ...], name: str) -> None:
+        nonlocal left
+        left -= math.prod(shape)
+        if left < 0:
+            raise FileFormatError(
+                "the layers have more weights than the file", received=printable(name[:100])
+            )
+
+    context: Context = copy_context()
+    context.run(weights_asked.set, asked)
+    try:
+        return context.run(with_custom_objects, objects or {}, _made, facts, compile)
+    except FileFormatError:
+        raise
+    except EagerflowError as error:
+        raise FileFormatError(
+            f"the file describes no model: {printable(f'{error.op}: {error.problem}')[:300]}",
+            received=error.received,
+            expected=None if error.expected is None else error.expected[:1000],
+            hint=error.hint,
+        ) from error
+    except Exception as error:  # constructors may meet anything
+        raise FileFormatError(
+            f"the file describes no model: {printable(str(error))[:300]}"
+        ) from error
+
+
+def _made(facts: Mapping[str, Any], compile: bool) -> Any:
+    model = model_from_config(facts["model"])
+    if not model.built and "built_for" in facts:
+        args, kwargs = arguments_from(facts["built_for"], model.name)
+        model(*args, **kwargs)
+    if compile and "compile" in facts:
+        model.compile(**facts["compile"])
+    return model
+
+
+# Weights ------------------------------------------------------------------------------------------
+
+
+def save_weights(model: Any, path: Any) -> None:
+    """See ``Model.save_weights``."""
+    arrays = {name: weight.numpy() for name, weight in named_weights(model).items()}
+    files.write(path, {"format": _WEIGHTS, "version": VERSION}, arrays, "save_weights")
+
+
+def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
+    """See ``Model.load_weights``."""
+    wanted = named_weights(model)
+    if str(path).endswith((".h5", ".hdf5")):
+        arrays = keras_weights(model, wanted, path)
+    else:
+        found = files.read(path, "load_weights")
+        arrays = _weights_in(found)
+    values, misfits = fitted(wanted, arrays)
+    if strict:
+        unbuilt = "call the model on an input first, so that it has weights"
+        refuse(misfits, model.name, "strict=False takes what fits" if wanted else unbuilt)
+    assign_together(values)
+    return misfits
+
+
+def _weights_in(found: files.Contents) -> dict[str, np.ndarray[Any, Any]]:
+    if found.texts.get("format") != _MODEL:
+        return found.arrays
+    parts = {
+        name.partition("weights/")[2]: a
+        for name, a in found.arrays.items()
+        if name[:8] == "weights/"
+    }
+    return parts
+
+
+# Graphs -------------------------------------------------------------------------------------------
+
+
+def export(model: Any, path: Any, format: str = "ef") -> None:
+    """See ``Model.export``."""
+    if format != "ef":
+        raise ArgumentError(
+            f"{format!r} is no format that a model can be exported to",
+            op="export",
+            argument="format",
+            expected="'ef'",
+        )
+    args = _specs(model)
+    graph = files.capture().trace(
+        lambda *inputs: model(*inputs, training=False), *args, name=model.name
+    )
+    graph.save(path)
+
+
+def _specs(model: Any) -> tuple[Any, ...]:
+    """Specs of what the model takes, with a free batch axis."""
+    if model.graph is not None:
+        specs = [value.spec for value in model.graph.inputs]
+        return (tree.unflatten(model.graph.argument_structure, specs),)
+    if model._ends.held:
+        return (tree.map_leaves(_free, model._ends.held[0]),)
+    if model._built_for.held is None:
+        raise ArgumentError(
+            "the model has not seen an input, whose shape is not known therefore",
+            op="export",
+            hint="call the model, or put ef.nn.Input(shape) at its head",
+        )
+    args: tuple[Any, ...] = tree.map_leaves(_free, model._built_for.held[0])
+    return args
+
+
+def _free(leaf: Any) -> Any:
+    if not hasattr(leaf, "shape"):
+        return leaf
+    return TensorSpec(("batch", *leaf.shape[1:]) if leaf.shape else (), leaf.dtype)

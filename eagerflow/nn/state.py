@@ -1,0 +1,206 @@
+"""The state of a model and of its training, by names that do not depend on the process.
+
+A weight's name is the path of the layers that it is in and its own name there, such as
+``encoder/dense_1/kernel``. Layers that were not named by their users are numbered within what
+holds them, so that a model which is made twice has the same names both times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.errors import ArgumentError, FileFormatError
+from eagerflow.graph.names import FreeNames
+from eagerflow.nn.configured import snake_case
+from eagerflow.nn.module import Module
+from eagerflow.ops import random
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["Misfits", "fitted", "named_modules", "named_weights", "refuse", "restore", "snapshot"]
+
+MAX_SHOWN = 5  # names in an error
+_GLOBAL = "random/global"
+
+
+class Misfits(NamedTuple):
+    """What of a file and of a model does not go together, by names."""
+
+    missing: list[str]
+    """Weights of the model that the file does not have."""
+    extra: list[str]
+    """What the file has beyond the weights of the model."""
+    reshaped: list[str]
+    """What has another shape in the file, with both shapes."""
+
+
+# Names --------------------------------------------------------------------------------------------
+
+
+def named_weights(model: Any) -> dict[str, Variable]:
+    """The weights of a model by name, in the order of ``model.weights``.
+
+    >>> from eagerflow.nn.state import named_weights
+    >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2), ef.nn.Dense(1)])
+    >>> list(named_weights(model))
+    ['dense/kernel', 'dense/bias', 'dense_1/kernel', 'dense_1/bias']
+    """
+    return {
+        name: variable
+        for path, module in named_modules(model)
+        for name, variable in _own(path, module)
+    }
+
+
+def named_modules(model: Any) -> Iterator[tuple[str, Any]]:
+    """A Module and those below it, parents first, each once, with paths that end in a slash."""
+    return _walk(model, "", set())
+
+
+def _walk(module: Any, path: str, met: set[int]) -> Iterator[tuple[str, Any]]:
+    met.add(id(module))
+    yield path, module
+    names = FreeNames()
+    for part in module._parts():
+        if isinstance(part, Module):
+            label = names.take(_label(part))
+            if id(part) not in met:
+                yield from _walk(part, f"{path}{label}/", met)
+
+
+def _own(path: str, module: Any) -> Iterator[tuple[str, Variable]]:
+    names = FreeNames()
+    for part in module._parts():
+        if isinstance(part, Variable):
+            name = part.name.rpartition("/")[2]
+            yield path + names.take(re.sub(r"^variable_\d+$", "variable", name)), part
+
+
+def _label(module: Any) -> str:
+    """A Module's name, without the number that tells it from others of the process."""
+    usual = snake_case(type(module).__name__)
+    name = str(module.name).replace("/", "_")
+    return usual if re.fullmatch(rf"{re.escape(usual)}(_\d+)?", name) else name
+
+
+def _generators(model: Any) -> dict[str, Variable]:
+    """The states of the random generators of layers, by name."""
+    return {
+        f"random/{path}{i}": generator.state
+        for path, module in named_modules(model)
+        for i, generator in enumerate(tree.instances(vars(module), (random.Generator,)))
+        if isinstance(generator.state, Variable)
+    }
+
+
+def _optimizer_state(optimizer: Any, weights: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The Variables of an optimizer by name: what each weight has, by that of the weight.
+
+    An optimizer calls them ``<its name>/<name of the weight>/<what it is>``.
+    """
+    paths: defaultdict[str, list[str]] = defaultdict(list)
+    for path, weight in weights.items():
+        paths[weight.name].append(path)
+    met: Counter[str] = Counter()
+    names = FreeNames()
+    found = {}
+    for variable in optimizer.variables:
+        own = variable.name.partition("/")[2]
+        owner, _, slot = own.rpartition("/")
+        known = paths[owner][met[own] :] or [owner]  # weights may share a name
+        met[own] += 1
+        found["optimizer/" + names.take(f"{known[0]}/{slot}".lstrip("/"))] = variable
+    return found
+
+
+# All of it ----------------------------------------------------------------------------------------
+
+
+def snapshot(model: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Weights, the optimizer's state and that of random generators, as arrays by name."""
+    weights = named_weights(model)
+    found = {f"weights/{name}": weight for name, weight in weights.items()} | _generators(model)
+    found[_GLOBAL] = random.default_generator.state
+    if model.optimizer is not None:
+        model.optimizer.build(model.trainable_weights)
+        found |= _optimizer_state(model.optimizer, weights)
+    return {name: variable.numpy() for name, variable in found.items()}
+
+
+def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bool = True) -> None:
+    """Give a model the state that ``snapshot`` has taken of one like it; all of it or nothing.
+
+    Without ``training`` it is the weights and the generators of layers alone. Raises
+    FileFormatError where the state is that of another model.
+    """
+    weights = named_weights(model)
+    wanted: dict[str, Any] = {f"weights/{name}": weight for name, weight in weights.items()}
+    wanted |= _generators(model)
+    if training:
+        wanted[_GLOBAL] = random.default_generator.state
+        if model.optimizer is not None:
+            given = {n.removeprefix("optimizer/").rpartition("/")[0] for n in arrays}
+            model.optimizer.build([weight for name, weight in weights.items() if name in given])
+            wanted |= _optimizer_state(model.optimizer, weights)
+        elif any(name.startswith("optimizer/") for name in arrays):
+            raise ArgumentError(
+                "the model has no optimizer for the state that was saved",
+                op=model.name,
+                hint="model.compile(...) as before, and then restore",
+            )
+    kept = ("weights/", "random/", "optimizer/") if training else ("weights/",)
+    found = {n: a for n, a in arrays.items() if n in wanted or n.startswith(kept)}
+    values, misfits = fitted(wanted, found)
+    refuse(misfits, model.name)
+    assign_together(values)
+
+
+# What goes together -------------------------------------------------------------------------------
+
+
+def fitted(
+    wanted: Mapping[str, Variable], arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[dict[Variable, Any], Misfits]:
+    """The new values of Variables from the arrays of their names, and what does not fit."""
+    values: dict[Variable, Any] = {}
+    reshaped = []
+    for name, variable in wanted.items():
+        if name in arrays:
+            array = _complex(arrays[name], variable)
+            if array.shape == tuple(variable.shape):
+                values[variable] = array
+            else:
+                reshaped.append(f"{name}: {array.shape} for {tuple(variable.shape)}")
+    missing = [name for name in wanted if name not in arrays]
+    extra = [name for name in arrays if name not in wanted]
+    return values, Misfits(missing, extra, reshaped)
+
+
+def _complex(array: np.ndarray[Any, Any], variable: Variable) -> Any:
+    """An array as it is; pairs of float64 stand for complex128, which the format lacks."""
+    pairs = array.dtype == np.float64 and array.shape[-1:] == (2,)
+    return array.view(variable.dtype)[..., 0] if pairs and variable.dtype.kind == "c" else array
+
+
+def refuse(misfits: Misfits, model: str, hint: str | None = None) -> None:
+    """Raise FileFormatError where something does not fit, with all that it is."""
+    if any(misfits):
+        raise FileFormatError(
+            "the file does not fit the model",
+            op=model,
+            received="; ".join(
+                f"{kind}: {_listed(names)}" for kind, names in misfits._asdict().items() if names
+            ),
+            expected="the same weights, by name and shape",
+            hint=hint,
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_SHOWN
+    return ", ".join(names[:MAX_SHOWN]) + (f" and {more} more" if more > 0 else "")
