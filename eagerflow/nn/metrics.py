@@ -11,6 +11,7 @@ from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import losses
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes, snake_case
+from eagerflow.nn.losses.alignment import class_numbers, same_shape, weight_for
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
@@ -106,7 +107,7 @@ class Mean(Metric):
             self.total.assign_add(ops.multiply(values.astype("float32"), sample_weight))
             self.count.assign_add(sample_weight)
             return
-        weight = losses.weight_for(values.astype("float32"), sample_weight, self.name)
+        weight = weight_for(values.astype("float32"), sample_weight, self.name)
         self.total.assign_add((values * weight).sum())
         self.count.assign_add(weight.sum())
 
@@ -157,7 +158,7 @@ class SparseCategoricalAccuracy(_MeanMetric):
     """
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
+        y_true, y_pred = class_numbers(self.name, y_true, y_pred)
         return ops.equal(ops.argmax(y_pred, axis=-1), y_true).astype("float32")
 
 
@@ -175,7 +176,7 @@ class SparseTopKCategoricalAccuracy(_MeanMetric):
     def __init__(self, k: int = 5, name: str | None = None) -> None: ...
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-        y_true, y_pred = losses.class_numbers(self.name, y_true, y_pred)
+        y_true, y_pred = class_numbers(self.name, y_true, y_pred)
         at = y_true.reshape((*y_true.shape, 1)).astype("int64")
         own = ops.take_along_axis(y_pred, at, axis=-1)
         larger = ops.greater(y_pred, own).astype("float32").sum(axis=-1)
@@ -215,7 +216,7 @@ class BinaryAccuracy(_MeanMetric):
     def __init__(self, name: str | None = None, threshold: float = 0.5) -> None: ...
 
     def values(self, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-        y_true, y_pred = losses.same_shape(self.name, y_true, y_pred)
+        y_true, y_pred = same_shape(self.name, y_true, y_pred)
         above = ops.greater(y_pred, self.threshold).astype(y_true.dtype)
         same = ops.equal(above, y_true).astype("float32")
         return same.mean(axis=-1) if same.ndim else same
