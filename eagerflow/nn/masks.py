@@ -39,7 +39,7 @@ def mask_of(tensor: Any) -> Any:
     Tensor([[ True, False]], shape=(1, 2), bool, cpu:0)
     """
     found = _masks.get(id(tensor)) if _masks else None
-    return found[1] if found is not None and found[0]() is tensor else None
+    return None if found is None else found[1]  # it goes with its tensor: the id is no other's
 
 
 def masks_of(nest: Any) -> Any:
