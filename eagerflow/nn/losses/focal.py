@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
@@ -75,7 +76,7 @@ def categorical_focal_crossentropy(
     y_true = smooth(y_true, label_smoothing, y_pred.shape[at])
     p = shares(ops.softmax(y_pred, axis=at) if from_logits else y_pred, at)
     p = ops.clip(p, EPSILON, 1.0 - EPSILON)
-    factor = ops.multiply((1.0 - p) ** gamma, alpha)
+    factor = (1.0 - p) ** gamma * as_tensor(alpha, p.dtype)
     return -(factor * y_true * ops.log(p)).sum(axis=at)
 
 

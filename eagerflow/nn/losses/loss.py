@@ -83,9 +83,9 @@ class Loss(Configured):
     def __call__(
         self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None
     ) -> Tensor:
-        values = self.call(tensors(y_true), in_precision(y_pred, self.dtype))
+        values: Any = self.call(tensors(y_true), in_precision(y_pred, self.dtype))
         kept = _mask(values, y_pred, self.name)
-        weight = kept
+        weight: Any = kept
         if sample_weight is not None:
             weight = weight_for(values, sample_weight, self.name)
             weight = weight if kept is None else weight * kept
@@ -105,7 +105,7 @@ class Loss(Configured):
 def _mask(values: Tensor, y_pred: Any, name: str) -> Tensor | None:
     """1 for each number that counts, 0 for the others: by masks of predictions and of values."""
     masks = [mask for mask in map(mask_of, (y_pred, values)) if mask is not None]
-    found = [weight_for(values, mask, name, "mask") for mask in masks]
+    found: list[Any] = [weight_for(values, mask, name, "mask") for mask in masks]
     return found[0] * found[1] if len(found) == 2 else found[0] if found else None
 
 

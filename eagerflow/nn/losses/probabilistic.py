@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Unpack
+from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-def yes_or_no(y_true: Tensor, p: Tensor) -> Tensor:
+def yes_or_no(y_true: TensorLike, p: TensorLike) -> Tensor:
     """The cross-entropy of each probability of yes."""
     p = ops.clip(p, EPSILON, 1.0 - EPSILON)
     return -(y_true * ops.log(p) + (1.0 - y_true) * ops.log1p(-p))
@@ -50,7 +50,7 @@ def shares(y_pred: Tensor, axis: int) -> Tensor:
     return y_pred / y_pred.sum(axis=axis, keepdims=True)
 
 
-def smooth(y_true: Tensor, label_smoothing: float, classes: DimLike) -> Tensor:
+def smooth(y_true: TensorLike, label_smoothing: float, classes: DimLike) -> Any:
     """Targets of which that part is spread over all classes."""
     if not label_smoothing:
         return y_true

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 from eagerflow import ops
 from eagerflow.nn.arguments import Float, TensorLike
@@ -67,7 +67,7 @@ def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     """
     y_true, y_pred = same_shape("mean_absolute_percentage_error", y_true, y_pred)
     share = ops.abs((y_true - y_pred) / ops.maximum(ops.abs(y_true), EPSILON))
-    return last_mean(share) * 100.0
+    return last_mean(share * 100.0)
 
 
 def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -111,7 +111,7 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return last_mean(difference + ops.softplus(difference * -2.0) - math.log(2.0))
 
 
-def unit(x: Tensor, axis: int = -1) -> Tensor:
+def unit(x: Any, axis: int = -1) -> Any:
     """``x`` divided by its length along an axis; what is shorter than 1e-7 stays short."""
     return x / ops.maximum(ops.vector_norm(x, axis=axis, keepdims=True), EPSILON)
 
