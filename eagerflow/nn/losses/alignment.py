@@ -44,10 +44,15 @@ def in_precision(nest: Nest, dtype: DType | None) -> Any:
     return tensors(nest, convert)
 
 
-def same_shape(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor, Tensor]:
-    """Both as tensors of one shape and float dtype; a missing last axis of size 1 is added."""
+def same_shape(
+    name: str, y_true: TensorLike, y_pred: TensorLike, floating: bool = True
+) -> tuple[Any, Any]:
+    """Both as tensors of one shape and float dtype; a missing last axis of size 1 is added.
+
+    ``floating=False`` leaves predictions in the dtype that they have.
+    """
     y_pred = as_tensor(y_pred)
-    if not is_floating(y_pred.dtype):
+    if floating and not is_floating(y_pred.dtype):
         y_pred = y_pred.astype(_FLOAT32)
     y_true = as_operand(y_true, y_pred)
     if y_true.dtype != y_pred.dtype:
@@ -110,6 +115,8 @@ def weight_for(
 ) -> Tensor:
     """A weight for each of ``values``, in their dtype: the first axes are those of ``weight``."""
     weight = as_tensor(weight, values.dtype)
+    if weight.shape == values.shape:
+        return weight
     if weight.ndim == values.ndim + 1 and weight.shape[-1] == 1:
         weight = ops.squeeze(weight, axis=-1)
     sizes = zip(weight.shape, values.shape, strict=False)
