@@ -34,6 +34,7 @@ def agree(ours, theirs):
 
 @by_row
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.filterwarnings("ignore:More independent predictors")
 def test_batch_by_batch(row, weighted):
     ours, theirs = both(row)
     for batch in row.batches(weighted):
