@@ -1,5 +1,6 @@
 """A table of losses: how each is made, what it is given, and its formula in NumPy."""
 
+import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,7 +35,7 @@ MAPS = floats(2, 3, 5, CLASSES)
 MAP_LABELS = RNG.integers(0, CLASSES, (2, 3, 5))
 UNIT = (LOGITS / np.linalg.norm(LOGITS, axis=1, keepdims=True)).astype("float32")
 WORDS = np.array([[1, 2, 0], [3, 3, 0], [2, 0, 0], [1, 2, 3]])
-STEPS = floats(4, 8, CLASSES)
+STEPS = floats(4, 6, CLASSES)
 
 KINDS = {
     "floats": (TARGETS, LOGITS),
@@ -170,6 +171,19 @@ def circle(y, p, gamma=80.0, margin=0.4, diagonal=False):
     return np.array(found)
 
 
+def ctc(y, x):
+    """By trying every way to write a class at each time; short sequences only."""
+    found = []
+    for labels, logits in zip(y, softmax(x), strict=True):
+        total = 0.0
+        for way in itertools.product(range(x.shape[-1]), repeat=x.shape[1]):
+            joined = [c for c, _ in itertools.groupby(way) if c]
+            if joined == [c for c in labels if c]:
+                total += np.prod(logits[range(len(way)), way])
+        found.append(-np.log(total))
+    return np.array(found)
+
+
 def smoothed(y, amount):
     return y * (1 - amount) + amount / y.shape[-1]
 
@@ -283,6 +297,7 @@ ROWS = [
     row("Dice", "one hot maps", lambda y, p: dice(y, p, (1, 2)), axis=(1, 2)),
     row("Tversky", "bits", tversky),
     row("Tversky", "bits", lambda y, p: tversky(y, p, 0.7, 0.2, 1), alpha=0.7, beta=0.2, axis=1),
+    row("CTC", "words", ctc),
     row("Circle", "embeddings", circle),
     row(
         "Circle",

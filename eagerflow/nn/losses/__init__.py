@@ -10,6 +10,7 @@ from typing import Any
 
 from eagerflow.nn.configured import from_config, snake_case
 from eagerflow.nn.losses.circle import Circle, circle
+from eagerflow.nn.losses.ctc import CTC, ctc
 from eagerflow.nn.losses.focal import (
     BinaryFocalCrossentropy,
     CategoricalFocalCrossentropy,
@@ -58,6 +59,7 @@ from eagerflow.nn.losses.regression import (
 )
 
 __all__ = [
+    "CTC",
     "BinaryCrossentropy",
     "BinaryFocalCrossentropy",
     "CategoricalCrossentropy",
@@ -88,6 +90,7 @@ __all__ = [
     "categorical_hinge",
     "circle",
     "cosine_similarity",
+    "ctc",
     "dice",
     "get",
     "hinge",
