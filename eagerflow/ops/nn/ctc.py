@@ -249,8 +249,8 @@ def ctc_loss(
     """
     logits, labels = as_tensor(logits), as_tensor(labels)
     _check(logits, labels)
-    if not is_floating(logits.dtype) or logits.dtype.itemsize < 4:
-        logits = astype(logits, as_dtype("float32"))
+    own = logits.dtype if is_floating(logits.dtype) else as_dtype("float32")
+    logits = astype(logits, own if own.itemsize >= 4 else "float32")  # half is too narrow
     front, times = logits.shape[:-2], logits.shape[-2]
     blanks = full_like(labels, blank)
     pairs = stack([blanks, labels], axis=-1).reshape((*front, 2 * labels.shape[-1]))
@@ -272,12 +272,16 @@ def ctc_loss(
     if logit_lengths is None:
         last = paths[..., -1, :]
     else:
-        index = expand_dims(as_tensor(logit_lengths) - 1, axis=(-1, -2))
+        lengths: Any = as_tensor(logit_lengths)
+        index = expand_dims(lengths - 1, axis=(-1, -2))
         index = broadcast_to(index, (*front, 1, states))
         last = squeeze(take_along_axis(paths, index, axis=-2), axis=-2)
-    count = labels.shape[-1] if label_lengths is None else as_tensor(label_lengths)
-    ends = 2 * (count if label_lengths is None else expand_dims(count, axis=-1))
-    return -logsumexp(where(equal(at, ends) | equal(at, ends - 1), last, -math.inf), axis=-1)
+    count: Any = labels.shape[-1]
+    if label_lengths is not None:
+        count = expand_dims(as_tensor(label_lengths), axis=-1)
+    ends = 2 * count
+    total = logsumexp(where(equal(at, ends) | equal(at, ends - 1), last, -math.inf), axis=-1)
+    return astype(-total, own)
 
 
 def _check(logits: Any, labels: Any) -> None:
