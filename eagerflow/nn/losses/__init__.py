@@ -59,9 +59,9 @@ from eagerflow.nn.losses.regression import (
 )
 
 __all__ = [
-    "CTC",
     "BinaryCrossentropy",
     "BinaryFocalCrossentropy",
+    "CTC",
     "CategoricalCrossentropy",
     "CategoricalFocalCrossentropy",
     "CategoricalGeneralizedCrossEntropy",
