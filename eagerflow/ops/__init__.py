@@ -33,6 +33,7 @@ from eagerflow.ops.methods import *
 from eagerflow.ops.nn.attention import *
 from eagerflow.ops.nn.batch_normalization import *
 from eagerflow.ops.nn.convolution import *
+from eagerflow.ops.nn.ctc import *
 from eagerflow.ops.nn.losses import *
 from eagerflow.ops.nn.normalization import *
 from eagerflow.ops.nn.optimizer_updates import *

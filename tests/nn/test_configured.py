@@ -65,8 +65,8 @@ def test_signatures_list_every_argument_in_keras_order():
         "groups",
     ]
     assert names(ef.nn.Flatten) == ["data_format", *common]
-    assert names(losses.Huber) == ["delta", "reduction", "name"]
-    assert names(metrics.BinaryAccuracy) == ["name", "threshold"]
+    assert names(losses.Huber) == ["delta", "reduction", "name", "dtype"]
+    assert names(metrics.BinaryAccuracy) == ["name", "dtype", "threshold"]
     assert names(initializers.TruncatedNormal) == ["mean", "stddev", "seed"]
     clipping = ["clipnorm", "clipvalue", "global_clipnorm", "name"]
     betas = ["beta_1", "beta_2", "epsilon"]
@@ -228,7 +228,7 @@ def test_checks():
     ("call", "error", "words"),
     [
         (lambda: ef.nn.Dense(), TypeError, r"Dense\(\) missing a required argument: 'units'"),
-        (lambda: losses.Huber(1, "sum", "h", 4), TypeError, r"Huber\(\) too many positional"),
+        (lambda: losses.Huber(1, "sum", "h", None, 4), TypeError, r"Huber\(\) too many positional"),
         (lambda: Scaled(1, colour=3), TypeError, r"Scaled\(\) .*'colour'"),
         (lambda: Scaled(2, -1, name="s"), ef.errors.ArgumentError, "Scaled 's': factor: -1 is not"),
         (lambda: Scaled(0, name="s"), ef.errors.ArgumentError, "Scaled 's': units: 0 is out"),

@@ -88,8 +88,8 @@ def test_accuracies():
     for metric, y in (
         (metrics.SparseCategoricalAccuracy(), LABELS),
         (metrics.CategoricalAccuracy(), ONE_HOT),
-        (metrics.Accuracy(), LABELS),
-        (metrics.Accuracy(), ONE_HOT),
+        (metrics.metric_for("accuracy", None), LABELS),
+        (metrics.metric_for("accuracy", None), ONE_HOT),
     ):
         for part in (slice(0, 4), slice(4, 6)):
             metric.update_state(y[part], LOGITS[part])

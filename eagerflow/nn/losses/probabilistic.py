@@ -1,0 +1,310 @@
+"""Losses of probabilities: cross-entropies, divergence, likelihood of counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Unpack
+
+from eagerflow import ops
+from eagerflow.dims import DimLike
+from eagerflow.nn.arguments import Float, TensorLike, number
+from eagerflow.nn.configured import arguments
+from eagerflow.nn.losses.alignment import EPSILON, class_numbers, same_shape
+from eagerflow.nn.losses.loss import (
+    FunctionLoss,
+    LossOptions,
+    Precision,
+    Reduction,
+    last_mean,
+)
+from eagerflow.nn.masks import set_mask
+from eagerflow.spec import normalize_axis
+from eagerflow.tensor import Tensor
+
+__all__ = [
+    "BinaryCrossentropy",
+    "CategoricalCrossentropy",
+    "CategoricalGeneralizedCrossEntropy",
+    "KLDivergence",
+    "Poisson",
+    "SparseCategoricalCrossentropy",
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "categorical_generalized_cross_entropy",
+    "kl_divergence",
+    "poisson",
+    "shares",
+    "smooth",
+    "sparse_categorical_crossentropy",
+    "yes_or_no",
+]
+
+
+def yes_or_no(y_true: TensorLike, p: TensorLike) -> Tensor:
+    """The cross-entropy of each probability of yes."""
+    p = ops.clip(p, EPSILON, 1.0 - EPSILON)
+    return -(y_true * ops.log(p) + (1.0 - y_true) * ops.log1p(-p))
+
+
+def shares(y_pred: Tensor, axis: int) -> Tensor:
+    """Predictions as shares of their sum along an axis."""
+    return y_pred / y_pred.sum(axis=axis, keepdims=True)
+
+
+def smooth(y_true: TensorLike, label_smoothing: float, classes: DimLike) -> Any:
+    """Targets of which that part is spread over all classes."""
+    if not label_smoothing:
+        return y_true
+    return y_true * (1.0 - label_smoothing) + ops.full_like(y_true, label_smoothing) / classes
+
+
+def binary_crossentropy(
+    y_true: TensorLike,
+    y_pred: TensorLike,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """Mean along ``axis`` of the cross-entropy of yes-or-no predictions.
+
+    ``y_true`` holds zeros and ones, ``y_pred`` probabilities, or logits with ``from_logits``,
+    in the same shape. ``label_smoothing`` draws targets by that much towards a half. Raises
+    ShapeError where the shapes differ.
+
+    >>> ef.nn.losses.binary_crossentropy([[1.0]], [[0.5]])
+    Tensor([0.6931], float32, cpu:0)
+    """
+    y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
+    y_true = smooth(y_true, label_smoothing, 2)
+    each = ops.sigmoid_cross_entropy(y_pred, y_true) if from_logits else yes_or_no(y_true, y_pred)
+    return last_mean(each, axis)
+
+
+def categorical_crossentropy(
+    y_true: TensorLike,
+    y_pred: TensorLike,
+    from_logits: bool = False,
+    label_smoothing: float = 0.0,
+    axis: int = -1,
+) -> Tensor:
+    """Cross-entropy of predicted classes along ``axis``, with one-hot targets.
+
+    ``y_true`` and ``y_pred`` (probabilities, or logits with ``from_logits``) have equal shapes.
+    ``label_smoothing`` spreads that part of the target over all classes. Raises ShapeError
+    where the shapes differ.
+
+    >>> ef.nn.losses.categorical_crossentropy([[0.0, 1.0]], [[0.5, 0.5]])
+    Tensor([0.6931], float32, cpu:0)
+    """
+    y_true, y_pred = same_shape("categorical_crossentropy", y_true, y_pred)
+    at = normalize_axis(axis, y_pred.ndim)
+    y_true = smooth(y_true, label_smoothing, y_pred.shape[at])
+    if from_logits:
+        return ops.softmax_cross_entropy(y_pred, y_true, axis=at)
+    p = ops.clip(shares(y_pred, at), EPSILON, 1.0 - EPSILON)
+    return -(y_true * ops.log(p)).sum(axis=at)
+
+
+def sparse_categorical_crossentropy(
+    y_true: TensorLike,
+    y_pred: TensorLike,
+    from_logits: bool = False,
+    ignore_class: int | None = None,
+    axis: int = -1,
+) -> Tensor:
+    """Cross-entropy of predicted classes along ``axis``, with class numbers as targets.
+
+    ``y_true`` holds integers in the shape of ``y_pred`` without that axis, or with size 1
+    there; ``y_pred`` holds probabilities, or logits with ``from_logits``. Targets that are
+    ``ignore_class`` cost 0, and a mask of the result leaves them out of means. Raises
+    ShapeError where the shapes do not fit, IndexRangeError for a class that does not exist.
+
+    >>> ef.nn.losses.sparse_categorical_crossentropy([1], [[0.5, 0.5]])
+    Tensor([0.6931], float32, cpu:0)
+    """
+    name = "sparse_categorical_crossentropy"
+    labels, y_pred = class_numbers(name, y_true, y_pred, "CategoricalCrossentropy", axis)
+    at = normalize_axis(axis, y_pred.ndim)
+    counts = None
+    if ignore_class is not None:
+        counts = ops.not_equal(labels, ignore_class)
+        labels = ops.where(counts, labels, 0)
+    if from_logits:
+        each = ops.sparse_softmax_cross_entropy(y_pred, labels, axis=at)
+    else:
+        chosen = ops.take_along_axis(shares(y_pred, at), ops.expand_dims(labels, axis=at), axis=at)
+        p = ops.clip(ops.squeeze(chosen, axis=at), EPSILON, 1.0 - EPSILON)
+        each = -ops.log(p)
+    if counts is not None:
+        each = ops.where(counts, each, 0.0)
+        set_mask(each, counts)
+    return each
+
+
+def categorical_generalized_cross_entropy(
+    y_true: TensorLike, y_pred: TensorLike, q: float
+) -> Tensor:
+    """``(1 - p ** q) / q`` of the predicted probability ``p`` of the right class.
+
+    ``y_true`` holds class numbers of shape (...), ``y_pred`` probabilities of shape
+    (..., classes). With ``q`` towards 0 it is the cross-entropy, with 1 it forgives wrong
+    targets most. Raises ShapeError where the shapes do not fit. Source: Zhang and Sabuncu,
+    2018, https://arxiv.org/abs/1805.07836.
+
+    >>> ef.nn.losses.categorical_generalized_cross_entropy([1], [[0.75, 0.25]], q=0.5)
+    Tensor([1.], float32, cpu:0)
+    """
+    name = "categorical_generalized_cross_entropy"
+    labels, y_pred = class_numbers(name, y_true, y_pred)
+    p = ops.take_along_axis(y_pred, ops.expand_dims(labels, axis=-1), axis=-1)
+    return (1.0 - ops.squeeze(p, axis=-1) ** q) / q
+
+
+def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
+    """Sum over the last axis of ``y_true * log(y_true / y_pred)``.
+
+    ``y_true`` and ``y_pred`` hold probabilities in equal shapes. Raises ShapeError where the
+    shapes differ. Source: Kullback and Leibler, 1951.
+
+    >>> ef.nn.losses.kl_divergence([[0.5, 0.5]], [[0.25, 0.75]])
+    Tensor([0.1438], float32, cpu:0)
+    """
+    y_true, y_pred = same_shape("kl_divergence", y_true, y_pred)
+    true, pred = ops.clip(y_true, EPSILON, 1.0), ops.clip(y_pred, EPSILON, 1.0)
+    return (true * ops.log(true / pred)).sum(axis=-1)
+
+
+def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
+    """Mean over the last axis of ``y_pred - y_true * log(y_pred)``.
+
+    ``y_true`` holds counts and ``y_pred`` the rates predicted, in equal shapes. Raises
+    ShapeError where the shapes differ.
+
+    >>> ef.nn.losses.poisson([[1.0, 0.0]], [[1.0, 2.0]])
+    Tensor([1.5], float32, cpu:0)
+    """
+    y_true, y_pred = same_shape("poisson", y_true, y_pred)
+    return last_mean(y_pred - y_true * ops.log(y_pred + EPSILON))
+
+
+# Classes --------------------------------------------------------------------------------------
+
+
+class BinaryCrossentropy(FunctionLoss):
+    """Cross-entropy of yes-or-no predictions: probabilities, or logits with ``from_logits``.
+
+    ``label_smoothing`` draws targets by that much towards a half; the mean is taken along
+    ``axis``.
+
+    >>> ef.nn.losses.BinaryCrossentropy(from_logits=True)([[1.0], [0.0]], [[0.0], [0.0]])
+    Tensor(0.6931, float32, cpu:0)
+    """
+
+    function = staticmethod(binary_crossentropy)
+    from_logits: bool
+    label_smoothing: float
+    axis: int
+
+    @arguments
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: Float = 0.0,
+        axis: int = -1,
+        **options: Unpack[LossOptions],
+    ) -> None: ...
+
+
+class CategoricalCrossentropy(FunctionLoss):
+    """Cross-entropy of predicted classes along ``axis``, with one-hot targets.
+
+    Predictions are probabilities, or logits with ``from_logits``; ``label_smoothing`` spreads
+    that part of the targets over all classes.
+
+    >>> ef.nn.losses.CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]])
+    Tensor(0.6931, float32, cpu:0)
+    """
+
+    function = staticmethod(categorical_crossentropy)
+    from_logits: bool
+    label_smoothing: float
+    axis: int
+
+    @arguments
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: Float = 0.0,
+        axis: int = -1,
+        **options: Unpack[LossOptions],
+    ) -> None: ...
+
+
+class SparseCategoricalCrossentropy(FunctionLoss):
+    """Cross-entropy of predicted classes along ``axis``, with class numbers as targets.
+
+    Predictions are probabilities, or logits with ``from_logits``. Targets that are
+    ``ignore_class`` do not count.
+
+    >>> loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    >>> loss([1, 0], ef.zeros((2, 2)))
+    Tensor(0.6931, float32, cpu:0)
+    """
+
+    function = staticmethod(sparse_categorical_crossentropy)
+    from_logits: bool
+    ignore_class: int | None
+    axis: int
+
+    @arguments
+    def __init__(
+        self,
+        from_logits: bool = False,
+        ignore_class: int | None = None,
+        reduction: Reduction = "sum_over_batch_size",
+        axis: int = -1,
+        name: str | None = None,
+        dtype: Precision = None,
+    ) -> None: ...
+
+
+class CategoricalGeneralizedCrossEntropy(FunctionLoss):
+    """``(1 - p ** q) / q`` of the probability of the right class: it bears wrong targets.
+
+    ``q`` lies between 0 and 1. Source: Zhang and Sabuncu, 2018,
+    https://arxiv.org/abs/1805.07836.
+
+    >>> ef.nn.losses.CategoricalGeneralizedCrossEntropy()([1], [[0.75, 0.25]])
+    Tensor(1., float32, cpu:0)
+    """
+
+    function = staticmethod(categorical_generalized_cross_entropy)
+    q: float
+
+    @arguments
+    def __init__(
+        self,
+        q: Annotated[
+            float, number(lambda q: 0 < q < 1, "out of range", "a number between 0 and 1")
+        ] = 0.5,
+        **options: Unpack[LossOptions],
+    ) -> None: ...
+
+
+class KLDivergence(FunctionLoss):
+    """Sum of ``y_true * log(y_true / y_pred)`` along the last axis; Kullback and Leibler, 1951.
+
+    >>> ef.nn.losses.KLDivergence()([[0.5, 0.5]], [[0.25, 0.75]])
+    Tensor(0.1438, float32, cpu:0)
+    """
+
+    function = staticmethod(kl_divergence)
+
+
+class Poisson(FunctionLoss):
+    """Mean of ``y_pred - y_true * log(y_pred)``, for counts and their predicted rates.
+
+    >>> ef.nn.losses.Poisson()([[1.0], [0.0]], [[1.0], [2.0]])
+    Tensor(1.5, float32, cpu:0)
+    """
+
+    function = staticmethod(poisson)
