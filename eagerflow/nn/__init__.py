@@ -20,6 +20,7 @@ from eagerflow.nn.layer import Layer, added_losses
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.loader import Loader
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy
@@ -30,6 +31,7 @@ __all__ = sorted(
     [
         "DTypePolicy",
         "Layer",
+        "Loader",
         "Model",
         "Module",
         "Sequential",
