@@ -228,8 +228,8 @@ def make_source(
             argument="x",
             received=type(x).__name__,
             expected="arrays, or an iterable of batches",
-            hint="ef.nn.Loader(x, batch_size=32) of examples, ef.nn.Loader(x, batch_size=None) of "
-            "batches",
+            hint="ef.nn.Loader(x, batch_size=32) or PyTorch's DataLoader for examples, "
+            "ef.nn.Loader(x, batch_size=None) for batches",
         )
     return Batches(x, y, weight, batch_size, op)
 
