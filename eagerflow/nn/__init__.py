@@ -19,7 +19,11 @@ from eagerflow.nn.layer import Layer, added_losses
 # Of each module, as checkers of types do not know an __all__ that is computed.
 from eagerflow.nn.layers.convolution import *
 from eagerflow.nn.layers.core import *
+from eagerflow.nn.layers.hashing import *
+from eagerflow.nn.layers.lookup import *
 from eagerflow.nn.layers.normalization import *
+from eagerflow.nn.layers.preprocessing import *
+from eagerflow.nn.layers.text import *
 from eagerflow.nn.loader import Loader
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
