@@ -270,23 +270,24 @@ def test_csv_logger(tmp_path):
 
 def history_of(**numbers):
     history = callbacks.History()
-    for epoch in range(max(map(len, numbers.values()))):
-        logs = {key: values[epoch] for key, values in numbers.items() if epoch < len(values)}
+    for epoch in range(len(numbers["loss"])):
+        logs = {key: values[epoch] for key, values in numbers.items()}
+        logs = {key: value for key, value in logs.items() if value is not None}
         history.on_epoch_end(epoch, logs)
     return history
 
 
 def test_history_plots_each_number_once(tmp_path):
     pytest.importorskip("matplotlib").use("agg")
-    history = history_of(loss=[3, 2, 1], val_loss=[4, 3, 2], acc=[0, 0.5, 1], lr=[1, 1, 0.1])
-    figure = history.plot()
-    assert [axes.get_title() for axes in figure.axes] == ["loss", "acc", "lr"]
-    lines = figure.axes[0].lines
+    history = history_of(loss=[3, 2, 1], val_loss=[None, 3, 2], acc=[0, 0.5, 1], lr=[1, 1, 0.1])
+    drawn = history.plot()
+    assert [axes.get_title() for axes in drawn] == ["loss", "acc", "lr"]
+    lines = drawn[0].lines
     assert [line.get_label() for line in lines] == ["training", "validation"]
-    assert lines[1].get_xdata().tolist() == [1, 2, 3]
-    assert lines[1].get_ydata().tolist() == [4, 3, 2]
-    assert len(history.plot("acc").axes) == 1
-    figure.savefig(tmp_path / "history.png")
+    assert lines[1].get_xdata().tolist() == [2, 3]
+    assert lines[1].get_ydata().tolist() == [3, 2]
+    assert len(history.plot("acc")) == 1
+    drawn[0].figure.savefig(tmp_path / "history.png")
     with pytest.raises(ef.errors.ArgumentError, match="'loss', 'acc', 'lr'"):
         history.plot("los")
     with pytest.raises(ef.errors.ArgumentError, match="no epoch"):

@@ -18,6 +18,7 @@ from eagerflow.nn.configured import arguments
 __all__ = ["CSVLogger", "History"]
 
 COLUMNS = 3  # of pictures in a row
+MARKED = 30  # numbers of a curve, which are points where there are less
 
 
 class History(Callback):
@@ -32,25 +33,28 @@ class History(Callback):
     def __init__(self) -> None:
         self.history: dict[str, list[float]] = {}
         self.epoch: list[int] = []
+        self._epochs: dict[str, list[int]] = {}  # of each number; that of validation may be seldom
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self.history.clear()
         self.epoch.clear()
+        self._epochs.clear()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.epoch.append(epoch)
         for key, value in (logs or {}).items():
             self.history.setdefault(key, []).append(float(value))
+            self._epochs.setdefault(key, []).append(epoch + 1)
 
-    def plot(self, *names: str) -> Any:
-        """A figure of matplotlib with a picture for each number, training and validation in one.
+    def plot(self, *names: str) -> list[Any]:
+        """Draw a picture of each number, training and validation in one; gives matplotlib's axes.
 
         ``names`` chooses among the numbers; all of them without. Raises ArgumentError for names
         that are not there, MissingExtraError where matplotlib is not installed.
 
         >>> history = ef.nn.callbacks.History()
         >>> history.on_epoch_end(0, {"loss": 1.5, "val_loss": 1.7, "accuracy": 0.5})
-        >>> [axes.get_title() for axes in history.plot().axes]
+        >>> [axes.get_title() for axes in history.plot()]
         ['loss', 'accuracy']
         """
         known = list(dict.fromkeys(key.removeprefix("val_") for key in self.history))
@@ -64,7 +68,7 @@ class History(Callback):
         shown = names or known
         rows = -(-len(shown) // COLUMNS)
         columns = min(len(shown), COLUMNS)
-        figure, grid = pyplot.subplots(
+        _, grid = pyplot.subplots(
             rows, columns, figsize=(4.2 * columns, 3.0 * rows), squeeze=False, layout="constrained"
         )
         for name, axes in zip(shown, grid.flat, strict=False):
@@ -72,18 +76,14 @@ class History(Callback):
             axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
         for axes in grid.flat[len(shown) :]:
             axes.remove()
-        return figure
+        return list(grid.flat[: len(shown)])
 
     def _draw(self, axes: Any, name: str) -> None:
         for key, label in ((name, "training"), (f"val_{name}", "validation")):
             values = self.history.get(key)
             if values is not None:
-                # Numbers that are not of every epoch, as of validation, end with the last.
-                epochs = [epoch + 1 for epoch in self.epoch]
-                step = max(len(epochs) // len(values), 1)
-                places = epochs[::-step][: len(values)][::-1]
-                marker = "o" if len(values) < 30 else None
-                axes.plot(places, values, label=label, marker=marker, markersize=3)
+                marker = "o" if len(values) < MARKED else None
+                axes.plot(self._epochs[key], values, label=label, marker=marker, markersize=3)
         axes.set_title(name)
         axes.set_xlabel("epoch")
         axes.grid(alpha=0.3)
