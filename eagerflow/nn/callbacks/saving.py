@@ -12,13 +12,17 @@ from eagerflow.nn.callbacks.base import Logs
 from eagerflow.nn.callbacks.monitors import Mode, Monitor
 from eagerflow.nn.configured import arguments
 
-__all__ = ["ModelCheckpoint"]
+__all__ = ["Frequency", "ModelCheckpoint"]
 
 
 def _frequency(value: Any) -> Any:
     ok = value == "epoch" or is_count(value)
     require(ok, value, "not a frequency", expected="'epoch', or a number of batches")
     return value
+
+
+Frequency = Annotated[Any, _frequency]
+"""``"epoch"``, or a number of batches."""
 
 
 class ModelCheckpoint(Monitor):
@@ -51,7 +55,7 @@ class ModelCheckpoint(Monitor):
         save_best_only: bool = False,
         save_weights_only: bool = False,
         mode: Mode = "auto",
-        save_freq: Annotated[str | int, _frequency] = "epoch",
+        save_freq: Frequency = "epoch",
         initial_value_threshold: Float | None = None,
     ) -> None:
         self.filepath = os.fspath(filepath)
