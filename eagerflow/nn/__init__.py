@@ -28,7 +28,9 @@ from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.hashing import *
 from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.lookup import *
 from eagerflow.nn.layers.masking import *
 from eagerflow.nn.layers.merging import *
 from eagerflow.nn.layers.multi_head_attention import *
@@ -36,6 +38,7 @@ from eagerflow.nn.layers.noise import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
+from eagerflow.nn.layers.preprocessing import *
 from eagerflow.nn.layers.recurrent import *
 from eagerflow.nn.layers.recurrent_cells import *
 from eagerflow.nn.layers.recurrent_convolution import *
@@ -43,7 +46,9 @@ from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
 from eagerflow.nn.layers.spectral import *
 from eagerflow.nn.layers.standardization import *
+from eagerflow.nn.layers.text import *
 from eagerflow.nn.layers.wrappers import *
+from eagerflow.nn.loader import Loader
 from eagerflow.nn.model import Model
 from eagerflow.nn.module import Module
 from eagerflow.nn.plotting import plot_model
@@ -58,6 +63,7 @@ __all__ = sorted(
         "Checkpoint",
         "DTypePolicy",
         "Layer",
+        "Loader",
         "Model",
         "Module",
         "Sequential",

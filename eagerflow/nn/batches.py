@@ -19,6 +19,7 @@ from eagerflow.tensor import Operators
 __all__ = [
     "Batches",
     "Source",
+    "as_batch",
     "class_weights",
     "is_stream",
     "make_source",
@@ -31,14 +32,47 @@ Batch = tuple[Nest, Nest, Nest]
 
 
 class Source:
-    """Something that gives batches, once for each epoch; ``steps`` is None if not known."""
+    """Something that gives batches: a subclass says in ``once`` which, for one pass over it.
+
+    ``steps`` is the number of batches of a pass, ``size`` that of examples; None if not known.
+    """
 
     steps: int | None = None
     size: int | None = None
+    op = "fit"
+    _rest: Iterator[Batch] | None = None  # of the pass in which the last epoch of steps ended
 
-    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
-        """The batches of one epoch."""
-        raise ArgumentError("the class has no epoch", op=type(self).__name__)
+    def once(self, shuffle: bool = False) -> Iterator[Batch]:
+        """The batches of one pass, from the first one on."""
+        raise ArgumentError("the class has no once", op=type(self).__name__)
+
+    def epoch(self, shuffle: bool = False, steps: int | None = None) -> Iterator[Batch]:
+        """The batches of one epoch: a whole pass, or so many ``steps``.
+
+        An epoch of steps goes on where the last one ended, and begins another pass where one
+        ends. Raises ShapeError where there is no other pass, as with an iterator.
+        """
+        return self.once(shuffle) if steps is None else self._some(shuffle, steps)
+
+    def _some(self, shuffle: bool, steps: int) -> Iterator[Batch]:
+        for done in range(steps):
+            batch = None if self._rest is None else next(self._rest, None)
+            if batch is None:
+                self._rest = self.once(shuffle)
+                try:
+                    batch = next(self._rest)
+                except (ShapeError, StopIteration) as error:
+                    self._rest = None
+                    if not done and isinstance(error, ShapeError):
+                        raise
+                    raise ShapeError(
+                        f"the data ended after {done} of {steps} steps",
+                        op=self.op,
+                        argument="x",
+                        hint="an iterator ends once and for all; a list, a DataLoader or an "
+                        "ef.nn.Loader starts again",
+                    ) from None
+            yield batch
 
 
 class Batches(Source):
@@ -52,6 +86,7 @@ class Batches(Source):
         expected = "an integer of at least 1"
         require(is_count(batch_size), batch_size, "not a batch size", op, "batch_size", expected)
         self.batch_size = batch_size
+        self.op = op
         self.nests = tuple(None if nest is None else _arrays(nest) for nest in (x, y, weight))
         named = [
             (name, leaf)
@@ -79,7 +114,7 @@ class Batches(Source):
             )
         self.steps = -(-self.size // batch_size)
 
-    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
+    def once(self, shuffle: bool = False) -> Iterator[Batch]:
         order = random.permutation(self.size).numpy() if shuffle else None
         for start in range(0, self.size or 0, self.batch_size):
             stop = start + self.batch_size
@@ -103,23 +138,11 @@ class Stream(Source):
         if isinstance(batches, Sized):
             self.steps = len(batches)
 
-    def epoch(self, shuffle: bool = False) -> Iterator[Batch]:
+    def once(self, shuffle: bool = False) -> Iterator[Batch]:
         empty = True
         for batch in self.batches:
             empty = False
-            items = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-            if not 1 <= len(items) <= 3:
-                raise ShapeError(
-                    f"a batch has {len(items)} parts",
-                    op=self.op,
-                    argument="x",
-                    expected="x, (x, y) or (x, y, sample_weight)",
-                )
-            x, y, weight = (
-                None if nest is None else tree.map_leaves(as_tensor, nest)
-                for nest in (*items, None, None)[:3]
-            )
-            yield x, y, weight
+            yield as_batch(batch, self.op)
         if empty:
             raise ShapeError(
                 "the iterable gave no batch",
@@ -127,6 +150,35 @@ class Stream(Source):
                 argument="x",
                 hint="an iterator ends after one epoch; a list or a DataLoader starts again",
             )
+
+
+class Weighted(Source):
+    """The batches of another source, in which each class has a weight of its own."""
+
+    def __init__(self, source: Source, class_weight: dict[int, float], op: str) -> None:
+        self.source, self.class_weight, self.op = source, class_weight, op
+        self.steps, self.size = source.steps, source.size
+
+    def once(self, shuffle: bool = False) -> Iterator[Batch]:
+        for x, y, weight in self.source.once(shuffle):
+            yield x, y, as_tensor(class_weights(y, self.class_weight, weight, self.op))
+
+
+def as_batch(batch: Any, op: str) -> Batch:
+    """``x``, ``(x, y)`` or ``(x, y, sample_weight)`` as three nests of tensors, or None."""
+    items = tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    if not 1 <= len(items) <= 3:
+        raise ShapeError(
+            f"a batch has {len(items)} parts",
+            op=op,
+            argument="x",
+            expected="x, (x, y) or (x, y, sample_weight)",
+        )
+    x, y, weight = (
+        None if nest is None else tree.map_leaves(as_tensor, nest)
+        for nest in (*items, None, None)[:3]
+    )
+    return x, y, weight
 
 
 def _arrays(nest: Nest) -> Any:
@@ -147,13 +199,20 @@ def is_stream(x: Nest) -> bool:
     """
     if isinstance(x, list):
         return bool(x) and all(isinstance(item, tuple) for item in x)
+    if isinstance(x, Source):
+        return True
     return isinstance(x, Iterable) and not hasattr(x, "shape") and not isinstance(x, tuple | dict)
 
 
-def make_source(x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> Source:
-    """Batches of arrays, or of an iterable that makes them itself."""
-    if isinstance(x, Source):
-        return x
+def make_source(
+    x: Nest, y: Nest, weight: Nest, batch_size: int, op: str, class_weight: Any = None
+) -> Source:
+    """Batches of arrays, or of an iterable that makes them itself.
+
+    ``class_weight`` maps classes to weights, by which those of the examples are multiplied.
+    """
+    if class_weight is not None:
+        return Weighted(make_source(x, y, weight, batch_size, op), class_weight, op)
     if is_stream(x):
         if y is not None or weight is not None:
             raise ArgumentError(
@@ -162,7 +221,7 @@ def make_source(x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> Sou
                 argument="y" if y is not None else "sample_weight",
                 expected="batches (x, y) or (x, y, sample_weight)",
             )
-        return Stream(x, op)
+        return x if isinstance(x, Source) else Stream(x, op)
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not _is_data(x):
         raise ArgumentError(
             "an object that is indexed gives examples or batches, which nobody can tell apart",
@@ -170,8 +229,8 @@ def make_source(x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> Sou
             argument="x",
             received=type(x).__name__,
             expected="arrays, or an iterable of batches",
-            hint="torch.utils.data.DataLoader(x, batch_size=32), or where it gives batches "
-            "[x[i] for i in range(len(x))]",
+            hint="ef.nn.Loader(x, batch_size=32) or PyTorch's DataLoader for examples, "
+            "ef.nn.Loader(x, batch_size=None) for batches",
         )
     return Batches(x, y, weight, batch_size, op)
 
@@ -226,6 +285,14 @@ def split_validation(x: Nest, y: Nest, weight: Nest, part: float) -> tuple[Any, 
 
 def class_weights(y: Nest, class_weight: dict[int, float], sample_weight: Nest, op: str) -> Any:
     """The weight of each example, times that of its class (1 where none is given)."""
+    if y is None or isinstance(y, dict):
+        raise ArgumentError(
+            "there is no single array of targets that say the classes",
+            op=op,
+            argument="class_weight",
+            received=type(y).__name__,
+            hint="sample_weight",
+        )
     labels = _array(y)
     if labels.ndim > 1 and labels.shape[-1] > 1:
         labels = labels.argmax(axis=-1)

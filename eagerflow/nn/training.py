@@ -4,72 +4,22 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
-from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.errors import ArgumentError
 from eagerflow.nn.batches import Batch, Source
-from eagerflow.nn.callbacks import Callback, History
+from eagerflow.nn.callbacks import CallbackList, History
 from eagerflow.nn.progress import Progress
 from eagerflow.tensor import Operators
 
 __all__ = ["check_first", "evaluate", "fit", "in_form", "plain", "predict"]
 
 MAX_SHOWN_NAMES = 4  # in a warning
-
-
-class _Listeners:
-    """The callbacks of one run: each is told of what happens, in their order.
-
-    Most have nothing to say about single batches, so those that do are found once.
-    """
-
-    def __init__(self, given: Any, model: Any, op: str, **params: Any) -> None:
-        listed = list(given) if isinstance(given, list | tuple) else [given]
-        for item in listed:
-            if not isinstance(item, Callback):
-                raise ArgumentError(
-                    f"{short_repr(item)} is no callback",
-                    op=op,
-                    argument="callbacks",
-                    expected="an object of ef.nn.callbacks.Callback, or a list of such",
-                    hint=f"{item.__name__}()" if isinstance(item, type) else None,
-                )
-            item.model, item.params = model, params
-        self.all = listed
-        self._on_batches = {
-            hook: [c for c in listed if _has_own(c, hook)]
-            for kind in ("train", "test", "predict")
-            for hook in (f"on_{kind}_batch_begin", f"on_{kind}_batch_end")
-        }
-
-    def tell(self, hook: str, *args: Any) -> None:
-        """Call a method of every callback."""
-        for callback in self.all:
-            getattr(callback, hook)(*args)
-
-    def wants(self, hook: str) -> bool:
-        """Whether somebody listens to this of every batch."""
-        return bool(self._on_batches[hook])
-
-    def tell_of_batch(self, hook: str, *args: Any) -> None:
-        """Call a method of the callbacks that have one of their own."""
-        for callback in self._on_batches[hook]:
-            getattr(callback, hook)(*args)
-
-
-def _has_own(callback: Any, hook: str) -> bool:
-    """Whether a callback has a method of its own, also one set on the object."""
-    method = getattr(callback, hook)
-    return getattr(method, "__func__", method) not in (None, getattr(Callback, hook))
-
-
-def _batches(source: Source, steps: int | None, shuffle: bool = False) -> Iterator[Batch]:
-    return source.epoch(shuffle) if steps is None else source.epoch(shuffle, steps)
 
 
 def fit(
@@ -90,28 +40,28 @@ def fit(
     known = source.steps if steps is None else steps
     given = [history, *(callbacks if isinstance(callbacks, list | tuple) else [callbacks])]
     params = {"epochs": epochs.stop, "steps": known, "verbose": verbose}
-    listeners = _Listeners(given, model, "fit", **params)
+    told = CallbackList(given, model, **params)
     model.stop_training = False
     logs: dict[str, Any] = {}
     with Progress(verbose, epochs.stop, "fit") as progress:
-        listeners.tell("on_train_begin", {})
+        told.on_train_begin({})
         for epoch in epochs:
-            listeners.tell("on_epoch_begin", epoch, {})
+            told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)
-            batches = progress.watch(_batches(source, steps, shuffle))
-            own = _run(model, "train", batches, listeners, epoch == epochs.start)
+            batches = progress.watch(source.epoch(shuffle, steps))
+            own = _run(model, "train", batches, told, epoch == epochs.start)
             logs = model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
-                listeners.tell("on_test_begin", {})
-                found = _run(model, "test", _batches(validation, validation_steps), listeners)
+                told.on_test_begin({})
+                found = _run(model, "test", validation.epoch(steps=validation_steps), told)
                 logs |= model.logs(found, "val_")
-                listeners.tell("on_test_end", logs)
+                told.on_test_end(logs)
             progress.end(logs)
-            listeners.tell("on_epoch_end", epoch, logs)
+            told.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
         model.optimizer.finalize_variable_values(model.trainable_weights)
-        listeners.tell("on_train_end", logs)
+        told.on_train_end(logs)
     return history
 
 
@@ -122,21 +72,21 @@ def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:
 
 
 def _run(
-    model: Any, kind: str, batches: Iterable[Batch], listeners: _Listeners, first: bool = False
+    model: Any, kind: str, batches: Iterable[Batch], told: CallbackList, first: bool = False
 ) -> Any:
     """Train or test on batches; the numbers of the last, where the model's own step gives some."""
     model.reset_metrics()
     step, own = model.batch_step(kind)
-    begin, end = f"on_{kind}_batch_begin", f"on_{kind}_batch_end"
-    told = listeners.wants(end)
+    begin, end = getattr(told, f"on_{kind}_batch_begin"), getattr(told, f"on_{kind}_batch_end")
+    wanted = told.listens(f"on_{kind}_batch_end")
     found: Any = None
     for number, (x, y, weight) in enumerate(batches):
-        listeners.tell_of_batch(begin, number, {})
+        begin(number, {})
         found = step(x, y, weight)
         if first and number == 0 and not own:
             check_first(model, found)
-        if told:
-            listeners.tell_of_batch(end, number, model.logs(found if own else None))
+        if wanted:
+            end(number, model.logs(found if own else None))
         if kind == "train" and model.stop_training:
             break
     return found if own else None
@@ -182,13 +132,13 @@ def evaluate(
 ) -> dict[str, Any]:
     """The numbers of a model on data; see ``Model.evaluate``."""
     known = source.steps if steps is None else steps
-    listeners = _Listeners(callbacks, model, "evaluate", steps=known, verbose=verbose)
+    told = CallbackList(callbacks, model, steps=known, verbose=verbose)
     with Progress(verbose, 1, "evaluate") as progress:
         progress.begin(0, known, "Evaluate")
-        listeners.tell("on_test_begin", {})
-        found = _run(model, "test", progress.watch(_batches(source, steps)), listeners)
+        told.on_test_begin({})
+        found = _run(model, "test", progress.watch(source.epoch(steps=steps)), told)
         logs: dict[str, Any] = model.logs(found)
-        listeners.tell("on_test_end", logs)
+        told.on_test_end(logs)
         progress.end(logs)
     return logs
 
@@ -196,19 +146,19 @@ def evaluate(
 def predict(model: Any, source: Source, steps: int | None, callbacks: Any, verbose: Any) -> Any:
     """The outputs of a model for all batches, joined; see ``Model.predict``."""
     known = source.steps if steps is None else steps
-    listeners = _Listeners(callbacks, model, "predict", steps=known, verbose=verbose)
+    told = CallbackList(callbacks, model, steps=known, verbose=verbose)
     parts: list[list[Any]] = []
     structure: Any = None
     step = model._step("_predict_batch")
     with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress:
         progress.begin(0, known, "Predict")
-        listeners.tell("on_predict_begin", {})
-        for number, (batch, _, _) in enumerate(progress.watch(_batches(source, steps))):
-            listeners.tell_of_batch("on_predict_batch_begin", number, {})
+        told.on_predict_begin({})
+        for number, (batch, _, _) in enumerate(progress.watch(source.epoch(steps=steps))):
+            told.on_predict_batch_begin(number, {})
             leaves, structure = tree.flatten(step(batch))
             parts.append([np.asarray(leaf) for leaf in leaves])
-            listeners.tell_of_batch("on_predict_batch_end", number, {"outputs": parts[-1]})
-        listeners.tell("on_predict_end", {})
+            told.on_predict_batch_end(number, {"outputs": parts[-1]})
+        told.on_predict_end({})
         progress.end({})
     return tree.unflatten(structure, [np.concatenate(rows) for rows in zip(*parts, strict=True)])
 

@@ -11,7 +11,9 @@ from eagerflow.nn.layers import (
     depthwise,
     einsum_dense,
     embedding,
+    hashing,
     key_value_cache,
+    lookup,
     masking,
     merging,
     multi_head_attention,
@@ -19,6 +21,7 @@ from eagerflow.nn.layers import (
     normalization,
     pooling,
     positions,
+    preprocessing,
     recurrent,
     recurrent_cells,
     recurrent_convolution,
@@ -26,6 +29,7 @@ from eagerflow.nn.layers import (
     resizing,
     spectral,
     standardization,
+    text,
     wrappers,
 )
 from eagerflow.nn.layers.activation import *
@@ -36,7 +40,9 @@ from eagerflow.nn.layers.core import *
 from eagerflow.nn.layers.depthwise import *
 from eagerflow.nn.layers.einsum_dense import *
 from eagerflow.nn.layers.embedding import *
+from eagerflow.nn.layers.hashing import *
 from eagerflow.nn.layers.key_value_cache import *
+from eagerflow.nn.layers.lookup import *
 from eagerflow.nn.layers.masking import *
 from eagerflow.nn.layers.merging import *
 from eagerflow.nn.layers.multi_head_attention import *
@@ -44,6 +50,7 @@ from eagerflow.nn.layers.noise import *
 from eagerflow.nn.layers.normalization import *
 from eagerflow.nn.layers.pooling import *
 from eagerflow.nn.layers.positions import *
+from eagerflow.nn.layers.preprocessing import *
 from eagerflow.nn.layers.recurrent import *
 from eagerflow.nn.layers.recurrent_cells import *
 from eagerflow.nn.layers.recurrent_convolution import *
@@ -51,6 +58,7 @@ from eagerflow.nn.layers.reshaping import *
 from eagerflow.nn.layers.resizing import *
 from eagerflow.nn.layers.spectral import *
 from eagerflow.nn.layers.standardization import *
+from eagerflow.nn.layers.text import *
 from eagerflow.nn.layers.wrappers import *
 
 __all__ = sorted(
@@ -63,7 +71,9 @@ __all__ = sorted(
         *depthwise.__all__,
         *einsum_dense.__all__,
         *embedding.__all__,
+        *hashing.__all__,
         *key_value_cache.__all__,
+        *lookup.__all__,
         *masking.__all__,
         *merging.__all__,
         *multi_head_attention.__all__,
@@ -71,6 +81,7 @@ __all__ = sorted(
         *normalization.__all__,
         *pooling.__all__,
         *positions.__all__,
+        *preprocessing.__all__,
         *recurrent.__all__,
         *recurrent_cells.__all__,
         *recurrent_convolution.__all__,
@@ -78,6 +89,7 @@ __all__ = sorted(
         *resizing.__all__,
         *spectral.__all__,
         *standardization.__all__,
+        *text.__all__,
         *wrappers.__all__,
     ]
 )

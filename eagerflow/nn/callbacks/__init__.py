@@ -1,0 +1,25 @@
+"""Callbacks: what happens between the steps and epochs of ``fit``, ``evaluate`` and ``predict``."""
+
+from __future__ import annotations
+
+from eagerflow.nn.callbacks.averages import SwapEMAWeights
+from eagerflow.nn.callbacks.base import Callback, CallbackList, LambdaCallback
+from eagerflow.nn.callbacks.history import CSVLogger, History
+from eagerflow.nn.callbacks.monitors import EarlyStopping, Monitor, TerminateOnNaN
+from eagerflow.nn.callbacks.rates import LearningRateScheduler, ReduceLROnPlateau
+from eagerflow.nn.callbacks.saving import ModelCheckpoint
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "CallbackList",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "ModelCheckpoint",
+    "Monitor",
+    "ReduceLROnPlateau",
+    "SwapEMAWeights",
+    "TerminateOnNaN",
+]

@@ -1,0 +1,72 @@
+"""SwapEMAWeights: evaluates with the running means of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.errors import ArgumentError
+from eagerflow.nn.callbacks.base import Callback, Logs
+from eagerflow.nn.configured import arguments
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["SwapEMAWeights"]
+
+
+class SwapEMAWeights(Callback):
+    """Gives a model the running means of its weights while it is evaluated or asked.
+
+    The optimizer keeps them, if it was made with ``use_ema=True``. With ``swap_on_epoch`` the
+    model has them from the end of an epoch to the begin of the next too, for callbacks behind
+    this one that save it. Raises ArgumentError for an optimizer without running means.
+
+    >>> ef.nn.callbacks.SwapEMAWeights(swap_on_epoch=True).swap_on_epoch
+    True
+    """
+
+    swap_on_epoch: bool
+
+    @arguments
+    def __init__(self, swap_on_epoch: bool = False) -> None:
+        self._own: dict[Variable, Tensor] = {}  # what the weights are, while they are means
+
+    def _give_means(self) -> None:
+        optimizer: Any = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if not getattr(optimizer, "use_ema", False):
+            raise ArgumentError(
+                "the optimizer keeps no running means",
+                op="SwapEMAWeights",
+                argument="optimizer",
+                hint=f"ef.nn.optimizers.{type(optimizer).__name__}(use_ema=True)",
+            )
+        if not self._own:
+            means: dict[Variable, Variable] = optimizer.averages
+            self._own = {weight: weight.value for weight in means}
+            assign_together({weight: mean.value for weight, mean in means.items()})
+
+    def _give_back(self) -> None:
+        own, self._own = self._own, {}
+        assign_together(own)
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._give_back()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        if self.swap_on_epoch:
+            self._give_means()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Forget what the weights were: the optimizer has given them their means for good."""
+        self._own = {}
+
+    def on_test_begin(self, logs: Logs = None) -> None:
+        self._give_means()
+
+    def on_test_end(self, logs: Logs = None) -> None:
+        self._give_back()
+
+    def on_predict_begin(self, logs: Logs = None) -> None:
+        self._give_means()
+
+    def on_predict_end(self, logs: Logs = None) -> None:
+        self._give_back()

@@ -1,0 +1,213 @@
+"""Work done ahead of who needs it, in threads or processes, with results in the order of the jobs.
+
+Threads draw jobs, one at a time, and put what comes of them into a line; nobody runs farther ahead
+of the one who takes than allowed. A process is the servant of one thread, which sends it the jobs
+and waits for it, so there is one kind of line.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any
+from weakref import finalize
+
+from eagerflow.errors import EagerflowError
+
+__all__ = ["Ahead"]
+
+Work = Callable[[Any], Any]
+
+# A copy of the process needs no pickled data and functions; elsewhere it would be unsafe.
+START = "fork" if sys.platform == "linux" else "spawn"
+
+
+class Ahead(Iterator[Any]):
+    """The results of ``work(job)`` for each job, in their order, prepared by workers.
+
+    At most ``ahead`` of them wait or are under way. What ``work`` or the iterator of jobs raises
+    is raised in the place of its result. When this object goes away, or is closed, no thread and
+    no process remains.
+
+    >>> from eagerflow.nn.workers import Ahead
+    >>> list(Ahead(range(5), str, workers=2, processes=False, ahead=3))
+    ['0', '1', '2', '3', '4']
+    """
+
+    def __init__(
+        self, jobs: Iterable[Any], work: Work, workers: int, processes: bool, ahead: int
+    ) -> None:
+        self._line = line = _Line(iter(jobs), max(ahead, workers))
+        self.close = finalize(self, line.close)  # before anything begins that has to end
+        servants: list[Work] = [work] * workers
+        if processes:
+            servants = [line.own(_Servant(work)) for _ in range(workers)]
+        for servant in servants:
+            thread = threading.Thread(target=line.serve, args=(servant,), daemon=True)
+            line.threads.append(thread)
+            thread.start()
+
+    def __next__(self) -> Any:
+        return self._line.take()
+
+
+class _Line:
+    """Jobs that are drawn, their results, and who works on them."""
+
+    def __init__(self, jobs: Iterator[Any], ahead: int) -> None:
+        self.jobs, self.ahead = jobs, ahead
+        self.threads: list[threading.Thread] = []
+        self.servants: list[_Servant] = []
+        self.process = os.getpid()
+        self.drawing = threading.Lock()
+        self.changed = threading.Condition()  # guards all that follows
+        self.drawn = self.taken = 0
+        self.ended = False
+        self.results: dict[int, tuple[Any, BaseException | None]] = {}
+
+    def own(self, servant: _Servant) -> _Servant:
+        self.servants.append(servant)
+        return servant
+
+    def serve(self, work: Work) -> None:
+        """Work until there is nothing more to do; what a thread does."""
+        for number, job in iter(self.draw, None):
+            found: tuple[Any, BaseException | None]
+            try:
+                found = work(job), None
+            except BaseException as error:
+                found = None, error
+            with self.changed:
+                self.results[number] = found
+                self.changed.notify_all()
+            del job, found
+
+    def draw(self) -> tuple[int, Any] | None:
+        """The next job and its number, as soon as there is room; None at the end."""
+        with self.drawing:
+            with self.changed:
+                self.changed.wait_for(lambda: self.ended or self.drawn < self.taken + self.ahead)
+                if self.ended:
+                    return None
+            try:
+                job = next(self.jobs)
+            except BaseException as error:
+                with self.changed:
+                    self.ended = True
+                    if not isinstance(error, StopIteration):
+                        self.results[self.drawn] = None, error
+                        self.drawn += 1
+                    self.changed.notify_all()
+                return None
+            with self.changed:
+                self.drawn += 1
+                return self.drawn - 1, job
+
+    def take(self) -> Any:
+        """The next result; StopIteration behind the last one."""
+        if self.process != os.getpid():
+            raise EagerflowError(
+                "batches are prepared for another process",
+                op="Loader",
+                hint="a new iterator in each process that was forked: iter(loader)",
+            )
+        with self.changed:
+            self.changed.wait_for(
+                lambda: self.taken in self.results or (self.ended and self.taken >= self.drawn)
+            )
+            if self.taken not in self.results:
+                raise StopIteration
+            found, error = self.results.pop(self.taken)
+            self.taken += 1
+            self.changed.notify_all()
+        if error is not None:
+            raise error
+        return found
+
+    def close(self) -> None:
+        """End the threads and processes, and forget what was prepared."""
+        if self.process != os.getpid():
+            return  # they are the parent's, and here are only their shadows
+        with self.changed:
+            self.ended = True
+            self.changed.notify_all()
+        for servant in self.servants:
+            servant.stop()
+        if threading.current_thread() not in self.threads:  # else the collector runs in one
+            for thread in self.threads:
+                if thread.ident is not None:
+                    thread.join()
+        self.results.clear()
+
+
+# Processes ----------------------------------------------------------------------------------------
+
+
+class _Servant:
+    """A process that does the work of one thread."""
+
+    def __init__(self, work: Work) -> None:
+        context: Any = multiprocessing.get_context(START)
+        self.ours, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def __call__(self, job: Any) -> Any:
+        try:
+            self.ours.send(job)
+            # Its end is seen also where another process has come to hold its end of the pipe.
+            if self.ours not in wait([self.ours, self.process.sentinel]):
+                raise EOFError
+            found, error = self.ours.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            raise EagerflowError(
+                f"a worker process ended with exit code {self.process.exitcode}",
+                op="Loader",
+                hint="workers=4, which are threads, show where; -9 is often a lack of memory",
+            ) from None
+        if error is not None:
+            raise error
+        return found
+
+    def stop(self) -> None:
+        self.process.kill()  # it holds nothing that has to be put in order
+        self.process.join()
+
+
+def _serve(theirs: Connection, work: Work) -> None:
+    """Do jobs until the other end is closed; what a process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has started us
+    while True:
+        try:
+            job = theirs.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = pickle.dumps((work(job), None), pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            answer = _with_story(error)
+        try:
+            theirs.send_bytes(answer)
+        except OSError:
+            return
+
+
+def _with_story(error: Exception) -> bytes:
+    """An error as it may travel, with the traceback that it leaves behind."""
+    story = "in a worker process:\n" + "".join(traceback.format_exception(error))
+    error.add_note(story)
+    try:
+        answer = pickle.dumps((None, error))
+        pickle.loads(answer)  # some are written and cannot be read
+    except Exception:
+        return pickle.dumps((None, EagerflowError(story, op="Loader")))
+    return answer
