@@ -17,9 +17,11 @@ from eagerflow.nn import losses, optimizers, saving
 from eagerflow.nn.arguments import Nest, TensorLike, is_count, require
 from eagerflow.nn.batches import Source, class_weights, is_stream, make_source, split_validation
 from eagerflow.nn.callbacks import Callback, History
-from eagerflow.nn.configuration import PARTS, clone_model, graph_config, graph_ends, to_json
+from eagerflow.nn.configuration import clone_model, to_json
 from eagerflow.nn.configured import Untracked, plain
 from eagerflow.nn.functional import graph_between, layer_of, run
+from eagerflow.nn.graph_reading import PARTS, graph_ends
+from eagerflow.nn.graph_writing import graph_config
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.nests import shapes_of
