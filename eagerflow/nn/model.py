@@ -12,9 +12,11 @@ from eagerflow.graph.graph import Graph
 from eagerflow.nn import saving
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.compiled import output_names
-from eagerflow.nn.configuration import PARTS, clone_model, graph_config, graph_ends, to_json
+from eagerflow.nn.configuration import clone_model, to_json
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.functional import graph_between, layer_of, run
+from eagerflow.nn.graph_reading import PARTS, graph_ends
+from eagerflow.nn.graph_writing import graph_config
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.state import Misfits

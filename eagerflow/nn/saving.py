@@ -20,13 +20,13 @@ from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, pri
 from eagerflow.nn import files, state
 from eagerflow.nn.configuration import (
     CustomObjects,
-    arguments_config,
-    arguments_from,
     missing_in,
     model_from_config,
     whole_config,
 )
 from eagerflow.nn.configured import plain, with_custom_objects
+from eagerflow.nn.graph_reading import arguments_from
+from eagerflow.nn.graph_writing import arguments_config
 from eagerflow.nn.layer import weights_asked
 from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
