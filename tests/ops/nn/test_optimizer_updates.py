@@ -6,6 +6,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.nn import optimizers
+from eagerflow.nn.optimizers import one_op
 
 SIZE = (1 << 14) + 37
 
@@ -131,14 +132,14 @@ def steps(optimizer, shapes=SHAPES, dtypes=("float32",)):
 def test_small_parameters_are_changed_together(dtypes, monkeypatch):
     """With the results that each one has alone, bit for bit."""
     joined = []
-    original = optimizers.adam_updates
+    original = one_op.joined_update
     monkeypatch.setattr(
-        optimizers, "adam_updates", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
+        one_op, "joined_update", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
     )
     together = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     assert max(joined) == 2 + 4 * (len(SHAPES) - 1)  # all but the large one
-    monkeypatch.setattr(optimizers, "MIN_SMALL_VARIABLES", 1000)
+    monkeypatch.setattr(one_op, "MIN_SMALL_VARIABLES", 1000)
     alone = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     for a, b in zip(together, alone, strict=True):
