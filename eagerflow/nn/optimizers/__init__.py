@@ -2,50 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from eagerflow.nn import schedules as schedules
-from eagerflow.nn.configured import from_config, snake_case
-from eagerflow.nn.optimizers.adam import Adam, Adamax, AdamW, Nadam
+from eagerflow.nn.optimizers.adam import Adam, Adamax, AdamW, Nadam, ScheduleFreeAdamW
 from eagerflow.nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from eagerflow.nn.optimizers.base import Optimizer
 from eagerflow.nn.optimizers.descent import SGD, Lion
+from eagerflow.nn.optimizers.loss_scale import LossScaleOptimizer
+from eagerflow.nn.optimizers.norms import Adafactor, Lamb, Muon
+from eagerflow.nn.optimizers.table import get, offer
 
 __all__ = [
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
     "Ftrl",
+    "Lamb",
     "Lion",
+    "LossScaleOptimizer",
+    "Muon",
     "Nadam",
     "Optimizer",
     "RMSprop",
     "SGD",
+    "ScheduleFreeAdamW",
     "get",
     "schedules",
 ]
 
-_CLASSES: tuple[type[Optimizer], ...] = (
+offer(
     Adadelta,
+    Adafactor,
     Adagrad,
     Adam,
     AdamW,
     Adamax,
     Ftrl,
+    Lamb,
     Lion,
+    LossScaleOptimizer,
+    Muon,
     Nadam,
     RMSprop,
     SGD,
+    ScheduleFreeAdamW,
+    adamw=AdamW,
+    rmsprop=RMSprop,
 )
-_TABLE = {snake_case(cls.__name__): cls for cls in _CLASSES} | {"adamw": AdamW, "rmsprop": RMSprop}
-
-
-def get(identifier: Any) -> Any:
-    """The optimizer that a name, a configuration or an optimizer stands for.
-
-    >>> ef.nn.optimizers.get("adam")
-    <Adam: learning_rate=0.001, step 0>
-    """
-    return from_config("optimizer", identifier, _TABLE, lambda x: isinstance(x, Optimizer))

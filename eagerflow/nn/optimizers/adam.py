@@ -7,7 +7,7 @@ from typing import Annotated, Unpack
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.arguments import Float
+from eagerflow.nn.arguments import Float, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.optimizers.base import (
     Beta,
@@ -23,11 +23,12 @@ from eagerflow.ops.nn.optimizer_updates import (
     amsgrad_update,
     nadam_momentum,
     nadam_update,
+    schedule_free_update,
 )
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Adam", "AdamW", "Adamax", "MeansOptimizer", "Nadam"]
+__all__ = ["Adam", "AdamW", "Adamax", "MeansOptimizer", "Nadam", "ScheduleFreeAdamW"]
 
 
 class MeansOptions(CommonOptions, total=False):
@@ -175,3 +176,45 @@ class Nadam(MeansOptimizer):
     def numbers(self, rate: Tensor, step: Tensor) -> dict[str, Tensor]:
         product = as_tensor(self._next_product(step), rate.dtype, rate.device)
         return super().numbers(rate, step) | {"product": product}
+
+
+_not_negative = number(lambda x: x >= 0, "out of range", "a number of at least 0")
+
+
+class ScheduleFreeAdamW(MeansOptimizer):
+    """AdamW that needs no schedule, as weights stay close to a mean over all steps.
+
+    ``beta_1`` is the part of the mean, which has to be above 0; the learning rate rises during
+    ``warmup_steps``. Other arguments are those of ``Adam``. Source: Defazio and others, "The Road
+    Less Scheduled", 2024.
+
+    >>> w = ef.Variable([1.0, -2.0])
+    >>> loss = ef.nn.optimizers.ScheduleFreeAdamW(0.1).minimize(lambda: (w * w).sum())
+    >>> w.value
+    Tensor([ 0.9, -1.9], float32, cpu:0)
+    """
+
+    step_op = staticmethod(schedule_free_update)
+
+    warmup_steps: float
+
+    @arguments
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.0025,
+        beta_1: Beta = 0.9,
+        beta_2: Beta = 0.999,
+        epsilon: Float = 1e-8,
+        warmup_steps: Annotated[float, _not_negative] = 0,
+        **options: Unpack[OptimizerOptions],
+    ) -> None: ...
+
+    def state_for(self, variable: Variable) -> dict[str, Variable]:
+        state = super().state_for(variable)
+        state["momentum"].assign(variable.value)
+        return state
+
+    def numbers(self, rate: Tensor, step: Tensor) -> dict[str, Tensor]:
+        if self.warmup_steps:
+            rate = rate * ops.minimum(ops.divide(step, self.warmup_steps), 1.0)
+        return super().numbers(rate, step)

@@ -170,7 +170,7 @@ class Optimizer(Configured):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        if isinstance(self._rate, Variable):
+        if "learning_rate" in config and isinstance(self._rate, Variable):
             config["learning_rate"] = float(str(self._rate.numpy()))  # 0.1, as float32 shows it
         return config
 
@@ -236,12 +236,15 @@ class Optimizer(Configured):
         require(not self._state, self.name, "built already", self.name, "var_list", "a new one")
         self._excluded = frozenset(map(id, var_list or ())), tuple(var_names or ())
 
+    def is_excluded(self, variable: Variable) -> bool:
+        """Whether ``exclude_from_weight_decay`` has named a variable."""
+        ids, names = self._excluded
+        return id(variable) in ids or any(re.search(name, variable.name) for name in names)
+
     def decay_of(self, variable: Variable) -> float:
         """The weight decay of a variable, 0 if it is excluded."""
-        ids, names = self._excluded
-        if not self.weight_decay or id(variable) in ids:
-            return 0.0
-        return 0.0 if any(re.search(name, variable.name) for name in names) else self.weight_decay
+        decay = self.weight_decay
+        return decay if decay and not self.is_excluded(variable) else 0.0
 
     # Steps -----------------------------------------------------------------------------------
 

@@ -366,3 +366,54 @@ def adam_direction(
     mean, square = _means(s, gradient, mean, square, beta_1, beta_2)
     root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
     return s.divide(s.divide(mean, _remaining(s, beta_1, step)), s.add(root, epsilon)), mean, square
+
+
+def _schedule_free(
+    p: float,
+    g: float,
+    fast: float,
+    square: float,
+    rate: float,
+    t: float,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> tuple[float, ...]:
+    p *= 1 - rate * weight_decay
+    square = beta_2 * square + (1 - beta_2) * g * g
+    slow = (p - (1 - beta_1) * fast) / beta_1
+    fast -= rate * g / (math.sqrt(square / (1 - beta_2**t)) + epsilon)
+    slow += (fast - slow) / t
+    return (1 - beta_1) * fast + beta_1 * slow, fast, square
+
+
+@update(_schedule_free, 3, *_ADAM_SAMPLES, ulp=32)
+def schedule_free_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    fast: Any,
+    square: Any,
+    learning_rate: Any,
+    step: Any,
+    /,
+    *,
+    beta_1: float = 0.9,
+    beta_2: float = 0.999,
+    epsilon: float = 1e-8,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of schedule-free AdamW, as ``(parameter, fast, square)``; Defazio and others, 2024.
+
+    ``fast`` goes along the gradient, and the parameter lies between it and its mean over all
+    steps, of which it has the part ``beta_1``.
+    """
+    p = _decayed(s, parameter, learning_rate, weight_decay)
+    square = _moved(s, square, s.multiply(gradient, gradient), beta_2)
+    slow = s.divide(s.subtract(p, s.multiply(fast, 1 - beta_1)), beta_1)
+    root = s.sqrt(s.divide(square, _remaining(s, beta_2, step)))
+    fast = s.subtract(fast, s.divide(s.multiply(gradient, learning_rate), s.add(root, epsilon)))
+    part = s.divide(1, step)
+    slow = s.add(s.multiply(slow, s.subtract(1, part)), s.multiply(fast, part))
+    return s.add(s.multiply(fast, 1 - beta_1), s.multiply(slow, beta_1)), fast, square
