@@ -3,6 +3,7 @@
 It needs Keras and JAX beside eagerflow, which the suite does without.
 """
 
+import functools
 import inspect
 import os
 
@@ -13,7 +14,7 @@ import eagerflow as ef
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
-pytest.importorskip("jax", reason="JAX is not installed")
+jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 STEPS = 20
 SHAPES = ((3, 4), (5,), (4, 3), ())
@@ -84,15 +85,35 @@ def start():
     return [rng.normal(size=shape).astype("float32") for shape in SHAPES]
 
 
-def both(name, options):
-    options = {"learning_rate": 0.05} | options
-    ours = getattr(ef.nn.optimizers, name)(**options)
-    theirs = getattr(keras.optimizers, name)(**options)
-    own = [ef.Variable(x, name=n) for x, n in zip(start(), NAMES, strict=True)]
-    peers = [keras.Variable(x, name=n) for x, n in zip(start(), NAMES, strict=True)]
-    ours.build(own)
+def values(variables):
+    return [np.asarray(v) for v in variables]
+
+
+def weights(make):
+    return [make(x, name=n) for x, n in zip(start(), NAMES, strict=True)]
+
+
+def steps_of_keras(theirs, peers, grads):
+    """The state of Keras's optimizer and the weights after each step, compiled as it trains."""
     theirs.build(peers)
-    return ours, theirs, own, peers
+    step = jax.jit(theirs.stateless_apply)
+    state, found = [v.value for v in theirs.variables], [v.value for v in peers]
+    for given in grads:
+        found, state = step(state, given, found)
+        yield values(found), values(state)
+    for variable, value in zip([*peers, *theirs.variables], [*found, *state], strict=True):
+        variable.assign(value)
+
+
+@functools.cache
+def expected(index):
+    """Weights after the first and the last step, state, and weights as they are at the end."""
+    name, options = ROWS[index]
+    theirs = getattr(keras.optimizers, name)(**{"learning_rate": 0.05} | options)
+    peers = weights(keras.Variable)
+    found = list(steps_of_keras(theirs, peers, map(gradients, range(STEPS))))
+    theirs.finalize_variable_values(peers)
+    return found[0][0], *found[-1], values(peers)
 
 
 def agree(own, peers, tolerance=2e-5):
@@ -103,21 +124,22 @@ def agree(own, peers, tolerance=2e-5):
         np.testing.assert_allclose(mine.numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=ident)
+@pytest.mark.parametrize("index", range(len(ROWS)), ids=lambda index: ident(ROWS[index]))
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
-def test_steps(row, captured):
-    ours, theirs, own, peers = both(*row)
+def test_steps(index, captured):
+    name, options = ROWS[index]
+    first, last, state, final = expected(index)
+    ours = getattr(ef.nn.optimizers, name)(**{"learning_rate": 0.05} | options)
+    own = weights(ef.Variable)
     apply = ef.function(ours.apply) if captured else ours.apply
     for step in range(STEPS):
         apply([ef.tensor(g) for g in gradients(step)], own)
-        theirs.apply(gradients(step), peers)
         if step == 0:
-            agree(own, peers)
-    agree(own, peers, 2e-4 if row[0] in ("Muon", "Adafactor") else 3e-5)
-    agree(ours.variables, theirs.variables, 2e-4)
+            agree(own, first)
+    agree(own, last, 2e-4 if name in ("Muon", "Adafactor") else 3e-5)
+    agree(ours.variables, state, 2e-4)
     ours.finalize_variable_values(own)
-    theirs.finalize_variable_values(peers)
-    agree(own, peers, 2e-4)
+    agree(own, final, 2e-4)
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in ROWS} | {"LossScaleOptimizer"}))
@@ -137,34 +159,33 @@ def test_excluded_weights_and_schedules():
     rate = {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5}
     ours = ef.nn.optimizers.AdamW(ef.nn.schedules.ExponentialDecay(**rate), 0.3)
     theirs = keras.optimizers.AdamW(keras.optimizers.schedules.ExponentialDecay(**rate), 0.3)
-    own = [ef.Variable(x, name=n) for x, n in zip(start(), NAMES, strict=True)]
-    peers = [keras.Variable(x, name=n) for x, n in zip(start(), NAMES, strict=True)]
+    own, peers = weights(ef.Variable), weights(keras.Variable)
     ours.exclude_from_weight_decay([own[0]], ["bi.s"])
     theirs.exclude_from_weight_decay([peers[0]], ["bi.s"])
-    for step in range(STEPS):
-        ours.apply([ef.tensor(g) for g in gradients(step)], own)
-        theirs.apply(gradients(step), peers)
-    agree(own, peers)
+    grads = list(map(gradients, range(STEPS)))
+    for given, (found, _) in zip(grads, steps_of_keras(theirs, peers, grads), strict=True):
+        ours.apply([ef.tensor(g) for g in given], own)
+        agree(own, found)
 
 
 @pytest.mark.parametrize("captured", [False, True], ids=["eager", "captured"])
 def test_dynamic_loss_scale(captured):
     options = {"initial_scale": 64.0, "dynamic_growth_steps": 3}
-    ours, theirs, own, peers = both("Adam", {"weight_decay": 0.1})
     ours = ef.nn.optimizers.LossScaleOptimizer(ef.nn.optimizers.Adam(0.05), **options)
     theirs = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05), **options)
+    own, peers = weights(ef.Variable), weights(keras.Variable)
     apply = ef.function(ours.apply) if captured else ours.apply
-    for step in range(STEPS):
-        values = [g * 100 for g in gradients(step)]
-        if step in (4, 5, 11):
-            values[1][2] = np.inf if step == 4 else np.nan
-        apply([ef.tensor(g) for g in values], own)
-        theirs.apply(values, peers)
-        assert float(ours.dynamic_scale) == float(theirs.dynamic_scale)
-        assert int(ours.step_counter) == int(theirs.step_counter)
-        assert float(ours.scale_loss(2.0)) == float(theirs.scale_loss(2.0))
-    agree(own, peers)
-    agree(ours.variables, theirs.variables)
+    grads = [[g * 100 for g in gradients(step)] for step in range(STEPS)]
+    for step, bad in ((4, np.inf), (5, np.nan), (11, -np.inf)):
+        grads[step][1][2] = bad
+    scales = set()
+    for given, (found, state) in zip(grads, steps_of_keras(theirs, peers, grads), strict=True):
+        apply([ef.tensor(g) for g in given], own)
+        agree(own, found)
+        agree(ours.variables, state)
+        scales.add(float(ours.dynamic_scale))
+    assert float(ours.scale_loss(2.0)) == float(theirs.scale_loss(2.0))
+    assert len(scales) > 3
 
 
 SCHEDULES = [

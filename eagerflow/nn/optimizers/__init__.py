@@ -7,6 +7,7 @@ from eagerflow.nn.optimizers.adam import Adam, Adamax, AdamW, Nadam, ScheduleFre
 from eagerflow.nn.optimizers.adaptive import Adadelta, Adagrad, Ftrl, RMSprop
 from eagerflow.nn.optimizers.base import Optimizer
 from eagerflow.nn.optimizers.descent import SGD, Lion
+from eagerflow.nn.optimizers.lbfgs import LBFGS
 from eagerflow.nn.optimizers.loss_scale import LossScaleOptimizer
 from eagerflow.nn.optimizers.norms import Adafactor, Lamb, Muon
 from eagerflow.nn.optimizers.table import get, offer
@@ -19,6 +20,7 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Ftrl",
+    "LBFGS",
     "Lamb",
     "Lion",
     "LossScaleOptimizer",
