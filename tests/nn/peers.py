@@ -5,6 +5,8 @@ import pytest
 
 class _Peer:
     def __getattr__(self, name):
+        if name.startswith("_"):  # asked for by what collects tests, which would skip them all
+            raise AttributeError(name)
         return getattr(pytest.importorskip("torch"), name)
 
 

@@ -5,8 +5,10 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
+from eagerflow.codegen.numpy.numbers import numbers_of
 from eagerflow.nn import optimizers
 from eagerflow.nn.optimizers import one_op
+from eagerflow.op import ops
 
 SIZE = (1 << 14) + 37
 
@@ -167,3 +169,14 @@ def test_thirty_steps_of_the_optimizer():
         options = {"weight_decay": optimizer.weight_decay}
         p, m, v = adam(p, gradient.astype(np.float64), m, v, 0.01, step, **options)
     np.testing.assert_allclose(weight.numpy(), p, rtol=1e-5)
+
+
+def test_numbers_are_computed_once_and_apart():
+    from_numbers = numbers_of(ops["adam_update"].scalar, 4, ["learning_rate", "step"], ADAM)
+    rate, step = 0.1, 3
+    left, length = 1 - rate * 0.01, rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+    assert sorted(from_numbers(rate, step)) == pytest.approx(sorted([left, length]))
+    assert any(map(np.isnan, from_numbers(rate, 0)))
+
+
+ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7, "weight_decay": 0.01}
