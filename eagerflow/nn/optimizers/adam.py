@@ -31,7 +31,7 @@ from eagerflow.variable import Variable
 __all__ = ["Adam", "AdamW", "Adamax", "MeansOptimizer", "Nadam", "ScheduleFreeAdamW"]
 
 
-class MeansOptions(CommonOptions, total=False):
+class BetaOptions(CommonOptions, total=False):
     """The arguments of optimizers with two means, beside learning rate and weight decay."""
 
     beta_1: Beta
@@ -39,7 +39,11 @@ class MeansOptions(CommonOptions, total=False):
     epsilon: Float
 
 
-class AdamOptions(MeansOptions, total=False):
+class MeansOptions(BetaOptions, OptimizerOptions, total=False):
+    """The arguments of optimizers with two means beside the learning rate."""
+
+
+class AdamOptions(BetaOptions, total=False):
     """The arguments of ``Adam`` beside its learning rate and weight decay."""
 
     amsgrad: bool

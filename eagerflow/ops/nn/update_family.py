@@ -28,6 +28,7 @@ __all__ = ["joined_update", "update"]
 
 NUMBERS = {"learning_rate": 0.1, "step": 3.0, "product": 0.4}
 """The arguments that are one number for all elements, and what they are in samples."""
+MAX_KNOWN_ATTRIBUTES = 256
 RATES = ("beta_1", "beta_2", "rho")  # of running means, which forget
 _NO_GRADIENT = Missing(
     "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
@@ -63,7 +64,7 @@ class _Kernel:
         self.arrays = [name for name in names if name not in NUMBERS]
         self.names = [name for name in names if name in NUMBERS]
         self._general = whole(formula)
-        self._numpy = UpdateKernel(body_of(formula, len(self.arrays), self.names))
+        self._numpy = UpdateKernel(body_of(formula, len(self.arrays), len(self.names)))
         self._numbers: dict[Any, Numbers] = {}
 
     def on_arrays(self, xp: Any, *given: Any, **attributes: Any) -> Any:
@@ -81,7 +82,10 @@ class _Kernel:
         key = tuple(attributes.values())
         found = self._numbers.get(key)
         if found is None:
-            found = self._numbers[key] = numbers_of(self.formula, count, self.names, attributes)
+            if len(self._numbers) > MAX_KNOWN_ATTRIBUTES:  # which change with each call
+                self._numbers.clear()
+            found = numbers_of(self.formula, count, len(numbers), attributes)
+            self._numbers[key] = found
         return self._numpy(arrays, found(*[n.item() for n in numbers]), **attributes)
 
 
