@@ -36,8 +36,8 @@ _NO_GRADIENT = Missing(
 One = Callable[..., tuple[float, ...]]
 
 
-def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, Any]) -> None:
-    """The arrays have one shape, and running means forget."""
+def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
+    """The arrays have one shape."""
     shape = arrays[0].shape
     for array, name in zip(arrays, names, strict=True):
         if array.shape != shape:
@@ -46,6 +46,11 @@ def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, An
                 argument=name,
                 expected=f"shape {tuple(shape)}",
             )
+
+
+def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, Any]) -> None:
+    """The arrays have one shape, and running means forget."""
+    _check_shapes(arrays, names)
     for name in RATES:
         value = attributes.get(name, 0.0)
         if not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -260,7 +265,7 @@ def _joined_numpy(xp: Namespace, *given: Any, update: str, options: Any) -> tupl
     if any(n.ndim for n in groups[0][len(names) :]):
         return tuple(y for group in groups for y in kernel(xp, *group, **attributes))
     for group in groups:
-        _check(group[: len(names)], names, attributes)
+        _check_shapes(group[: len(names)], names)
     (*columns,) = zip(*(group[: len(names)] for group in groups), strict=True)
     joined = (np.concatenate(column, axis=None) for column in columns)
     new = kernel(xp, *joined, *groups[0][len(names) :], **attributes)
