@@ -30,6 +30,7 @@ from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
+from eagerflow.ops.nn.adaptive_updates import *
 from eagerflow.ops.nn.attention import *
 from eagerflow.ops.nn.batch_normalization import *
 from eagerflow.ops.nn.convolution import *

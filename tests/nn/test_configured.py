@@ -68,12 +68,13 @@ def test_signatures_list_every_argument_in_keras_order():
     assert names(losses.Huber) == ["delta", "reduction", "name", "dtype"]
     assert names(metrics.BinaryAccuracy) == ["name", "dtype", "threshold"]
     assert names(initializers.TruncatedNormal) == ["mean", "stddev", "seed"]
-    clipping = ["clipnorm", "clipvalue", "global_clipnorm", "name"]
-    betas = ["beta_1", "beta_2", "epsilon"]
-    assert names(optimizers.Adam) == ["learning_rate", *betas, "weight_decay", *clipping]
-    assert names(optimizers.AdamW) == ["learning_rate", "weight_decay", *betas, *clipping]
+    last = ["clipnorm", "clipvalue", "global_clipnorm", "use_ema", "ema_momentum"]
+    last += ["ema_overwrite_frequency", "loss_scale_factor", "gradient_accumulation_steps", "name"]
+    own = ["beta_1", "beta_2", "epsilon", "amsgrad"]
+    assert names(optimizers.Adam) == ["learning_rate", *own, "weight_decay", *last]
+    assert names(optimizers.AdamW) == ["learning_rate", "weight_decay", *own, *last]
     default = inspect.signature(optimizers.AdamW).parameters["weight_decay"]
-    assert (default.default, default.annotation) == (0.004, "float | None")
+    assert (default.default, default.annotation) == (0.004, "float")
     assert names(ef.nn.Dense.__init__)[0] == "self"
     assert names(ef.nn.Dense(2))[0] == "inputs"  # of an object, it is that of a call
 
@@ -209,8 +210,12 @@ def test_names_of_classes_are_in_snake_case():
     found = named_classes(schedules.Schedule, short=schedules.CosineDecay)
     assert sorted(found) == [
         "cosine_decay",
+        "cosine_decay_restarts",
         "exponential_decay",
+        "inverse_time_decay",
+        "linear_warmup",
         "piecewise_constant_decay",
+        "polynomial_decay",
         "short",
     ]
     assert isinstance(initializers.get("he_normal"), initializers.HeNormal)

@@ -76,9 +76,8 @@ def test_clipping():
             np.testing.assert_allclose(-w.numpy(), e, rtol=1e-6)
 
 
-def test_schedules_and_learning_rates():
-    schedule = schedules.PiecewiseConstantDecay([1], [1.0, 0.5])
-    optimizer = optimizers.SGD(schedule)
+def test_learning_rates():
+    optimizer = optimizers.SGD(schedules.PiecewiseConstantDecay([1], [1.0, 0.5]))
     w = ef.Variable(0.0)
     seen = []
     for _ in range(4):
@@ -90,11 +89,6 @@ def test_schedules_and_learning_rates():
     plain = optimizers.Adam()
     plain.learning_rate = 0.5
     assert float(plain.learning_rate) == 0.5
-    cosine = schedules.CosineDecay(0.0, 10, warmup_target=1.0, warmup_steps=5)
-    found = [float(cosine(step)) for step in (0, 1, 5, 10, 15, 20)]
-    assert found == pytest.approx([0, 0.2, 1, 0.5, 0, 0], abs=1e-6)
-    stairs = schedules.ExponentialDecay(1.0, 4, 0.5, staircase=True)
-    assert [float(stairs(s)) for s in (0, 3, 4, 9)] == pytest.approx([1, 1, 0.5, 0.25])
 
 
 def test_state_is_in_variables_and_resumes():
@@ -130,6 +124,214 @@ def test_configuration_round_trip():
     assert isinstance(again.schedule, schedules.CosineDecay)
 
 
+ALL = [
+    name
+    for name in optimizers.__all__
+    if isinstance(getattr(optimizers, name), type)
+    and name not in ("Optimizer", "LBFGS", "LossScaleOptimizer")
+]
+
+
+def make(name, /, **options):
+    return getattr(optimizers, name)(learning_rate=0.1, **options)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", ALL)
+def test_each_makes_a_loss_small(name, dtype):
+    w = ef.Variable([[1.0, -0.5], [0.25, 1.0], [0.5, -1.0]], dtype=dtype)
+    optimizer = make(name)
+    if name == "Adadelta":
+        optimizer.learning_rate = 100.0
+    losses = [float(optimizer.minimize(lambda: (w * w).sum())) for _ in range(30)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert w.dtype == dtype
+    assert int(optimizer.iterations) == 30
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_captured_steps_are_those_of_eager_code(name):
+    shapes = [(3, 4), (5,), (), (2, 2, 3), (7,), (1,), (2, 1)]
+    options = {"weight_decay": 0.01, "clipnorm": 3.0, "use_ema": True, "ema_overwrite_frequency": 2}
+    found = []
+    for wrap in (ef.function, lambda f: f):
+        rng = np.random.default_rng(0)
+        weights = [ef.Variable(rng.normal(size=s).astype("float32")) for s in shapes]
+        optimizer = make(name, **options)
+        apply = wrap(optimizer.apply)
+        for _ in range(5):
+            apply([ef.tensor(rng.normal(size=s).astype("float32")) for s in shapes], weights)
+        found.append([v.numpy() for v in (*weights, *optimizer.variables)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_small_variables_together_and_alone(name, monkeypatch):
+    found = []
+    for least in (2, 1000):
+        monkeypatch.setattr(optimizers.one_op, "MIN_SMALL_VARIABLES", least)
+        rng = np.random.default_rng(0)
+        weights = [ef.Variable(rng.normal(size=s).astype("float32")) for s in ((3, 2), (), (4,))]
+        optimizer = make(name, weight_decay=0.1)
+        optimizer.exclude_from_weight_decay([weights[2]])
+        for _ in range(3):
+            optimizer.apply(
+                [ef.tensor(rng.normal(size=w.shape), "float32") for w in weights], weights
+            )
+        found.append([v.numpy() for v in (*weights, *optimizer.variables)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_configurations(name):
+    options = {"clipvalue": 2.0, "use_ema": True, "gradient_accumulation_steps": 4, "name": "mine"}
+    made = make(name, **options)
+    config = made.get_config()
+    assert config["learning_rate"] == 0.1
+    again = optimizers.get({"class_name": name, "config": config})
+    assert type(again) is type(made)
+    assert again.get_config() == config
+    made.learning_rate = 0.25
+    assert made.get_config()["learning_rate"] == 0.25
+
+
+def test_names_of_keras():
+    for name in ("adam", "adamw", "rmsprop", "sgd", "adafactor", "Lion", "RMSprop", "AdamW"):
+        assert type(optimizers.get(name)).__name__.lower() == name.lower()
+    assert optimizers.schedules is schedules
+
+
+def test_rates_that_functions_give():
+    rates = iter([0.5, 0.25])
+    optimizer = optimizers.SGD(lambda: next(rates))
+    w = ef.Variable(0.0)
+    for _ in range(2):
+        optimizer.apply([ef.tensor(1.0)], [w])
+    assert float(w) == -0.75
+    plain = optimizers.SGD(0.5)
+    plain.learning_rate = schedules.PiecewiseConstantDecay([0], [1.0, 0.25])
+    assert float(plain.learning_rate) == 1.0
+    assert [v.name for v in plain.variables] == ["sgd/iterations"]
+
+
+def test_pairs_and_variables_of_before():
+    w = ef.Variable([1.0])
+    optimizer = optimizers.SGD(0.5)
+    assert int(optimizer.apply_gradients([(ef.tensor([1.0]), w)])) == 1
+    optimizer.apply([ef.tensor([1.0])])
+    assert w.numpy() == [0]
+    assert optimizer.has_changed(w)
+    assert not optimizer.has_changed(ef.Variable(0.0))
+
+
+def test_constraints_come_last():
+    w = ef.Variable([1.0, 1.0])
+    w.constraint = ef.nn.constraints.NonNeg()
+    optimizers.SGD(1.0).apply([ef.tensor([2.0, 0.5])], [w])
+    assert w.numpy().tolist() == [0, 0.5]
+
+
+def test_accumulated_gradients_are_one_step_along_their_mean():
+    one, many = ef.Variable([1.0, 2.0]), ef.Variable([1.0, 2.0])
+    slow = optimizers.Adam(0.1, gradient_accumulation_steps=3)
+    for g in ([1.0, 0.0], [2.0, 3.0], [0.0, 0.0]):
+        assert many.numpy().tolist() == [1, 2]
+        slow.apply([ef.tensor(g)], [many])
+    optimizers.Adam(0.1).apply([ef.tensor([1.0, 1.0])], [one])
+    np.testing.assert_array_equal(one.numpy(), many.numpy())
+    assert int(slow.iterations) == 1
+
+
+def test_means_of_weights():
+    w = ef.Variable([0.0])
+    optimizer = optimizers.SGD(1.0, use_ema=True, ema_momentum=0.5)
+    for _ in range(3):
+        optimizer.apply([ef.tensor([-1.0])], [w])
+    assert w.numpy() == [3]
+    optimizer.finalize_variable_values([w])
+    assert w.numpy() == [2.25]  # 1, then halfway to 2, and halfway from there to 3
+
+
+def test_a_scaled_loss_gives_the_same_steps():
+    v, w = ef.Variable([3.0, -1.0]), ef.Variable([3.0, -1.0])
+    assert float(optimizers.SGD(0.1).minimize(lambda: (v * v).sum())) == 10
+    scaling = optimizers.SGD(0.1, loss_scale_factor=1024.0)
+    assert float(scaling.minimize(lambda: (w * w).sum())) == 10
+    np.testing.assert_array_equal(v.numpy(), w.numpy())
+
+
+def test_dynamic_scale_in_float16():
+    """A gradient too small for float16 arrives, and one too large is not applied."""
+    w = ef.Variable([1.0])
+    optimizer = optimizers.LossScaleOptimizer("sgd", dynamic_growth_steps=2)
+    optimizer.learning_rate = 1000.0
+    assert float(optimizer.learning_rate) == 1000
+
+    def small():
+        return (w.astype("float16") * ef.tensor([1e-4], "float16") * 1e-4).sum()
+
+    optimizer.minimize(lambda: small().astype("float32"))
+    assert float(w) < 1
+    before = w.numpy()
+    assert optimizer.has_changed(w)
+    optimizer.minimize(lambda: (w.astype("float16") * ef.tensor([100.0], "float16")).sum())
+    np.testing.assert_array_equal(w.numpy(), before)
+    assert float(optimizer.dynamic_scale) == 2.0**14
+    assert (
+        optimizers.get(
+            {"class_name": "LossScaleOptimizer", "config": optimizer.get_config()}
+        ).get_config()
+        == optimizer.get_config()
+    )
+
+
+def test_adafactor_keeps_rows_and_columns():
+    w, b = ef.Variable(np.ones((3, 4), "float32")), ef.Variable(np.ones(5, "float32"))
+    optimizer = optimizers.Adafactor()
+    optimizer.build([w, b])
+    assert [v.shape for v in optimizer.variables] == [(), (), (3,), (4,), (3, 4), (), (), (5,)]
+
+
+def test_steps_of_muon_are_orthogonal():
+    rng = np.random.default_rng(0)
+    for shape in ((4, 4), (8, 3), (3, 8)):
+        w = ef.Variable(np.zeros(shape, "float32"))
+        optimizer = optimizers.Muon(1.0, weight_decay=None, rms_rate=None, ns_steps=6)
+        optimizer.apply([ef.tensor(rng.normal(size=shape), "float32")], [w])
+        values = np.linalg.svd(w.numpy(), compute_uv=False)
+        assert 0.6 < values.min() <= values.max() < 1.3
+
+
+def test_which_weights_muon_gives_to_adam():
+    muon = optimizers.Muon(exclude_layers=["^output"])
+    square, line = np.ones((2, 2)), np.ones(2)
+    for name, value, expected in (
+        ("dense/kernel", square, False),
+        ("dense/bias", line, True),
+        ("my_Embedding/table", square, True),
+        ("output/kernel", square, True),
+        ("hidden/output", square, False),
+    ):
+        assert muon.uses_adam(ef.Variable(value, name)) == expected
+
+
+def test_weights_that_do_not_matter_become_zero():
+    w = ef.Variable([0.5, 0.5])
+    optimizer = optimizers.Ftrl(1.0, l1_regularization_strength=1.0)
+    for _ in range(50):
+        optimizer.minimize(lambda: (w[0] - 2.0) ** 2 + 0.01 * w[1])
+    assert float(w[1]) == 0
+    assert float(w[0]) > 0.5
+
+
+def built():
+    optimizer = optimizers.Adam()
+    optimizer.build([ef.Variable(1.0)])
+    return optimizer
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -153,7 +355,33 @@ def test_configuration_round_trip():
             ef.errors.GradientError,
             "only Variables",
         ),
-        (lambda: schedules.PiecewiseConstantDecay([1], [1.0]), ef.errors.ArgumentError, "one"),
+        (lambda: optimizers.Adam(clipnorm=-1.0), ef.errors.ArgumentError, "clipnorm: -1.0 is not"),
+        (lambda: optimizers.Adam(ema_momentum=2.0), ef.errors.ArgumentError, "ema_momentum"),
+        (
+            lambda: optimizers.Adam(ema_overwrite_frequency=0),
+            ef.errors.ArgumentError,
+            "ema_overwrite_frequency",
+        ),
+        (
+            lambda: optimizers.Adam(gradient_accumulation_steps=1),
+            ef.errors.ArgumentError,
+            "gradient_accumulation_steps: 1 is out of range",
+        ),
+        (lambda: optimizers.AdamW(weight_decay=None), ef.errors.ArgumentError, "there is none"),
+        (lambda: optimizers.Lion(beta_1=0.0), ef.errors.ArgumentError, "beta_1"),
+        (
+            lambda: optimizers.Ftrl(l1_regularization_strength=-1.0),
+            ef.errors.ArgumentError,
+            "l1_regularization_strength: -1.0 is negative",
+        ),
+        (lambda: optimizers.Ftrl(learning_rate_power=1.0), ef.errors.ArgumentError, "positive"),
+        (lambda: optimizers.LossScaleOptimizer(3), ef.errors.ArgumentError, "int is not"),
+        (
+            lambda: optimizers.LossScaleOptimizer("sgd", initial_scale=0.0),
+            ef.errors.ArgumentError,
+            "initial_scale",
+        ),
+        (lambda: built().exclude_from_weight_decay(), ef.errors.ArgumentError, "built already"),
     ],
 )
 def test_errors(call, error, words):

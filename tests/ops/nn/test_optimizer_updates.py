@@ -5,7 +5,10 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import generated
+from eagerflow.codegen.numpy.numbers import numbers_of
 from eagerflow.nn import optimizers
+from eagerflow.nn.optimizers import one_op
+from eagerflow.op import ops
 
 SIZE = (1 << 14) + 37
 
@@ -131,14 +134,14 @@ def steps(optimizer, shapes=SHAPES, dtypes=("float32",)):
 def test_small_parameters_are_changed_together(dtypes, monkeypatch):
     """With the results that each one has alone, bit for bit."""
     joined = []
-    original = optimizers.adam_updates
+    original = one_op.joined_update
     monkeypatch.setattr(
-        optimizers, "adam_updates", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
+        one_op, "joined_update", lambda *a, **o: joined.append(len(a)) or original(*a, **o)
     )
     together = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     assert max(joined) == 2 + 4 * (len(SHAPES) - 1)  # all but the large one
-    monkeypatch.setattr(optimizers, "MIN_SMALL_VARIABLES", 1000)
+    monkeypatch.setattr(one_op, "MIN_SMALL_VARIABLES", 1000)
     alone = steps(optimizers.AdamW(0.01), dtypes=dtypes)
     assert len(joined) == 3 * len(dtypes)
     for a, b in zip(together, alone, strict=True):
@@ -166,3 +169,14 @@ def test_thirty_steps_of_the_optimizer():
         options = {"weight_decay": optimizer.weight_decay}
         p, m, v = adam(p, gradient.astype(np.float64), m, v, 0.01, step, **options)
     np.testing.assert_allclose(weight.numpy(), p, rtol=1e-5)
+
+
+def test_numbers_are_computed_once_and_apart():
+    from_numbers = numbers_of(ops["adam_update"].scalar, 4, 2, ADAM)
+    rate, step = 0.1, 3
+    left, length = 1 - rate * 0.01, rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+    assert sorted(from_numbers(rate, step)) == pytest.approx(sorted([left, length]))
+    assert any(map(np.isnan, from_numbers(rate, 0)))
+
+
+ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-7, "weight_decay": 0.01}

@@ -1,0 +1,398 @@
+"""Optimizers: they keep their state in Variables and change weights by public ops.
+
+So a training step can be captured, saved and resumed like everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
+
+from eagerflow import ops
+from eagerflow.convert import as_tensor
+from eagerflow.devices import Kind
+from eagerflow.errors import ArgumentError
+from eagerflow.nn import schedules
+from eagerflow.nn.arguments import Count, TensorLike, is_count, number, require
+from eagerflow.nn.configured import Configured, arguments, snake_case
+from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
+from eagerflow.nn.schedules import Schedule
+from eagerflow.recorder import unrecorded
+from eagerflow.tape import GradientTape
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["Optimizer"]
+
+Values = dict[Variable, Tensor]
+"""What Variables are to hold next."""
+LearningRate = float | Schedule | Callable[[], Any] | Mapping[str, Any]
+"""A number, a schedule, what gives the rate when it is called, or a schedule's configuration."""
+
+_positive = number(lambda x: x > 0, "not a limit", "a positive number")
+Limit = Annotated[float | None, lambda x: None if x is None else _positive(x)]
+_from_0_to_1 = number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")
+Momentum = Annotated[float, _from_0_to_1]
+Beta = Annotated[float, number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")]
+
+
+def _steps(value: Any) -> int:
+    require(is_count(value, 2), value, "out of range", expected="an integer of at least 2, or None")
+    return int(value)
+
+
+class CommonOptions(TypedDict, total=False):
+    """The arguments that every optimizer takes last."""
+
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+    name: str | None
+
+
+class OptimizerOptions(CommonOptions, total=False):
+    """The arguments that every optimizer takes beside its learning rate."""
+
+    weight_decay: float | None
+
+
+class Optimizer(Configured):
+    """Base of optimizers: ``apply`` changes variables along their gradients.
+
+    ``learning_rate`` is a number, a schedule, or a function that gives the rate. ``weight_decay``
+    shrinks every variable by its product with the learning rate in each step. ``clipnorm``
+    bounds the norm of each gradient, ``global_clipnorm`` that of all together, ``clipvalue``
+    each element; one of them at most. With ``use_ema``, running means of the variables are kept,
+    of which ``ema_momentum`` is what stays in a step; the variables become their means every
+    ``ema_overwrite_frequency`` steps, and in ``finalize_variable_values``. Gradients are divided
+    by ``loss_scale_factor``, by which ``scale_loss`` multiplies the loss. With
+    ``gradient_accumulation_steps``, that many calls of ``apply`` are one step, along the mean of
+    their gradients. A subclass gives ``slots``, in groups (names of the state it keeps for each
+    variable), and ``update``.
+
+    >>> w = ef.Variable([1.0, 2.0])
+    >>> optimizer = ef.nn.optimizers.SGD(learning_rate=0.5)
+    >>> optimizer.apply([ef.tensor([1.0, 1.0])], [w])
+    >>> w.value, int(optimizer.iterations)
+    (Tensor([0.5, 1.5], float32, cpu:0), 1)
+    """
+
+    slots: tuple[str, ...] = ()
+    late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+
+    weight_decay: float | None
+    clipnorm: float | None
+    clipvalue: float | None
+    global_clipnorm: float | None
+    use_ema: bool
+    ema_momentum: float
+    ema_overwrite_frequency: int | None
+    loss_scale_factor: float | None
+    gradient_accumulation_steps: int | None
+
+    @arguments
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.01,
+        weight_decay: Annotated[float, float] | None = None,
+        clipnorm: Limit = None,
+        clipvalue: Limit = None,
+        global_clipnorm: Limit = None,
+        use_ema: Annotated[bool, bool] = False,
+        ema_momentum: Momentum = 0.99,
+        ema_overwrite_frequency: Count | None = None,
+        loss_scale_factor: Limit = None,
+        gradient_accumulation_steps: Annotated[int, _steps] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or snake_case(type(self).__name__)
+        limits = [clipnorm, clipvalue, global_clipnorm]
+        require(
+            limits.count(None) >= 2,
+            limits,
+            "more than one limit",
+            self.name,
+            "clipnorm",
+            "one of clipnorm, clipvalue, global_clipnorm at most",
+        )
+        if isinstance(self._rate, Variable):
+            self._rate.name = f"{self.name}/learning_rate"
+        self._iterations = Variable(0, f"{self.name}/iterations", trainable=False)
+        self._state: dict[int, tuple[Variable, dict[str, Variable]]] = {}
+        self._changed_so_far: set[int] = set()
+        self._excluded: tuple[frozenset[int], tuple[str, ...]] = (frozenset(), ())
+
+    # Numbers ---------------------------------------------------------------------------------
+
+    @property
+    def iterations(self) -> Any:
+        """How many steps have been made: a Variable; a Tensor where steps take several calls."""
+        if self.gradient_accumulation_steps is None:
+            return self._iterations
+        return ops.floor_divide(self._iterations.value, self.gradient_accumulation_steps)
+
+    @property
+    def learning_rate(self) -> Any:
+        """The learning rate of the next step: a Variable, or what a schedule or function says."""
+        if isinstance(self._rate, Schedule):
+            return self._rate(self._iterations.value)
+        return self._rate() if callable(self._rate) else self._rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: LearningRate) -> None:
+        held = getattr(self, "_rate", None)
+        if isinstance(value, Mapping):
+            value = schedules.get(value)
+        if callable(value):
+            self._rate: Any = value
+        elif held is None:
+            self._rate = Variable(_rate(self._label, value), trainable=False)
+        elif isinstance(held, Variable):
+            held.assign(_rate(self._label, value))
+        else:
+            raise ArgumentError(
+                "the learning rate follows a schedule",
+                op=self._label,
+                argument="learning_rate",
+                hint="an optimizer made with a number",
+            )
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that the learning rate follows, if any."""
+        return self._rate if isinstance(self._rate, Schedule) else None
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if "learning_rate" in config and isinstance(self._rate, Variable):
+            config["learning_rate"] = float(str(self._rate.numpy()))  # 0.1, as float32 shows it
+        return config
+
+    # State -----------------------------------------------------------------------------------
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The whole state: the count of steps, the learning rate, and what each weight has."""
+        own = [self._iterations] + ([self._rate] if isinstance(self._rate, Variable) else [])
+        groups = (("average",), ("gradient_accumulator",), self.slots)
+        for group in (*groups, *((name,) for name in self.late_slots)):
+            own += [s[name] for _, s in self._state.values() for name in group if name in s]
+        return own
+
+    def build(self, variables: Iterable[Variable]) -> None:
+        """Make the state for these variables, where there is none yet."""
+        for variable in variables:
+            if id(variable) not in self._state:
+                slots = {}
+                if self.use_ema:
+                    slots["average"] = self._slot(variable, "average")
+                if self.gradient_accumulation_steps is not None:
+                    slots["gradient_accumulator"] = self._slot(variable, "gradient_accumulator")
+                self._state[id(variable)] = variable, slots | self.state_for(variable)
+
+    def state_for(self, variable: Variable) -> dict[str, Variable]:
+        """New state for one variable; all zeros, unless a subclass has it otherwise."""
+        return {name: self._slot(variable, name) for name in (*self.slots, *self.late_slots)}
+
+    def _slot(
+        self, variable: Variable, name: str, value: float = 0.0, shape: Any = None
+    ) -> Variable:
+        shape = variable.shape if shape is None else shape
+        whole = ops.full(shape, value, dtype=variable.dtype, device=str(variable.device))
+        return Variable(whole, f"{self.name}/{variable.name}/{name}", trainable=False)
+
+    def has_changed(self, variable: Variable) -> bool:
+        """Whether a step has changed this variable."""
+        return id(variable) in self._changed_so_far
+
+    def _begin(self, pairs: list[Pair], variables: list[Variable]) -> None:
+        self.build(variables)
+        self._changed_so_far |= {id(variable) for _, variable in pairs}
+
+    def _slots(self, variable: Variable) -> dict[str, Variable]:
+        return self._state[id(variable)][1]
+
+    # Weights that shrink ---------------------------------------------------------------------
+
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[Variable] = (), var_names: Iterable[str] = ()
+    ) -> None:
+        """Let ``weight_decay`` leave some variables alone, as biases.
+
+        These are the ones in ``var_list``, and those in whose names one of the regular expressions
+        ``var_names`` is found. Raises ArgumentError once there is state for variables.
+
+        >>> optimizer = ef.nn.optimizers.AdamW()
+        >>> optimizer.exclude_from_weight_decay(var_names=["bias", "gamma"])
+        >>> optimizer.decay_of(ef.Variable(1.0, name="dense/bias"))
+        0.0
+        """
+        require(not self._state, self.name, "built already", self.name, "var_list", "a new one")
+        self._excluded = frozenset(map(id, var_list or ())), tuple(var_names or ())
+
+    def is_excluded(self, variable: Variable) -> bool:
+        """Whether ``exclude_from_weight_decay`` has named a variable."""
+        ids, names = self._excluded
+        return id(variable) in ids or any(re.search(name, variable.name) for name in names)
+
+    def decay_of(self, variable: Variable) -> float:
+        """The weight decay of a variable, 0 if it is excluded."""
+        decay = self.weight_decay
+        return decay if decay and not self.is_excluded(variable) else 0.0
+
+    # Steps -----------------------------------------------------------------------------------
+
+    def apply(
+        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+    ) -> None:
+        """Change each variable along its gradient, by one step.
+
+        ``grads`` are tensors of the variables' shapes; None leaves a variable alone.
+        ``variables`` default to those that the optimizer was built with. Raises GradientError for
+        lists of different lengths, ShapeError for other shapes.
+        """
+        assign_together(self.next_values(grads, variables))
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Tensor | None, Variable]]) -> Any:
+        """The same for pairs of a gradient and its variable; gives the count of steps."""
+        pairs = list(grads_and_vars)
+        self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
+        return self._iterations
+
+    def next_values(
+        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+    ) -> Values:
+        """What ``apply`` would give the variables and the state, by Variable."""
+        if variables is None:
+            variables = [variable for variable, _ in self._state.values()]
+        pairs = pairs_of(self.name, list(grads), list(variables))
+        if any(id(variable) not in self._changed_so_far for _, variable in pairs):
+            unrecorded(f"state of {self.name!r}", self._begin, pairs, list(variables))
+        if self.loss_scale_factor is not None:
+            pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
+        if self.gradient_accumulation_steps is None:
+            new = self._step(pairs)
+        else:
+            new = self._step_in_turn(pairs, self.gradient_accumulation_steps)
+        if self.use_ema:
+            new |= self._averaged(new)
+        for _, variable in pairs:
+            if variable.constraint is not None:
+                new[variable] = variable.constraint(new[variable])
+        new[self._iterations] = ops.add(self._iterations.value, 1)
+        return new
+
+    def _step(self, pairs: list[Pair]) -> Values:
+        """The next values after a whole step."""
+        pairs = clipped(pairs, self.clipvalue, self.clipnorm, self.global_clipnorm)
+        rate, step = as_tensor(self.learning_rate), ops.add(as_tensor(self.iterations), 1)
+        kinds: dict[Kind, list[Pair]] = {}
+        for pair in pairs:
+            kinds.setdefault(pair[1].current._kind, []).append(pair)
+        new = self.shared_values(step)
+        for kind, members in kinds.items():
+            numbers = (as_tensor(n, kind.dtype, kind.device) for n in (rate, step))
+            new.update(self._changed(members, *numbers))
+        return new
+
+    def _step_in_turn(self, pairs: list[Pair], steps: int) -> Values:
+        """The next values where a step is made in every call of a number of them."""
+        due = ops.equal(ops.remainder(ops.add(self._iterations.value, 1), steps), 0)
+        sums = {v: g + self._slots(v)["gradient_accumulator"].value for g, v in pairs}
+        new = self._step([(total / float(steps), v) for v, total in sums.items()])
+        new = {v: ops.where(due, value, v.value) for v, value in new.items()}
+        for variable, total in sums.items():
+            slot = self._slots(variable)["gradient_accumulator"]
+            new[slot] = ops.where(due, ops.zeros_like(total), total)
+        return new
+
+    def _averaged(self, new: Values) -> Values:
+        """The next running means of all variables, and the variables where they become these."""
+        count: Any = as_tensor(self.iterations)
+        stays = ops.where(ops.equal(count, 0), 0.0, self.ema_momentum)
+        found: Values = {}
+        for variable, slots in self._state.values():
+            value = new.get(variable, variable.value)
+            part = stays.astype(value.dtype)
+            mean = part * slots["average"].value + (1 - part) * value
+            found[slots["average"]] = mean
+            if self.ema_overwrite_frequency is not None:
+                due = ops.equal(ops.remainder(count + 1, self.ema_overwrite_frequency), 0)
+                found[variable] = ops.where(due, mean, value)
+        return found
+
+    def shared_values(self, step: Tensor) -> Values:
+        """The next values of state that all variables share; most optimizers have none."""
+        return {}
+
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> Values:
+        """The next values of variables of one dtype on one device, and of their state."""
+        found: Values = {}
+        for gradient, variable in pairs:
+            cells = self._cells(variable)
+            state = [cell.value for cell in cells]
+            value: Any = variable.value
+            if decay := self.decay_of(variable):
+                value = value - value * decay * rate
+            new = self.update(value, gradient, state, rate, step)
+            found.update(zip((variable, *cells), new, strict=True))
+        return found
+
+    def _cells(self, variable: Variable) -> list[Variable]:
+        """The state of a variable that ``update`` changes."""
+        slots = self._slots(variable)
+        return [slots[name] for name in (*self.slots, *self.late_slots) if name in slots]
+
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
+        """The next value and state of one variable, as a tuple; every subclass has its own."""
+        raise ArgumentError("the class has no update", op=type(self).__name__)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss of which gradients are to be taken: times ``loss_scale_factor``, if any."""
+        return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor
+
+    def minimize(
+        self, loss: Callable[[], Tensor], variables: Sequence[Variable] | None = None
+    ) -> Tensor:
+        """Call ``loss``, apply one step along its gradient, and return its value.
+
+        ``variables`` defaults to the trainable ones that ``loss`` reads.
+
+        >>> w = ef.Variable(3.0)
+        >>> ef.nn.optimizers.SGD(0.1).minimize(lambda: w * w)
+        Tensor(9., float32, cpu:0)
+        >>> w.value
+        Tensor(2.4, float32, cpu:0)
+        """
+        with GradientTape() as tape:
+            value = loss()
+            scaled = self.scale_loss(value)
+        wanted = list(tape.watched_variables() if variables is None else variables)
+        self.apply(tape.gradient(scaled, wanted), wanted)
+        return value
+
+    def finalize_variable_values(self, variables: Iterable[Variable]) -> None:
+        """Give variables their running means, as at the end of training with ``use_ema``."""
+        if self.use_ema:
+            assign_together({v: self._slots(v)["average"].value for v in variables})
+
+    def __repr__(self) -> str:
+        known = isinstance(self._rate, Variable)
+        rate = f"{float(self._rate.current):g}" if known else "a schedule"
+        return (
+            f"<{type(self).__name__}: learning_rate={rate}, step {int(self._iterations.current)}>"
+        )
+
+
+def _rate(name: str, rate: TensorLike) -> Any:
+    value = as_tensor(rate, "float32")
+    ok = not value.ndim and float(value) >= 0
+    expected = "a number of at least 0, or a schedule"
+    require(ok, rate, "not a learning rate", name, "learning_rate", expected)
+    return value

@@ -1,0 +1,86 @@
+"""Optimizers whose step is one op: small variables are changed together, in one call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.nn.optimizers.base import Optimizer, Values
+from eagerflow.nn.optimizers.gradients import Pair
+from eagerflow.ops.family import op_of
+from eagerflow.ops.nn.update_family import joined_update
+from eagerflow.recorder import recording
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["OneOpOptimizer"]
+
+MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that is changed together with others
+MIN_SMALL_VARIABLES = 6  # for which that pays
+
+
+class OneOpOptimizer(Optimizer):
+    """Base of optimizers whose step is ``step_op``, an op of the family ``update``.
+
+    The op takes variable, gradient, state, and those of ``numbers`` that it has; its attributes
+    are the optimizer's of the same names, and the ``weight_decay`` of the variable. Where it is
+    None, ``update`` makes the step, as where a subclass has one of its own.
+    """
+
+    step_op: Callable[..., Any] | None
+
+    def numbers(self, rate: Tensor, step: Tensor) -> dict[str, Tensor]:
+        """What is the same for all variables in a step, by the names that ops have for it."""
+        return {"learning_rate": rate, "step": step}
+
+    def _arguments(self, rate: Tensor, step: Tensor) -> tuple[list[Tensor], dict[str, Any]]:
+        """The op's numbers, and its attributes but for the weight decay."""
+        assert self.step_op is not None
+        op, numbers = op_of(self.step_op), self.numbers(rate, step)
+        names = [name for name in op.attributes if name != "weight_decay"]
+        given = [numbers[name] for name in op.data if name in numbers]
+        return given, {name: getattr(self, name) for name in names}
+
+    def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
+        numbers, options = self._arguments(rate, step)
+        return self.step_op(value, gradient, *state, *numbers, **options)  # type: ignore[misc]
+
+    def _changed(self, pairs: list[Pair], rate: Tensor, step: Tensor) -> Values:
+        op, own = self.step_op, type(self).update.__module__
+        if op is None or not own.startswith("eagerflow."):  # a subclass may have its own
+            return super()._changed(pairs, rate, step)
+        numbers, options = self._arguments(rate, step)
+        found: Values = {}
+        for decay, members in self._by_decay(pairs).items():
+            options["weight_decay"] = decay
+            small = [pair for pair in members if pair[1].size < MAX_SMALL_ELEMENTS]
+            # Steps are recorded one by one.
+            if len(small) >= MIN_SMALL_VARIABLES and not recording():
+                found |= self._together(op_of(op).name, small, numbers, options)
+                members = [pair for pair in members if pair[1].size >= MAX_SMALL_ELEMENTS]
+            for gradient, variable in members:
+                cells = self._cells(variable)
+                state = [cell.value for cell in cells]
+                new = op(variable.value, gradient, *state, *numbers, **options)
+                found.update(zip((variable, *cells), new, strict=True))
+        return found
+
+    def _by_decay(self, pairs: list[Pair]) -> dict[float, list[Pair]]:
+        if not self.weight_decay:
+            return {0.0: pairs}
+        found: dict[float, list[Pair]] = {}
+        for pair in pairs:
+            found.setdefault(self.decay_of(pair[1]), []).append(pair)
+        return found
+
+    def _together(
+        self, update: str, pairs: list[Pair], numbers: list[Tensor], options: dict[str, Any]
+    ) -> Values:
+        cells: list[Variable] = []
+        arrays: list[Tensor] = []
+        for gradient, variable in pairs:
+            own = self._cells(variable)
+            cells += (variable, *own)
+            arrays += (variable.value, gradient, *(cell.value for cell in own))
+        new = joined_update(*numbers, *arrays, update=update, options=tuple(options.items()))
+        return dict(zip(cells, new, strict=True))

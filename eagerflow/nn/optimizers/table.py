@@ -1,0 +1,26 @@
+"""Optimizers by their names; the package fills the table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.nn.configured import from_config, snake_case
+from eagerflow.nn.optimizers.base import Optimizer
+
+__all__ = ["get", "offer"]
+
+_classes: dict[str, type[Optimizer]] = {}
+
+
+def offer(*classes: type[Optimizer], **aliases: type[Optimizer]) -> None:
+    """Let ``get`` find classes by their names in snake case, and by aliases."""
+    _classes.update({snake_case(cls.__name__): cls for cls in classes}, **aliases)
+
+
+def get(identifier: Any) -> Any:
+    """The optimizer that a name, a configuration or an optimizer stands for.
+
+    >>> ef.nn.optimizers.get("adam")
+    <Adam: learning_rate=0.001, step 0>
+    """
+    return from_config("optimizer", identifier, _classes, lambda x: isinstance(x, Optimizer))

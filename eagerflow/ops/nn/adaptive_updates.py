@@ -1,0 +1,277 @@
+"""Steps of optimizers that scale by sums or means of squares; each op is its formula."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eagerflow.ops.nn.optimizer_updates import _decayed, _weighted
+from eagerflow.ops.nn.update_family import update
+
+__all__: list[str] = []
+
+
+# RMSprop, whose state depends on its options -----------------------------------------------------
+
+
+def _rmsprop_one(
+    *given: float,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    momentum: float = 0.0,
+    centered: bool = False,
+) -> tuple[float, ...]:
+    p, g, square, *state, rate = given
+    square = rho * square + (1 - rho) * g * g
+    mean = rho * state[-1] + (1 - rho) * g if centered else 0.0
+    step = rate * g / math.sqrt(square - mean * mean + epsilon)
+    velocity = momentum * state[0] + step if momentum else step
+    new = [velocity] * bool(momentum) + [mean] * centered
+    return p * (1 - rate * weight_decay) - velocity, square, *new
+
+
+def _rmsprop(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    velocity: Any,
+    mean: Any,
+    rate: Any,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+    momentum: float = 0.0,
+) -> Any:
+    """The new values of what is not None."""
+    p = _decayed(s, parameter, rate, weight_decay)
+    spread = square = _weighted(s, square, s.multiply(gradient, gradient), rho)
+    if mean is not None:
+        mean = _weighted(s, mean, gradient, rho)
+        spread = s.subtract(square, s.multiply(mean, mean))
+    step = s.divide(s.multiply(gradient, rate), s.sqrt(s.add(spread, epsilon)))
+    if velocity is not None:
+        step = velocity = s.add(s.multiply(velocity, momentum), step)
+    new = (s.subtract(p, step), square, velocity, mean)
+    return tuple(value for value in new if value is not None)
+
+
+_WIDE: dict[str, Any] = {"epsilon": 8.0}  # or random squares would be smaller than those of means
+
+
+@update(_rmsprop_one, 2, {}, {"rho": 0.5, "epsilon": 1e-3}, {"weight_decay": 0.01}, ulp=16)
+def rmsprop_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    learning_rate: Any,
+    /,
+    *,
+    rho: float = 0.9,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of RMSprop, as ``(parameter, square)``; Hinton, 2012."""
+    state = parameter, gradient, square, None, None
+    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay)
+
+
+@update(_rmsprop_one, 3, {}, {"rho": 0.5, "momentum": 0.1}, {"weight_decay": 0.01}, ulp=16)
+def rmsprop_momentum_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    velocity: Any,
+    learning_rate: Any,
+    /,
+    *,
+    rho: float = 0.9,
+    momentum: float = 0.9,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of RMSprop with momentum, as ``(parameter, square, velocity)``."""
+    state = parameter, gradient, square, velocity, None
+    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay, momentum)
+
+
+def _centered_one(*given: float, **attributes: Any) -> tuple[float, ...]:
+    return _rmsprop_one(*given, centered=True, **attributes)
+
+
+@update(_centered_one, 3, _WIDE, {"rho": 0.5} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
+def rmsprop_centered_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    mean: Any,
+    learning_rate: Any,
+    /,
+    *,
+    rho: float = 0.9,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of RMSprop that scales by the variance, as ``(parameter, square, mean)``."""
+    state = parameter, gradient, square, None, mean
+    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay)
+
+
+@update(_centered_one, 4, _WIDE, {"momentum": 0.1} | _WIDE, {"weight_decay": 0.01} | _WIDE, ulp=16)
+def rmsprop_centered_momentum_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    velocity: Any,
+    mean: Any,
+    learning_rate: Any,
+    /,
+    *,
+    rho: float = 0.9,
+    momentum: float = 0.9,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of RMSprop with both, as ``(parameter, square, velocity, mean)``."""
+    state = parameter, gradient, square, velocity, mean
+    return _rmsprop(s, *state, learning_rate, rho, epsilon, weight_decay, momentum)
+
+
+# Sums of squares ---------------------------------------------------------------------------------
+
+
+def _adagrad(
+    p: float, g: float, total: float, rate: float, epsilon: float, weight_decay: float
+) -> tuple[float, ...]:
+    total += g * g
+    return p * (1 - rate * weight_decay) - rate * g / math.sqrt(total + epsilon), total
+
+
+@update(_adagrad, 2, {}, {"epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
+def adagrad_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    total: Any,
+    learning_rate: Any,
+    /,
+    *,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of Adagrad, as ``(parameter, total)``; Duchi and others, 2011."""
+    p = _decayed(s, parameter, learning_rate, weight_decay)
+    total = s.add(total, s.multiply(gradient, gradient))
+    root = s.sqrt(s.add(total, epsilon))
+    return s.subtract(p, s.divide(s.multiply(gradient, learning_rate), root)), total
+
+
+def _adadelta(
+    p: float,
+    g: float,
+    square: float,
+    moved: float,
+    rate: float,
+    rho: float,
+    epsilon: float,
+    weight_decay: float,
+) -> tuple[float, ...]:
+    square = rho * square + (1 - rho) * g * g
+    delta = math.sqrt(moved + epsilon) / math.sqrt(square + epsilon) * g
+    new = rho * moved + (1 - rho) * delta * delta
+    return p * (1 - rate * weight_decay) - rate * delta, square, new
+
+
+@update(_adadelta, 3, {}, {"rho": 0.5, "epsilon": 1e-2}, {"weight_decay": 0.01}, ulp=16)
+def adadelta_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    square: Any,
+    moved: Any,
+    learning_rate: Any,
+    /,
+    *,
+    rho: float = 0.95,
+    epsilon: float = 1e-7,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of Adadelta, as ``(parameter, square, moved)``; Zeiler, 2012.
+
+    ``moved`` is the running mean of the squares of steps.
+    """
+    p = _decayed(s, parameter, learning_rate, weight_decay)
+    square = _weighted(s, square, s.multiply(gradient, gradient), rho)
+    root = s.sqrt(s.add(moved, epsilon))
+    delta = s.divide(s.multiply(root, gradient), s.sqrt(s.add(square, epsilon)))
+    moved = _weighted(s, moved, s.multiply(delta, delta), rho)
+    return s.subtract(p, s.multiply(delta, learning_rate)), square, moved
+
+
+def _ftrl(
+    p: float,
+    g: float,
+    total: float,
+    linear: float,
+    rate: float,
+    learning_rate_power: float,
+    l1_regularization_strength: float,
+    l2_regularization_strength: float,
+    l2_shrinkage_regularization_strength: float,
+    beta: float,
+    weight_decay: float,
+) -> tuple[float, ...]:
+    p *= 1 - rate * weight_decay
+    new = total + g * g
+    before, after = total**-learning_rate_power, new**-learning_rate_power
+    linear += g + 2 * l2_shrinkage_regularization_strength * p - (after - before) / rate * p
+    curve = after / rate + 2 * l2_regularization_strength + beta / rate
+    pull = min(max(linear, -l1_regularization_strength), l1_regularization_strength)
+    return (pull - linear) / curve, new, linear
+
+
+@update(
+    _ftrl,
+    3,
+    {},
+    {"l1_regularization_strength": 0.3, "l2_regularization_strength": 0.2, "beta": 0.5},
+    {
+        "learning_rate_power": -0.8,
+        "l2_shrinkage_regularization_strength": 0.1,
+        "weight_decay": 0.01,
+    },
+    ulp=400,  # what is close to the bound of l1 is a small difference
+)
+def ftrl_update(
+    s: Any,
+    parameter: Any,
+    gradient: Any,
+    total: Any,
+    linear: Any,
+    learning_rate: Any,
+    /,
+    *,
+    learning_rate_power: float = -0.5,
+    l1_regularization_strength: float = 0.0,
+    l2_regularization_strength: float = 0.0,
+    l2_shrinkage_regularization_strength: float = 0.0,
+    beta: float = 0.0,
+    weight_decay: float = 0.0,
+) -> Any:
+    """One step of FTRL, as ``(parameter, total, linear)``; McMahan and others, 2013."""
+    p = _decayed(s, parameter, learning_rate, weight_decay)
+    new = s.add(total, s.multiply(gradient, gradient))
+    after = s.power(new, -learning_rate_power)
+    grown = s.divide(s.subtract(after, s.power(total, -learning_rate_power)), learning_rate)
+    pull = s.add(gradient, s.multiply(p, 2 * l2_shrinkage_regularization_strength))
+    linear = s.add(linear, s.subtract(pull, s.multiply(grown, p)))
+    least = s.add(2 * l2_regularization_strength, s.divide(beta, learning_rate))
+    curve = s.add(s.divide(after, learning_rate), least)
+    l1 = l1_regularization_strength
+    clipped = s.maximum(s.minimum(linear, l1), -l1)
+    return s.divide(s.subtract(clipped, linear), curve), new, linear

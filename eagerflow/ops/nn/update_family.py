@@ -1,0 +1,344 @@
+"""The family of optimizers' steps: one call reads a parameter and gives its successor.
+
+Written as a chain of ops, a step of Adam takes a dozen calls and as many passes over memory. So
+an op's formula is written down once, in scalar instructions, as that of a ``pointwise`` op is, and
+gives several results. Regions and machine code are made of it, and NumPy's steps, which take the
+arrays in pieces that stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.numpy.numbers import Numbers, body_of, numbers_of
+from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS, UpdateKernel, whole
+from eagerflow.dims import product
+from eagerflow.dtypes import FLOATS, DType
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Op, Sample, Split, ops
+from eagerflow.ops.family import Batch, define, op_of
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+__all__ = ["joined_update", "update"]
+
+NUMBERS = {"learning_rate": 0.1, "step": 3.0, "product": 0.4}
+"""The arguments that are one number for all elements, and what they are in samples."""
+MAX_KNOWN_ATTRIBUTES = 256
+RATES = ("beta_1", "beta_2", "rho")  # of running means, which forget
+_NO_GRADIENT = Missing(
+    "a step of an optimizer has no gradient rule; write it with ops to differentiate through it"
+)
+One = Callable[..., tuple[float, ...]]
+
+
+def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
+    """The arrays have one shape."""
+    shape = arrays[0].shape
+    for array, name in zip(arrays, names, strict=True):
+        if array.shape != shape:
+            raise ShapeError(
+                f"the shape {tuple(array.shape)} is not that of the {names[0]}",
+                argument=name,
+                expected=f"shape {tuple(shape)}",
+            )
+
+
+def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, Any]) -> None:
+    """The arrays have one shape, and running means forget."""
+    _check_shapes(arrays, names)
+    for name in RATES:
+        value = attributes.get(name, 0.0)
+        if not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ArgumentError(
+                f"{value} is no rate", argument=name, expected="a number from 0 to 1"
+            )
+
+
+class _Kernel:
+    """What computes the formula of a step, ``formula(s, *arrays, *numbers, **attributes)``."""
+
+    def __init__(self, formula: Callable[..., Any]) -> None:
+        code = formula.__code__
+        names = code.co_varnames[1 : code.co_posonlyargcount]
+        self.formula = formula
+        self.arrays = [name for name in names if name not in NUMBERS]
+        self.names = [name for name in names if name in NUMBERS]
+        self._general = whole(formula)
+        self._numpy = UpdateKernel(body_of(formula, len(self.arrays), len(self.names)))
+        self._numbers: dict[Any, Numbers] = {}
+
+    def on_arrays(self, xp: Any, *given: Any, **attributes: Any) -> Any:
+        """The step on arrays of any library."""
+        _check(given[: len(self.arrays)], self.arrays, attributes)
+        return self._general(xp, *given, **attributes)
+
+    def on_numpy(self, xp: Any, *given: Any, **attributes: Any) -> Any:
+        """The step on NumPy arrays."""
+        count = len(self.arrays)
+        arrays, numbers = given[:count], given[count:]
+        if any(number.ndim for number in numbers):
+            return self.on_arrays(xp, *given, **attributes)
+        _check(arrays, self.arrays, attributes)
+        key = tuple(attributes.values())
+        found = self._numbers.get(key)
+        if found is None:
+            if len(self._numbers) > MAX_KNOWN_ATTRIBUTES:  # which change with each call
+                self._numbers.clear()
+            found = numbers_of(self.formula, count, len(numbers), attributes)
+            self._numbers[key] = found
+        return self._numpy(arrays, found(*[n.item() for n in numbers]), **attributes)
+
+
+def update(
+    one: One, results: int, *options: dict[str, Any], **facts: Any
+) -> Callable[[Callable[..., Any]], Any]:
+    """An op of arrays of one shape, followed by numbers, that gives ``results`` such arrays.
+
+    What it decorates is the formula, ``(s, *arrays, *numbers, /, *, **attributes)``. ``one`` is
+    its reference, the same of Python's numbers; ``options`` are the attributes of its samples.
+    """
+
+    def decorate(formula: Callable[..., Any]) -> Any:
+        kernel = _Kernel(formula)
+        arrays, numbers = kernel.arrays, kernel.names
+
+        def infer(*specs: TensorSpec, **attributes: Any) -> tuple[TensorSpec, ...]:
+            _check(specs[: len(arrays)], arrays, attributes)
+            return tuple(specs[0].like() for _ in range(results))
+
+        def split(x: TensorSpec, *rest: Any, **attributes: Any) -> list[Split]:
+            alone = (None,) * len(numbers)
+            return [Split((*(i for _ in arrays), *alone), i) for i in range(x.ndim)]
+
+        def cost(x: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
+            size = product(x.shape)
+            return Cost(size * 4 * results, size * x.dtype.itemsize * (len(arrays) + results))
+
+        own: dict[str, Any] = {
+            "dtypes": FLOATS,
+            "infer": infer,
+            "vjp": _NO_GRADIENT,
+            "batch": Batch(_batch),
+            "split": split,
+            "cost": cost,
+            "onnx": Missing("training is not exported"),
+            "outputs": results,
+            "trusted": True,  # the kernels check the shapes
+            "scalar": formula,
+            "overrides": {"numpy": kernel.on_numpy},
+            "samples": _samples(len(arrays), numbers, options),
+            "errors": lambda rng: _errors(rng, len(arrays), len(numbers), arrays[0]),
+            "reference": _row_by_row(one, len(arrays), results),
+        } | facts
+        call = define("update", **own)(formula)
+        op_of(call).kernel = kernel.on_arrays
+        return call
+
+    return decorate
+
+
+def _batch(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    rank = max(x.ndim - own for x, own in zip(args, batched, strict=True))
+    names = op_of(call).data
+    lined = []
+    for name, x, own in zip(names, args, batched, strict=True):
+        if own:
+            x = x.reshape((size, *(1,) * (rank - x.ndim + 1), *x.shape[1:]))
+        elif name not in NUMBERS:
+            x = broadcast_to(x, (size, *x.shape))
+        lined.append(x)
+    return call(*lined, **attributes)
+
+
+def _row_by_row(one: One, arrays: int, results: int) -> Callable[..., Any]:
+    def reference(*given: Any, **attributes: Any) -> Any:
+        numbers = [n.item() for n in given[arrays:]]
+        columns = [a.ravel().tolist() for a in given[:arrays]]
+        rows = [one(*row, *numbers, **attributes) for row in zip(*columns, strict=True)]
+        found = zip(*rows, strict=True) if rows else [()] * results
+        return tuple(np.array(x, given[0].dtype).reshape(given[0].shape) for x in found)
+
+    return reference
+
+
+def _errors(rng: np.random.Generator, arrays: int, numbers: int, first: str) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    rest = (x,) * (arrays - 1) + (0.1,) * numbers
+    words = f"not that of the {first}"
+    return [
+        ErrorSample((x, x[0], *rest[1:]), {}, ShapeError, words),
+        ErrorSample((x, x.T, *rest[1:]), {}, ShapeError, words),
+        ErrorSample((x * 1j, *rest), {}, DTypeError, "is not taken"),
+    ]
+
+
+def _samples(arrays: int, names: Sequence[str], options: Sequence[dict[str, Any]]) -> Any:
+    shapes = ((), (1,), (5,), (0,), (2, 3), (3, 1, 4), (UPDATE_TILE_ELEMENTS + 3,))
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        numbers = tuple(np.asarray(NUMBERS[name], dtype) for name in names)
+        found = []
+        for i, shape in enumerate(shapes):
+            values = [make(rng, dtype, shape, 0.5, 2) for _ in range(arrays)]
+            found.append(Sample((*values, *numbers), options[i % len(options)]))
+        base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(arrays)]
+        for cut in (lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[0], (3, 4))):
+            found += [Sample((*map(cut, base), *numbers), more) for more in options]
+        return found
+
+    return samples
+
+
+# Many small parameters ---------------------------------------------------------------------------
+
+
+def _is_option(op: Op, item: Any) -> bool:
+    pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
+    return pair and item[0] in op.attributes
+
+
+def _updated(
+    args: Sequence[Any], update: str, options: Any
+) -> tuple[Op, dict[str, Any], list[tuple[Any, ...]]]:
+    """The op, its attributes, and what it takes for each parameter."""
+    op = ops.get(update) if isinstance(update, str) else None
+    if op is None or op.family != "update" or op.variadic:
+        raise ArgumentError(
+            f"{update!r} is no step of an optimizer", argument="update", expected="as 'adam_update'"
+        )
+    if not isinstance(options, tuple) or not all(_is_option(op, item) for item in options):
+        raise ArgumentError(
+            f"{options!r} are no options of {update}",
+            argument="options",
+            expected="pairs of a name and a value, of " + ", ".join(op.attributes),
+        )
+    arrays = [name for name in op.data if name not in NUMBERS]
+    count, width = len(op.data) - len(arrays), len(arrays)
+    numbers, rest = args[:count], args[count:]
+    if not rest or len(rest) % width:
+        raise ShapeError(
+            f"{len(rest)} arrays came",
+            argument="arrays",
+            expected=f"{', '.join(arrays)} of each parameter",
+        )
+    groups = [(*rest[i : i + width], *numbers) for i in range(0, len(rest), width)]
+    return op, op.attributes | dict(options), groups
+
+
+def _each(call: Callable[..., Any], groups: Sequence[Any], **attributes: Any) -> tuple[Any, ...]:
+    return tuple(y for group in groups for y in call(*group, **attributes))
+
+
+def _joined_specs(*specs: Any, update: str, options: Any) -> tuple[TensorSpec, ...]:
+    op, attributes, groups = _updated(specs, update, options)
+    return _each(op.infer, groups, **attributes)
+
+
+def _joined_cost(*specs: Any, update: str, options: Any) -> Cost:
+    op, _, groups = _updated(specs, update, options)
+    flops, moved = zip(*(op.cost(*group) for group in groups), strict=True)
+    return Cost(sum(flops), sum(moved))
+
+
+def _joined_reference(*args: Any, update: str, options: Any) -> tuple[Any, ...]:
+    op, attributes, groups = _updated(args, update, options)
+    assert not isinstance(op.reference, Missing)
+    return _each(op.reference, groups, **attributes)
+
+
+def _joined_batch(args: Any, batched: Any, size: int, update: str, options: Any) -> Any:
+    op, attributes, groups = _updated(args, update, options)
+    _, _, own = _updated(batched, update, options)
+    pairs = zip(groups, own, strict=True)
+    return tuple(y for x, o in pairs for y in op.batch(x, o, size, **attributes))  # type: ignore[operator]
+
+
+def _joined_numpy(xp: Namespace, *given: Any, update: str, options: Any) -> tuple[Any, ...]:
+    op, attributes, groups = _updated(given, update, options)
+    kernel = op.overrides["numpy"]
+    names = [name for name in op.data if name not in NUMBERS]
+    if any(n.ndim for n in groups[0][len(names) :]):
+        return tuple(y for group in groups for y in kernel(xp, *group, **attributes))
+    for group in groups:
+        _check_shapes(group[: len(names)], names)
+    (*columns,) = zip(*(group[: len(names)] for group in groups), strict=True)
+    joined = (np.concatenate(column, axis=None) for column in columns)
+    new = kernel(xp, *joined, *groups[0][len(names) :], **attributes)
+    return tuple(_taken_apart([p for p, *_ in groups], new))
+
+
+def _taken_apart(shapes: Sequence[Any], joined: Sequence[Any]) -> Iterator[Any]:
+    """The part of each of the joined arrays that belongs to each of the arrays."""
+    start = 0
+    for x in shapes:
+        end = start + x.size
+        yield from (column[start:end].reshape(x.shape) for column in joined)
+        start = end
+
+
+def _joined_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for name, shapes, more in (
+        ("adam_update", ((3,),), {}),
+        ("adam_update", ((2, 3), (), (0,), (4, 1)), {"beta_1": 0.5, "epsilon": 1e-3}),
+        ("momentum_update", ((5,), (5,)), {"weight_decay": 0.01, "nesterov": True}),
+    ):
+        attributes = {"update": name, "options": tuple(more.items())}
+        numbers = [np.asarray(NUMBERS[n], dtype) for n in ops[name].data if n in NUMBERS]
+        width = len(ops[name].data) - len(numbers)
+        arrays = [make(rng, dtype, shape, 0.5, 2) for shape in shapes for _ in range(width)]
+        found.append(Sample((*numbers, *arrays), attributes))
+        base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(width)]
+        views = [*(x.T for x in base), *(x[::2, ::-1] for x in base)]
+        found.append(Sample((*numbers, *views), attributes))
+    return found
+
+
+def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    adam = {"update": "adam_update", "options": ()}
+    return [
+        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays came"),
+        ErrorSample((0.1, 1.0, x, x, x, x[0]), adam, ShapeError, "not that of the parameter"),
+        ErrorSample((0.1, 1.0, x * 1j, x, x, x), adam, DTypeError, "is not taken"),
+        ErrorSample((0.1, x, x), {"update": "add"}, ArgumentError, "no step of an optimizer"),
+        ErrorSample((0.1, x, x), adam | {"options": (("rho", 1),)}, ArgumentError, "no options"),
+    ]
+
+
+@define(
+    "update",
+    dtypes=FLOATS,
+    infer=_joined_specs,
+    outputs=0,  # as many for each parameter as the update has
+    trusted=True,  # the kernels check the shapes
+    overrides={"numpy": _joined_numpy},
+    vjp=_NO_GRADIENT,
+    batch=_joined_batch,
+    split=Missing("the arrays have shapes of their own"),
+    cost=_joined_cost,
+    onnx=Missing("training is not exported"),
+    scalar=Missing("arrays of several shapes"),
+    samples=_joined_samples,
+    errors=_joined_errors,
+    reference=_joined_reference,
+    ulp=16,
+)
+def joined_update(
+    xp: Namespace, /, *arrays: Array, update: str, options: tuple[tuple[str, float], ...] = ()
+) -> Array:
+    """One step of an optimizer for several parameters at once, as many calls of ``update``.
+
+    ``update`` names an op of this family, ``options`` are those of its attributes that are not
+    its defaults, as pairs. ``arrays`` are the op's numbers, then its arrays for the first
+    parameter, those for the second one, and so on; results come in this order. Small ones are
+    joined, since calls cost more than their arithmetic. Raises ShapeError where an array is
+    missing, or shapes differ.
+    """
+    op, attributes, groups = _updated(arrays, update, options)
+    return tuple(y for group in groups for y in op.kernel(xp, *group, **attributes))
