@@ -156,7 +156,7 @@ class _Servant:
     def __init__(self, work: Work) -> None:
         context: Any = multiprocessing.get_context(START)
         self.ours, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+        self.process = context.Process(target=_serve, args=(self.ours, theirs, work), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -183,8 +183,9 @@ class _Servant:
         self.process.join()
 
 
-def _serve(theirs: Connection, work: Work) -> None:
+def _serve(ours: Connection, theirs: Connection, work: Work) -> None:
     """Do jobs until the other end is closed; what a process does."""
+    ours.close()  # else this process would keep its own pipe open when the other has died
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has started us
     while True:
         try:

@@ -357,7 +357,7 @@ if "wait" in sys.argv:
     )
     pids += list(map(int, started.stdout.readline().split()))
     started.kill()
-    started.communicate()
+    started.communicate(timeout=60)
     deadline = time.monotonic() + 20
     while any(map(_lives, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
