@@ -88,7 +88,8 @@ def arguments(init: Init) -> Init:
     name. Its type may carry a check, as ``Annotated[int, count]`` does: a function of the value
     that returns the attribute, or raises ArgumentError, which then names the object and the
     argument; None is not checked where the type is ``Count | None``. What has the name of a
-    property of the class is left to the body, which runs at last, with the arguments as given.
+    property that cannot be set is left to the body, which runs at last, with the arguments as they
+    were given.
 
     >>> from typing import Annotated, Unpack
     >>> from eagerflow.nn.configured import arguments
@@ -127,7 +128,7 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
     parameters = sorted([*stated.values(), *options], key=lambda p: p.kind)  # by position first
     signature = written.replace(parameters=parameters)
     own = [name for name, _ in _others(stated) if name not in inherited]
-    plain = [name for name in own if not isinstance(getattr(cls, name, None), property)]
+    plain = [name for name in own if getattr(getattr(cls, name, None), "fset", True)]
     checks = cache(lambda: _checks(init, plain))  # when first used: types may be defined later
 
     @wraps(init)

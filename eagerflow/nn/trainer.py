@@ -14,7 +14,7 @@ from eagerflow.added import added_losses
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest, is_count, require
-from eagerflow.nn.batches import class_weights, make_source, split_validation, validation_source
+from eagerflow.nn.batches import make_source, split_validation, validation_source
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, output_names
 from eagerflow.nn.configured import Untracked
@@ -34,6 +34,7 @@ class Trainer(Layer):
     """
 
     stop_training = False
+    _initial_epoch = 0
     run_eagerly = False
     optimizer: Any = None
 
@@ -73,17 +74,8 @@ class Trainer(Layer):
         ``auto_scale_loss`` scales the loss of models that compute in float16. Raises ArgumentError
         for names that do not exist.
         """
-        self._compiled_with = Untracked(
-            {
-                "optimizer": optimizer,
-                "loss": loss,
-                "metrics": metrics,
-                "loss_weights": loss_weights,
-                "weighted_metrics": weighted_metrics,
-                "run_eagerly": bool(run_eagerly),
-                "auto_scale_loss": bool(auto_scale_loss),
-            }
-        )
+        given = locals().items()
+        self._compiled_with = Untracked({name: value for name, value in given if name != "self"})
         made = optimizers.get(optimizer)
         if auto_scale_loss and self.compute_dtype == "float16":
             made = optimizers.LossScaleOptimizer(made)
@@ -319,14 +311,12 @@ class Trainer(Layer):
             (x, y, sample_weight), validation_data = split_validation(
                 x, y, sample_weight, validation_split
             )
-        if class_weight is not None:
-            sample_weight = class_weights(y, class_weight, sample_weight, "fit")
         validation = None
         if validation_data is not None:
             validation = validation_source(validation_data, validation_batch_size or batch_size)
         return training.fit(
             self,
-            make_source(x, y, sample_weight, batch_size, "fit"),
+            make_source(x, y, sample_weight, batch_size, "fit", class_weight),
             callbacks=callbacks,
             epochs=range(initial_epoch, epochs),
             steps=steps_per_epoch,
@@ -391,9 +381,8 @@ class Trainer(Layer):
     ) -> Any:
         op = f"{kind}_on_batch"
         self._check_compiled(op)
-        if class_weight is not None:
-            weight = class_weights(y, class_weight, weight, op)
-        source = make_source(x, y, weight, max(len(tree.flatten(x)[0][0]), 1), op)
+        size = max(len(tree.flatten(x)[0][0]), 1)
+        source = make_source(x, y, weight, size, op, class_weight)
         ((x, y, weight),) = source.epoch()
         self.reset_metrics()
         step, own = self.batch_step(kind)

@@ -38,13 +38,19 @@ def fit(
     """Train a model for some epochs; see ``Model.fit``."""
     history = History()
     known = source.steps if steps is None else steps
-    given = [history, *(callbacks if isinstance(callbacks, list | tuple) else [callbacks])]
-    params = {"epochs": epochs.stop, "steps": known, "verbose": verbose}
-    told = CallbackList(given, model, **params)
-    model.stop_training = False
+    told = CallbackList(
+        [callbacks, history],  # which hears last, with what the others have added
+        model,
+        epochs=epochs.stop,
+        steps=known,
+        verbose=verbose,
+        validation_freq=validation_freq,
+    )
+    model.stop_training, model._initial_epoch = False, epochs.start
     logs: dict[str, Any] = {}
     with Progress(verbose, epochs.stop, "fit") as progress:
         told.on_train_begin({})
+        epochs = range(model._initial_epoch, epochs.stop)  # a restored model goes on
         for epoch in epochs:
             told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)

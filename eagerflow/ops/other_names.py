@@ -253,7 +253,6 @@ Linear: ef.nn.Dense(units)
 MaxPool1d MaxPool1D: ef.nn.MaxPooling1D(size)
 MaxPool2d MaxPool2D MaxPool: ef.nn.MaxPooling2D(size)
 MaxPool3d MaxPool3D: ef.nn.MaxPooling3D(size)
-Module: ef.nn.Layer, or ef.nn.Model
 ModuleList ModuleDict ParameterList: a Python list or dict of layers as an attribute of the model
 MSELoss: ef.nn.losses.MeanSquaredError()
 Parameter: self.add_weight(shape, ...) in build of an ef.nn.Layer

@@ -185,9 +185,10 @@ def test_terminate_on_nan(capsys):
 
 def averaging():
     model = Peer()
-    model.mean = ef.Variable(10.0, trainable=False)
-    model.optimizer.use_ema = True
-    model.optimizer.averages = {model.weight: model.mean}
+    model.optimizer = ef.nn.optimizers.SGD(1.0, use_ema=True)
+    model.optimizer.build([model.weight])
+    model.mean = model.optimizer.averages[model.weight]
+    model.mean.assign(10.0)
     return model
 
 

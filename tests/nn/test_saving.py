@@ -137,7 +137,7 @@ def test_nothing_else_changes_where_nothing_is_trained_on(tmp_path):
 
 
 def test_what_users_have_made(tmp_path):
-    class Distance(ef.nn.losses.Loss):
+    class Sinkhorn(ef.nn.losses.Loss):
         def call(self, y_true, y_pred):
             return ef.abs(y_true - y_pred)
 
@@ -145,14 +145,14 @@ def test_what_users_have_made(tmp_path):
         return ef.max(ef.abs(y_true - y_pred), axis=-1)
 
     model = network()
-    model.compile("sgd", Distance(), [largest])
+    model.compile("sgd", Sinkhorn(), [largest])
     model.fit(X, Y, epochs=1, verbose=0)
     model.save(tmp_path / "model.ef")
-    with pytest.raises(FileFormatError, match=r"(?s)no 'Distance'.*custom_objects={'Distance'"):
+    with pytest.raises(FileFormatError, match=r"(?s)no 'Sinkhorn'.*custom_objects={'Sinkhorn'"):
         ef.nn.load_model(tmp_path / "model.ef")
-    objects = {"Distance": Distance, "largest": largest}
+    objects = {"Sinkhorn": Sinkhorn, "largest": largest}
     again = ef.nn.load_model(tmp_path / "model.ef", objects)
-    assert type(again.loss) is Distance
+    assert type(again.loss) is Sinkhorn
     assert again.evaluate(X, Y, verbose=0) == model.evaluate(X, Y, verbose=0)
     model.compile("sgd", lambda y_true, y_pred: ef.mean(y_pred))
     with pytest.warns(UserWarning, match="without what it was compiled with: loss = '<function"):

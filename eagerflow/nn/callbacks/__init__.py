@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eagerflow.nn.callbacks.averages import SwapEMAWeights
+from eagerflow.nn.callbacks.backup import BackupAndRestore
 from eagerflow.nn.callbacks.base import Callback, CallbackList, LambdaCallback
 from eagerflow.nn.callbacks.history import CSVLogger, History
 from eagerflow.nn.callbacks.monitors import EarlyStopping, Monitor, TerminateOnNaN
@@ -10,6 +11,7 @@ from eagerflow.nn.callbacks.rates import LearningRateScheduler, ReduceLROnPlatea
 from eagerflow.nn.callbacks.saving import ModelCheckpoint
 
 __all__ = [
+    "BackupAndRestore",
     "CSVLogger",
     "Callback",
     "CallbackList",

@@ -353,6 +353,11 @@ class Optimizer(Configured):
         """The next value and state of one variable, as a tuple; every subclass has its own."""
         raise ArgumentError("the class has no update", op=type(self).__name__)
 
+    @property
+    def averages(self) -> dict[Variable, Variable]:
+        """The running mean of each variable, where ``use_ema`` keeps one."""
+        return {v: slots["average"] for v, slots in self._state.values() if "average" in slots}
+
     def scale_loss(self, loss: Any) -> Any:
         """The loss of which gradients are to be taken: times ``loss_scale_factor``, if any."""
         return loss if self.loss_scale_factor is None else loss * self.loss_scale_factor

@@ -1,0 +1,71 @@
+"""BackupAndRestore and ModelCheckpoint with files: a training that was cut off ends as another."""
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.nn import callbacks
+
+X = np.linspace(-1, 1, 32, dtype="float32")[:, None]
+Y = 3 * X + 1
+EPOCHS = 4
+
+
+class Cut(Exception):
+    pass
+
+
+def train(callback, loader, cut=None):
+    """Epochs by hand, as fit makes them; ``cut`` is the number of steps until it is cut off."""
+    ef.random.seed(0)
+    model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(4), ef.nn.Dense(1)])
+    model.compile(ef.nn.optimizers.Adam(0.1), "mse")
+    model._initial_epoch, done = 0, 0
+    callback.set_model(model)
+    callback.on_train_begin()
+    for epoch in range(model._initial_epoch, EPOCHS):
+        callback.on_epoch_begin(epoch)
+        for batch, (x, y) in enumerate(loader):
+            if done == cut:
+                raise Cut
+            model.train_on_batch(x, y)
+            done += 1
+            callback.on_train_batch_end(batch, {})
+        callback.on_epoch_end(epoch, {})
+    callback.on_train_end()
+    return model.get_weights()
+
+
+@pytest.mark.parametrize("frequency", ["epoch", 3])
+@pytest.mark.parametrize("double", [False, True])
+def test_it_goes_on_bit_for_bit(tmp_path, frequency, double):
+    def again(folder, cut=None):
+        loader = ef.nn.Loader((X, Y), 8, shuffle=True, seed=1, workers=1)
+        options = {"save_freq": frequency, "double_checkpoint": double}
+        return train(callbacks.BackupAndRestore(folder, **options, loader=loader), loader, cut)
+
+    right = again(tmp_path / "whole")
+    assert not (tmp_path / "whole").exists()
+    for cut in (6, 5, 2):
+        with pytest.raises(Cut):
+            again(tmp_path / "cut", cut)
+    (tmp_path / "cut" / "mine").touch()
+    found = again(tmp_path / "cut")
+    assert [path.name for path in (tmp_path / "cut").iterdir()] == ["mine"]
+    for a, b in zip(found, right, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_saved_models_can_be_loaded(tmp_path):
+    model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(1)])
+    model.compile("sgd", "mse")
+    save = callbacks.ModelCheckpoint(tmp_path / "{epoch}.ef", "loss", save_best_only=True)
+    model.fit(X, Y, epochs=2, verbose=0, callbacks=save)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1.ef", "2.ef"]
+    loaded = ef.nn.load_model(tmp_path / "2.ef")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+def test_bad_frequency():
+    with pytest.raises(ef.errors.ArgumentError, match="save_freq"):
+        callbacks.BackupAndRestore("backup", save_freq="step")
