@@ -14,7 +14,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.nn.configuration import described
-from eagerflow.nn.functional import layer_of
+from eagerflow.nn.layer_graph import layer_of
 from eagerflow.op import ops
 from eagerflow.spec import TensorSpec
 from eagerflow.tree import Structure

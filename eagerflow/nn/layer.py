@@ -21,7 +21,7 @@ from eagerflow.guard import call_with
 from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import Nest, require
 from eagerflow.nn.configured import Untracked, snake_case, unique
-from eagerflow.nn.functional import call_layer
+from eagerflow.nn.layer_graph import call_layer
 from eagerflow.nn.masks import give_masks, has_masks, masks_of, with_masks
 from eagerflow.nn.module import Module
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of

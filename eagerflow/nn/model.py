@@ -14,10 +14,10 @@ from eagerflow.nn.arguments import Nest
 from eagerflow.nn.compiled import output_names
 from eagerflow.nn.configuration import clone_model, to_json
 from eagerflow.nn.configured import Untracked
-from eagerflow.nn.functional import graph_between, layer_of, run
 from eagerflow.nn.graph_reading import PARTS, graph_ends
 from eagerflow.nn.graph_writing import graph_config
 from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.layer_graph import graph_between, layer_of, run
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.state import Misfits
 from eagerflow.nn.symbols import symbol
